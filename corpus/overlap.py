@@ -1,0 +1,213 @@
+"""Contamination audit: does the pool repeat a dev, validation or benchmark question, or the other way round?"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from corpus import minhash
+from corpus.controls import Control, plant
+from corpus.ngrams import Index, Shared, words
+from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.schemas import Document, Overlap, Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapConfig:
+    """When two texts count as one."""
+
+    n: int = 13
+    """Words per n-gram."""
+    containment: float = 0.8
+    """Containment, in either direction, from which a pair matches; also the threshold of the paper's mode."""
+    run_words: int = 50
+    """Common run from which a pair matches, words: a quotation in a long text reaches no containment."""
+    min_words: int = 5
+    """A shorter reference is compared with whole texts only: its few words stand in any book."""
+    paper_min_chars: int = 200
+    """References shorter than this after normalisation are left out in the paper's mode, characters."""
+    mode: Literal["exact", "paper"] = "exact"
+    """exact decides on n-grams; paper decides on MinHash estimates and is kept for comparison."""
+    control_chars: tuple[int, ...] = (150, 300, 500, 1000, 1500)
+    """Lengths of the verbatim passages planted, characters."""
+    controls_per_kind: int = 20
+    """Planted pairs of each kind."""
+    control_answer_words: int = 300
+    """Length of the unrelated text after a quoted question, words."""
+    seed: int = 0
+    """Seed of the planted controls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """Pairs that share something, and the numbers beside them."""
+
+    rows: list[Overlap]
+    """Every pair with a common n-gram, and every planted control."""
+    summary: dict[str, float]
+    """Counts, matches and the recall of each kind of control; a kind without controls has no recall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    name: str
+    """Identifier."""
+    text: str
+    """Text compared."""
+
+
+def serialise(question: Question) -> str:
+    """Question, choices and reference answer in one string."""
+    return " ".join([question.text, *question.choices, question.answer])
+
+
+def audit(
+    documents: Sequence[Document],
+    references: Sequence[Question],
+    config: OverlapConfig | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> AuditResult:
+    """Compare every document with every reference, in both directions, and measure the search on planted controls.
+
+    A question is compared alone and with its choices and answer; the pair's row is the closer of the two.
+    """
+    config = config or OverlapConfig()
+    chunks = [_Text(name=document.document_id, text=document.text) for document in documents]
+    items = [_Text(name=q.question_id, text=text) for q in references for text in dict.fromkeys([q.text, serialise(q)])]
+    rows = _compare(chunks, items, config, progress=progress)
+    controls = plant(
+        documents,
+        references,
+        chars=config.control_chars,
+        per_kind=config.controls_per_kind,
+        answer_words=config.control_answer_words,
+        seed=config.seed,
+    )
+    planted = [_control_row(control, config) for control in controls]
+    summary = _counts(chunks, references, rows, config) | _recall(controls, planted, config)
+    return AuditResult(rows=rows + planted, summary=summary)
+
+
+def _compare(
+    chunks: Sequence[_Text], items: Sequence[_Text], config: OverlapConfig, *, progress: Progress = no_progress
+) -> list[Overlap]:
+    index = Index(n=config.n)
+    for item in items:
+        index.add(item.text)
+    sketch = _cached(config.n)
+    reported = _paper_pairs(chunks, items, sketch, config)
+    best: dict[tuple[str, str], Overlap] = {}
+    for place, chunk in enumerate(chunks):
+        found = {shared.reference: shared for shared in index.scan(chunk.text)}
+        for number in sorted(set(found) | {item for item, other in reported if other == place}):
+            item = items[number]
+            shared = found.get(number) or _nothing(number)
+            matched = (number, place) in reported if config.mode == "paper" else _matches(shared, chunk, item, config)
+            estimate = minhash.estimate(sketch(chunk.text), sketch(item.text))
+            row = _row(chunk.name, item.name, shared, matched, estimate)
+            pair = (chunk.name, item.name)
+            best[pair] = max(best.get(pair, row), row, key=_closeness)
+        progress(place + 1, len(chunks), 0)
+    return list(best.values())
+
+
+def _cached(n: int) -> Callable[[str], minhash.Sketch]:
+    sketches: dict[str, minhash.Sketch] = {}
+
+    def sketch(text: str) -> minhash.Sketch:
+        if text not in sketches:
+            sketches[text] = minhash.sketch(text, n)
+        return sketches[text]
+
+    return sketch
+
+
+def _paper_pairs(
+    chunks: Sequence[_Text], items: Sequence[_Text], sketch: Callable[[str], minhash.Sketch], config: OverlapConfig
+) -> set[tuple[int, int]]:
+    if config.mode == "exact":
+        return set()
+    indexed = [sketch(chunk.text) for chunk in chunks]
+    long_enough = [len(" ".join(words(item.text))) >= config.paper_min_chars for item in items]
+    queries = [sketch(item.text if keep else "") for item, keep in zip(items, long_enough, strict=True)]
+    return minhash.lsh_pairs(indexed, queries, threshold=config.containment)
+
+
+def _matches(shared: Shared, chunk: _Text, item: _Text, config: OverlapConfig) -> bool:
+    length = len(words(item.text))
+    if length < config.min_words:
+        return words(chunk.text) == words(item.text)
+    contained = max(shared.containment_document, shared.containment_reference) >= config.containment
+    return contained or shared.longest_run >= config.run_words
+
+
+def _closeness(row: Overlap) -> tuple[bool, float, int, float]:
+    contained = max(row.containment_document, row.containment_reference)
+    return row.matched, contained, row.longest_run, row.jaccard
+
+
+def _nothing(number: int) -> Shared:
+    return Shared(
+        reference=number,
+        num_common=0,
+        containment_document=0.0,
+        containment_reference=0.0,
+        jaccard=0.0,
+        longest_run=0,
+    )
+
+
+def _row(document_id: str, reference_id: str, shared: Shared, matched: bool, estimate: float) -> Overlap:
+    return Overlap(
+        document_id=document_id,
+        reference_id=reference_id,
+        jaccard=shared.jaccard,
+        containment_document=shared.containment_document,
+        containment_reference=shared.containment_reference,
+        longest_run=shared.longest_run,
+        matched=matched,
+        minhash=estimate,
+    )
+
+
+def _control_row(control: Control, config: OverlapConfig) -> Overlap:
+    """The search applied to one planted pair; a pair it does not see is a row of zeros."""
+    chunk = _Text(name=control.document_id, text=control.document)
+    item = _Text(name=control.name, text=control.reference)
+    rows = _compare([chunk], [item], config)
+    return rows[0] if rows else _row(chunk.name, item.name, _nothing(0), False, 0.0)
+
+
+def _counts(
+    chunks: Sequence[_Text], references: Sequence[Question], rows: Sequence[Overlap], config: OverlapConfig
+) -> dict[str, float]:
+    lengths = [len(words(question.text)) for question in references]
+    return {
+        "documents": len(chunks),
+        "references": len(references),
+        "short_documents": sum(len(words(chunk.text)) < config.n for chunk in chunks),
+        "short_references": sum(length < config.n for length in lengths),
+        "below_paper_floor": sum(len(" ".join(words(q.text))) < config.paper_min_chars for q in references),
+        "tiny_references": sum(length < config.min_words for length in lengths),
+        "pairs_sharing": len(rows),
+        "matches": sum(row.matched for row in rows),
+        "matched_documents": len({row.document_id for row in rows if row.matched}),
+        "matched_references": len({row.reference_id for row in rows if row.matched}),
+    }
+
+
+def _recall(controls: Sequence[Control], rows: Sequence[Overlap], config: OverlapConfig) -> dict[str, float]:
+    total: Counter[str] = Counter(control.kind for control in controls)
+    hits: Counter[str] = Counter()
+    estimates: Counter[str] = Counter()
+    for control, row in zip(controls, rows, strict=True):
+        hits[control.kind] += row.matched
+        estimates[control.kind] += row.minhash >= config.containment
+    summary: dict[str, float] = {}
+    for kind in total:
+        label = "false_matches" if kind == "unrelated" else "recall"
+        summary[f"controls_{kind}"] = total[kind]
+        summary[f"{label}_{kind}"] = hits[kind] / total[kind]
+        summary[f"minhash_{label}_{kind}"] = estimates[kind] / total[kind]
+    return summary

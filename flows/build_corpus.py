@@ -1,0 +1,22 @@
+"""The document pool, from the dev set's topics to kept chunks (appendix: document pool construction)."""
+
+from prefect import flow
+
+from infuser_core.recipe import ArtifactRef
+from tasks import documents
+from tasks.context import current
+
+
+@flow(name="build-corpus", validate_parameters=False)
+def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+    """Taxonomy, search, download, conversion, chunking, judging, overlap audit, pool."""
+    nano = current(run).config.corpus.catalogue.type == "nano"
+    topics = documents.extract_taxonomy(run, dev)
+    books = documents.print_textbooks(run) if nano else None
+    offers = documents.search_textbooks(run, topics, books)
+    sources = documents.download_textbooks(run, offers, books)
+    pages = documents.convert_textbooks(run, sources)
+    chunks = documents.chunk_textbooks(run, sources, pages)
+    judgements = documents.judge_chunks(run, chunks)
+    audit = documents.audit_overlap(run, chunks, judgements, dev, validation)
+    return documents.fill_pool(run, chunks, judgements, audit)

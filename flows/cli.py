@@ -1,0 +1,247 @@
+"""The `infuser` command. Everything heavy is imported by the command that needs it: help answers at once."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from infuser_core import runs, settings
+from infuser_core.errors import InfuserError
+
+app = typer.Typer(
+    help="Influence-guided self-evolution of a reasoning model, from textbooks to a report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+nano = typer.Typer(help="The nano lab: tiny models that the project makes itself.", no_args_is_help=True)
+app.add_typer(nano, name="nano")
+
+RunName = Annotated[str | None, typer.Argument(help="Name of a run; the latest when left out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def run(
+    configs: Annotated[list[Path], typer.Argument(help="YAML files, merged left to right.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, e.g. cotrain.iterations=40.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run; by default it follows from the settings.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Run seed.")] = None,
+) -> None:
+    """Run the whole life cycle, or go on with it: what the store has is not computed again."""
+    from flows.execute import execute
+    from infuser_core.config import load
+    from infuser_core.preflight import preflight
+
+    config = load(configs, set_ or [], seed=seed)
+    preflight(config)
+    chosen = name or config.run_name()
+    execute(config, chosen)
+    _print_result(chosen)
+
+
+@app.command()
+def resume(run: RunName = None) -> None:
+    """Go on with a run from its last completed stage."""
+    from flows.execute import execute
+    from infuser_core.config import validate
+
+    root = settings.store_root()
+    name = runs.find_run(root, run)
+    execute(validate(runs.read_config(root, name)), name)
+    _print_result(name)
+
+
+@app.command("runs")
+def list_runs() -> None:
+    """List the runs in the store."""
+    root = settings.store_root()
+    for name in runs.list_runs(root):
+        typer.echo(f"{name}  {_state(root, name)}")
+
+
+def _state(root: Path, name: str) -> str:
+    journal = runs.Journal(root, name)
+    if runs.is_held(root, name):
+        return "running"
+    if journal.is_finished():
+        return "done"
+    failed = [entry for entry in journal.last_attempt() if entry.state == "failed"]
+    return f"failed in {failed[-1].phase}: {failed[-1].message}" if failed else "interrupted"
+
+
+@app.command()
+def status(run: RunName = None, as_json: AsJson = False) -> None:
+    """Show the stages of a run's latest attempt."""
+    root = settings.store_root()
+    name = runs.find_run(root, run)
+    entries = runs.Journal(root, name).last_attempt()
+    if as_json:
+        rows = [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries]
+        typer.echo(json.dumps({"run": name, "state": _state(root, name), "stages": rows}))
+        return
+    typer.echo(f"{name}: {_state(root, name)}")
+    for entry in entries:
+        where = f"iteration {entry.iteration}" if entry.iteration >= 0 else ""
+        typer.echo(
+            f"{entry.phase:20} {where:14} {entry.state:7} {entry.seconds:8.2f} s {entry.rows:7d} rows  {entry.key}"
+        )
+
+
+@app.command()
+def result(run: RunName = None, as_json: AsJson = False) -> None:
+    """Show a run's benchmarks: the anchor beside the selected checkpoint."""
+    name = runs.find_run(settings.store_root(), run)
+    if as_json:
+        from tasks.reporting import result as of_run
+
+        typer.echo(json.dumps(of_run(settings.store_root(), name)))
+        return
+    _print_result(name)
+
+
+def _print_result(name: str) -> None:
+    from tasks.context import report_folder
+    from tasks.reporting import result as of_run
+
+    root = settings.store_root()
+    found: dict[str, Any] = of_run(root, name)
+    typer.echo(f"run {name}: {found['seconds']} s, peak memory {found['peak_memory_mb']} MB")
+    ran = sum(phase["ran"] for phase in found["phases"].values())
+    cached = sum(phase["cached"] for phase in found["phases"].values())
+    typer.echo(f"stages: {ran:.0f} ran, {cached:.0f} cached; selected iteration {found['selected_iteration']}")
+    for label, score in found["benchmarks"].items():
+        interval = f"[{score['low']:.3f}, {score['high']:.3f}]"
+        typer.echo(
+            f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} {interval} "
+            f"({score['questions']} questions)"
+        )
+    typer.echo(f"report: {report_folder(root, name) / 'report.html'}")
+
+
+@app.command()
+def digest(run: RunName = None) -> None:
+    """Print one line per artifact and one for the run: independent of times, hosts and paths."""
+    from infuser_core.recipe import digest_of
+
+    root = settings.store_root()
+    name = runs.find_run(root, run)
+    lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in runs.Journal(root, name).latest()})
+    for line in lines:
+        typer.echo(line)
+    typer.echo(f"run {digest_of(lines)}")
+
+
+@app.command()
+def show(artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")]) -> None:
+    """Show an artifact: rows, recipe, upstream ids and the SQL that opens it."""
+    from tasks.inspection import show as page
+
+    typer.echo(page(settings.store_root(), artifact))
+
+
+@app.command()
+def sql(
+    statement: Annotated[str, typer.Argument(help="A DuckDB statement over the store's views.")],
+    run: Annotated[str | None, typer.Option(help="Only this run's rows.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Query rollouts, questions, scores, updates, documents of all runs and iterations by row."""
+    from tasks.inspection import query
+
+    typer.echo(query(settings.store_root(), statement, run=run, as_json=as_json))
+
+
+@app.command()
+def report(
+    run: RunName = None,
+    compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn beside.")] = None,
+) -> None:
+    """Write a run's report again, optionally beside another run's curve."""
+    from tasks.reporting import report as write
+
+    root = settings.store_root()
+    other = runs.find_run(root, compare_with) if compare_with else None
+    typer.echo(write(root, runs.find_run(root, run), compare_with=other).html)
+
+
+@app.command()
+def compare(
+    names: Annotated[list[str] | None, typer.Argument(help="Runs; all finished ones when left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs by variant: area under the validation curve and test accuracy, with their spread over seeds."""
+    from tasks.inspection import compare as table
+
+    typer.echo(table(settings.store_root(), names or [], as_json=as_json))
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(help="Port of the Prefect server and UI.")] = 4200,
+) -> None:
+    """Bring up Prefect's server and UI on loopback, and the deployment infuser/full-pipeline."""
+    from flows.serve import serve as bring_up
+
+    bring_up(settings.writable_store_root(), port)
+
+
+@app.command()
+def quickstart(
+    iterations: Annotated[int, typer.Option(help="Co-training iterations.")] = 20,
+    seed: Annotated[int, typer.Option(help="Run seed.")] = 42,
+) -> None:
+    """The whole life cycle on this machine: INFUSER and, beside it, the fixed-generator control."""
+    from flows.quickstart import quickstart as go
+
+    go(iterations=iterations, seed=seed)
+
+
+@nano.command("build")
+def nano_build(
+    out: Annotated[Path, typer.Argument(help="Folder for the new anchor.")],
+    scale: Annotated[float, typer.Option(help="Share of the full number of training steps.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
+) -> None:
+    """Pre-train the nano anchor from scratch."""
+    from infuser_core.nano.build import main as build
+
+    build([str(out), "--scale", str(scale), "--seed", str(seed)])
+
+
+def main() -> None:
+    """Entry point: errors become one line and a hint, and the documented exit codes."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except InfuserError as error:
+        _complain(error.message, error.hint)
+        sys.exit(error.exit_code)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted", "`infuser resume` goes on from the last completed stage")
+        sys.exit(130)
+    except _usage_error() as error:
+        _complain(error.format_message(), "`infuser --help` lists the commands")
+        sys.exit(2)
+
+
+def _usage_error() -> type[Any]:
+    from click import ClickException
+
+    return ClickException
+
+
+def _complain(message: str, hint: str) -> None:
+    typer.echo(f"infuser: {message}", err=True)
+    if hint:
+        typer.echo(f"  hint: {hint}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Checkpoint selection by validation accuracy, then benchmarks of the anchor and of the selected checkpoint."""
+
+from prefect import flow
+
+from flows.cotrain import Trained
+from infuser_core.recipe import ArtifactRef
+from tasks import evaluation
+
+
+@flow(name="evaluate", validate_parameters=False)
+def evaluate(run: str, trained: Trained) -> ArtifactRef:
+    """Returns the selection; the scores lie in the store."""
+    selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)
+    chosen = trained.iterations.index(evaluation.selected_iteration(run, selection))
+    for label in evaluation.benchmark_labels(run):
+        evaluation.evaluate(run, 0, label, trained.solvers[0])
+        if chosen > 0:
+            evaluation.evaluate(run, trained.iterations[chosen], label, trained.solvers[chosen])
+    return selection

@@ -1,0 +1,49 @@
+"""The whole life cycle: corpus, co-training, selection, evaluation, report."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from flows.build_corpus import build_corpus
+from flows.cotrain import cotrain
+from flows.evaluate import evaluate
+from infuser_core.config import RunConfig, load, merge, validate
+from infuser_core.preflight import preflight
+from tasks import documents, reporting
+from tasks.context import opened
+
+
+@flow(name="infuser", flow_run_name="{name}", validate_parameters=False)
+def infuser(
+    configs: list[str] | None = None,
+    overrides: dict[str, Any] | None = None,
+    name: str = "",
+    seed: int | None = None,
+    settings: dict[str, Any] | None = None,
+    quiet: bool = False,
+) -> str:
+    """Run, or go on with, the run that these parameters describe; the same parameters always mean the same run.
+
+    `configs` are YAML files merged left to right, `overrides` a nested mapping on top. `settings` is a complete
+    resolved configuration and wins over both. Returns the run's name.
+    """
+    config = _resolve(configs or ["configs/nano.yaml"], overrides or {}, seed, settings)
+    preflight(config)
+    with opened(name or config.run_name(), config, quiet=quiet) as run:
+        dev = documents.reference_questions(run.name, "dev")
+        validation = documents.reference_questions(run.name, "validation")
+        pool = dev if config.cotrain.dev_only else build_corpus(run.name, dev, validation)
+        trained = cotrain(run.name, dev, validation, pool)
+        evaluate(run.name, trained)
+        reporting.write_report(run)
+        return run.name
+
+
+def _resolve(
+    configs: list[str], overrides: dict[str, Any], seed: int | None, settings: dict[str, Any] | None
+) -> RunConfig:
+    if settings is not None:
+        return validate(settings)
+    merged = load([Path(path) for path in configs], seed=seed).model_dump(mode="json")
+    return validate(merge(merged, overrides))

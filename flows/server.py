@@ -1,0 +1,152 @@
+"""A Prefect server for as long as it is needed: the one that is already there, or a private one on loopback."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infuser_core.errors import EngineError
+
+HOST = "127.0.0.1"
+PATIENCE = 90.0
+_QUIET = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_CLI_PROMPT": "false",
+}
+# A private server serves one run: nothing is scheduled, and nothing reacts to events.
+_IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP")
+
+
+def prepare_environment(root: Path) -> None:
+    """Prefect's home inside the store, telemetry off, console quiet; what the user set himself stays."""
+    home = root / "prefect"
+    for name, value in {
+        **_QUIET,
+        "PREFECT_HOME": str(home),
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    }.items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def server(root: Path) -> Iterator[str]:
+    """The API's address: `PREFECT_API_URL`, a running `infuser serve`, or a private server that ends with us."""
+    given = os.environ.get("PREFECT_API_URL")
+    found = given or _announced(root)
+    if found:
+        os.environ["PREFECT_API_URL"] = found
+        yield found
+        return
+    port = free_port()
+    process = start(port, extra={f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES})
+    os.environ["PREFECT_API_URL"] = address(port)
+    # Log lines that are still queued when a private server ends would be complained about.
+    os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
+    try:
+        yield address(port)
+    finally:
+        del os.environ["PREFECT_API_URL"]
+        stop(process)
+
+
+def start(port: int, *, extra: dict[str, str], ui: bool = False) -> subprocess.Popen[bytes]:
+    """Start a server process; it dies with this one."""
+    environment = {
+        **os.environ,
+        "PREFECT_SERVER_API_HOST": HOST,
+        "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_SERVER_UI_API_URL": address(port),
+        "PREFECT_SERVER_UI_ENABLED": "true" if ui else "false",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        **extra,
+    }
+    environment.pop("PREFECT_API_URL", None)
+    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command += ["--host", HOST, "--port", str(port), "--log-level", "critical", "--lifespan", "on"]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+    )
+
+
+def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Return when the API answers. Raises EngineError when it does not in time."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if process is not None and process.poll() is not None:
+            break
+        if is_up(url):
+            return
+        time.sleep(0.05)
+    raise EngineError(
+        f"the Prefect server at {url} did not answer within {PATIENCE:.0f} s",
+        hint="look at its database in the store's prefect/ folder, or unset PREFECT_API_URL",
+    )
+
+
+def is_up(url: str) -> bool:
+    """Whether the API answers."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a server process."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def address(port: int) -> str:
+    """The API of a loopback server."""
+    return f"http://{HOST}:{port}/api"
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def announce(root: Path, url: str) -> Path:
+    """Let later commands find this server."""
+    path = root / "server.json"
+    path.write_text(json.dumps({"api": url, "pid": os.getpid()}))
+    return path
+
+
+def _announced(root: Path) -> str:
+    path = root / "server.json"
+    if not path.is_file():
+        return ""
+    url = str(json.loads(path.read_text())["api"])
+    return url if is_up(url) else ""
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    # 1 is PR_SET_PDEATHSIG: a killed run must not leave a server behind.
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)

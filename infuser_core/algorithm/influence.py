@@ -1,0 +1,119 @@
+"""Optimizer-aware influence: AdamW's direction for one question alone, and the scores made of it.
+
+Everything is elementwise or a sum, so a parameter may come whole, in pieces or as one rank's shard: `partial_sums`
+adds up over pieces, and `norm` and `score` need only the totals.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+NORM_FLOOR = 1e-12
+"""Norms below this count as this: a zero gradient scores 0 and not NaN."""
+
+MODES = ("preconditioned_cosine", "cosine", "preconditioned_dot", "dot")
+"""Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
+
+
+def direction(gradient: Tensor, second_moment: Tensor | None, *, step: int, beta2: float, eps: float) -> Tensor:
+    """Gamma = g / (sqrt((b2 v + (1 - b2) g^2) / (1 - b2^t)) + eps), t = step + 1 (eq:adamw_moments).
+
+    `step` is AdamW's recorded step count. Without state (`second_moment` None) v = 0 and t = 1, so Gamma is about
+    sign(g). No first moment, no weight decay; inputs are left alone.
+    """
+    t = 1 if second_moment is None else step + 1
+    correction = 1.0 - beta2**t
+    scale = (gradient * gradient).mul_((1.0 - beta2) / correction)
+    if second_moment is not None:
+        scale.add_(second_moment, alpha=beta2 / correction)
+    return torch.div(gradient, scale.sqrt_().add_(eps), out=scale)
+
+
+def partial_sums(
+    gradient: Tensor, reference: Tensor, second_moment: Tensor | None, *, step: int, beta2: float, eps: float
+) -> Tensor:
+    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one piece, fp64 of shape [4], accumulated in fp64."""
+    preconditioned = direction(gradient, second_moment, step=step, beta2=beta2, eps=eps)
+    return torch.stack(
+        [
+            inner(reference, preconditioned),
+            inner(reference, gradient),
+            inner(preconditioned, preconditioned),
+            inner(gradient, gradient),
+        ]
+    )
+
+
+def batched_sums(
+    gradients_KN: Tensor,
+    reference_N: Tensor,
+    second_moment_N: Tensor,
+    *,
+    step: int,
+    beta2: float,
+    eps: float,
+    scratch_KN: Tensor | None = None,
+) -> Tensor:
+    """`partial_sums` of K gradients of the same piece in few passes: fp64 of shape [K, 4].
+
+    Sums over the piece are made in the tensors' own dtype: keep pieces short (see flat.CPU_CHUNK) and add the results
+    up in fp64. `scratch_KN` is overwritten where given, and saves an allocation.
+    """
+    correction = 1.0 - beta2 ** (step + 1)
+    decayed_N = second_moment_N * (beta2 / correction)
+    scale_KN = torch.addcmul(
+        decayed_N, gradients_KN, gradients_KN, value=(1.0 - beta2) / correction, out=scratch_KN
+    )
+    raw_K, gradient_K = gradients_KN @ reference_N, torch.linalg.vector_norm(gradients_KN, dim=1)
+    gamma_KN = torch.div(gradients_KN, scale_KN.sqrt_().add_(eps), out=scale_KN)
+    dot_K, direction_K = gamma_KN @ reference_N, torch.linalg.vector_norm(gamma_KN, dim=1)
+    sums_K4 = torch.stack([dot_K, raw_K, direction_K, gradient_K], dim=1).double()
+    sums_K4[:, 2:].square_()
+    return sums_K4
+
+
+def row_sums(
+    gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, *, step: int, beta2: float, eps: float
+) -> Tensor:
+    """`partial_sums` of U pieces of their own, one per row: fp64 of shape [U, 4], accumulated in fp64."""
+    gammas_UN = direction(gradients_UN, second_moments_UN, step=step, beta2=beta2, eps=eps)
+    pairs = ((references_UN, gammas_UN), (references_UN, gradients_UN), (gammas_UN, gammas_UN))
+    products = [(left * right).sum(1, dtype=torch.float64) for left, right in (*pairs, (gradients_UN, gradients_UN))]
+    return torch.stack(products, dim=1)
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """<left, right> as an fp64 scalar: products in the tensors' own dtype, their sum in fp64."""
+    return (left * right).sum(dtype=torch.float64)
+
+
+def norm(squares: float) -> float:
+    """Euclidean norm from an accumulated sum of squares."""
+    return math.sqrt(squares)
+
+
+def score(
+    mode: str,
+    *,
+    dot: float,
+    raw_dot: float,
+    direction_norm: float,
+    gradient_norm: float,
+    reference_norm: float,
+) -> float:
+    """The named influence score of one question from its five scalars. Raises ValueError for an unknown mode."""
+    if mode == "preconditioned_cosine":
+        return cosine(dot, direction_norm, reference_norm)
+    if mode == "cosine":
+        return cosine(raw_dot, gradient_norm, reference_norm)
+    if mode == "preconditioned_dot":
+        return dot
+    if mode == "dot":
+        return raw_dot
+    raise ValueError(f"unknown influence mode {mode!r}; choose one of {', '.join(MODES)}")
+
+
+def cosine(dot: float, left_norm: float, right_norm: float) -> float:
+    """dot / (|left| |right|) with floored norms."""
+    return dot / (max(left_norm, NORM_FLOOR) * max(right_norm, NORM_FLOOR))

@@ -1,0 +1,20 @@
+"""Rewards as the paper shapes them: correctness for the solver, influence or the invalid penalty for the generator."""
+
+from infuser_core.schemas import Verdict
+
+
+def solver_reward(verdict: str, finish_reason: str, *, mid_eos_penalty: float = 0.0) -> float:
+    """1 for a correct response, else 0; `mid_eos_penalty` (hybrid runs: -0.5) for one that stopped without an answer.
+
+    Only the verdict `no_answer` is shaped: a response that could not be verified did nothing wrong.
+    """
+    if verdict == Verdict.CORRECT:
+        return 1.0
+    if verdict == Verdict.NO_ANSWER and finish_reason == "stop":
+        return mid_eos_penalty
+    return 0.0
+
+
+def generator_reward(score: float | None, *, invalid_penalty: float = 0.0) -> float:
+    """The influence score of a valid question, or rho_inv where there is none (malformed generation)."""
+    return invalid_penalty if score is None else score

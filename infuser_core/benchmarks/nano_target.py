@@ -1,0 +1,12 @@
+"""Held-out test questions of the micro-world's target topics."""
+
+from infuser_core.config import BenchmarkSettings
+from infuser_core.nano import world
+from infuser_core.schemas import Question
+
+NUM_QUESTIONS = 400
+
+
+def load(settings: BenchmarkSettings) -> list[Question]:
+    """400 questions on operand pairs that no textbook, dev or validation question uses."""
+    return world.questions("test", world.TARGET, NUM_QUESTIONS, 0)

@@ -1,0 +1,13 @@
+"""A benchmark file in the layout the paper's authors published: a JSON list of question rows."""
+
+from infuser_core.config import BenchmarkSettings, FileQuestions
+from infuser_core.errors import ConfigError
+from infuser_core.questions import load_questions
+from infuser_core.schemas import Question
+
+
+def load(settings: BenchmarkSettings) -> list[Question]:
+    """The rows of `settings.path`."""
+    if not settings.path:
+        raise ConfigError(f"benchmark {settings.label or settings.name}: no path", hint="name the benchmark's file")
+    return load_questions(FileQuestions(type="file", path=settings.path), seed=0)

@@ -1,0 +1,365 @@
+"""What a run does: typed settings, YAML overlays merged left to right, then dotted overrides.
+
+Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from infuser_core.errors import ConfigError
+from infuser_core.recipe import digest_of
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads `3e-4` as text; people mean a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+class Settings(BaseModel):
+    """Base of every part: frozen, no unknown keys, no silent conversions of text to numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, strict=True)
+
+
+class NanoAnchor(Settings):
+    """The tiny model that ships with the project."""
+
+    type: Literal["nano"] = "nano"
+
+
+class FolderAnchor(Settings):
+    """A model folder in Hugging Face layout."""
+
+    type: Literal["folder"]
+    path: str
+    """Folder with config.json, weights and tokenizer."""
+
+
+class HubAnchor(Settings):
+    """A model on the Hugging Face hub, or in its local cache."""
+
+    type: Literal["hub"]
+    repo: str
+    """Repository, `owner/name`."""
+    revision: str = "main"
+    """Branch, tag or commit."""
+
+
+class NanoQuestions(Settings):
+    """Questions of the micro-world."""
+
+    type: Literal["nano"] = "nano"
+    split: Literal["dev", "validation", "test"]
+    topics: Literal["target", "transfer"] = "target"
+    size: int = Field(gt=0)
+
+
+class FileQuestions(Settings):
+    """Questions in a JSON or JSONL file with question_id, question_text, choices, ground_truth."""
+
+    type: Literal["file"]
+    path: str
+    size: int | None = Field(default=None, gt=0)
+    """Expected number of rows; another number is an error for the dev set."""
+
+
+QuestionSource = Annotated[NanoQuestions | FileQuestions, Field(discriminator="type")]
+
+
+class DataSettings(Settings):
+    """Where the target distribution is known from."""
+
+    dev: QuestionSource
+    """The small set whose gradient guides the generator (eq:hat_g_dev)."""
+    validation: QuestionSource
+    """Selects the checkpoint; disjoint from dev."""
+
+
+class CatalogueSettings(Settings):
+    """Where textbooks are looked for."""
+
+    type: Literal["nano", "local"] = "nano"
+    """`nano` serves the micro-world's textbooks on loopback; `local` is a JSON catalogue at `url`."""
+    url: str = ""
+    """Address of a local catalogue."""
+    licences: list[str] = ["CC0-1.0", "CC-BY-4.0", "CC-BY-3.0", "CC-BY-SA-4.0", "CC-BY-SA-3.0", "GFDL-1.3"]
+    """SPDX identifiers that are admitted."""
+
+    @model_validator(mode="after")
+    def _needs_url(self) -> "CatalogueSettings":
+        if self.type == "local" and not self.url:
+            raise ValueError("a local catalogue needs `url`")
+        return self
+
+
+class ConvertSettings(Settings):
+    """PDF to Markdown."""
+
+    type: Literal["pdfium", "marker"] = "pdfium"
+    seconds: float = Field(default=600.0, gt=0)
+    """Wall-clock limit for one file, seconds."""
+
+
+class ChunkSettings(Settings):
+    """Header-aware chunking (T_min, T_max)."""
+
+    mode: Literal["offsets", "langchain"] = "offsets"
+    min_tokens: int = Field(default=200, ge=0)
+    max_tokens: int = Field(default=2048, gt=0)
+    small_sections: Literal["merge", "drop"] = "merge"
+
+
+class CorpusSettings(Settings):
+    """From topics to the document pool."""
+
+    catalogue: CatalogueSettings = CatalogueSettings()
+    convert: ConvertSettings = ConvertSettings()
+    structure: Literal["off", "headings"] = "headings"
+    """Whether front and back matter is cut by headings before chunking; otherwise the judge alone decides."""
+    chunk: ChunkSettings = ChunkSettings()
+    judge_tokens: int = Field(default=512, gt=0)
+    """Length limit of the judge's reply, tokens."""
+    judge: Annotated[NanoAnchor | FolderAnchor | HubAnchor, Field(discriminator="type")] | None = None
+    """Model that judges chunks; the run's anchor when null."""
+    overlap: Literal["drop", "stop", "report"] = "drop"
+    """What happens to documents in which the audit finds a dev or validation question."""
+
+
+class SamplingSettings(Settings):
+    """How responses are drawn."""
+
+    temperature: float = Field(default=0.7, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=-1, ge=-1)
+
+
+class OptimizerSettings(Settings):
+    """AdamW."""
+
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    gradient_clip: float = Field(default=1.0, gt=0)
+    """Global norm above which a step's gradient is scaled down."""
+
+
+class LossSettings(Settings):
+    """Constants of eq:unified_obj."""
+
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0)
+    dual_clip: float | None = Field(default=None, gt=1)
+    tis_cap: float | None = Field(default=2.0, gt=0)
+    """rho_max of the truncated importance weight; null switches it off."""
+
+
+class RoleSettings(Settings):
+    """How one role is updated."""
+
+    update: bool = True
+    """False keeps the role at its anchor."""
+    learning_rate: float = Field(ge=0)
+    minibatch: int = Field(default=32, gt=0)
+    """M: groups per optimizer step."""
+    advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_mean_std", "batch_pooled_std"]
+
+
+class QuestionSettings(Settings):
+    """What a generated question must look like."""
+
+    min_choices: int = Field(default=4, ge=2)
+    max_choices: int = Field(default=8, le=10)
+    choice_order: Literal["shuffled", "as_written"] = "shuffled"
+    labeller: str = ""
+    """`package.module:name` of a function that labels questions for the report; it influences nothing."""
+
+
+class RewardSettings(Settings):
+    """What the generator is rewarded for."""
+
+    name: str = "influence"
+    """Module in `infuser_core/rewards`, or `package.module:name`."""
+    invalid: float = 0.0
+    """rho_inv: reward of a text that is no question."""
+
+
+class CotrainSettings(Settings):
+    """Algorithm 2."""
+
+    iterations: int = Field(default=100, ge=0)
+    """T."""
+    documents: int = Field(default=128, gt=0)
+    """B: documents per iteration."""
+    frozen_batch: bool = False
+    """True draws the first iteration's documents every time: a control."""
+    dev_only: bool = False
+    """True trains the solver on dev rollouts alone: an ablation."""
+    group_size: int = Field(default=8, ge=2)
+    """n: questions per document and answers per question."""
+    prompt_tokens: int = Field(default=4096, gt=0)
+    generator_tokens: int = Field(default=8192, gt=0)
+    solver_tokens: int = Field(default=8192, gt=0)
+    sampling: SamplingSettings = SamplingSettings()
+    question: QuestionSettings = QuestionSettings()
+    reward: RewardSettings = RewardSettings()
+    influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
+    optimizer: OptimizerSettings = OptimizerSettings()
+    loss: LossSettings = LossSettings()
+    generator: RoleSettings
+    solver: RoleSettings
+    validate_every: int = Field(default=5, gt=0)
+    """Iterations between validations; the anchor and the last iteration are always validated."""
+    validation_samples: int = Field(default=1, gt=0)
+    """Responses per validation question."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> "CotrainSettings":
+        if self.dev_only and self.generator.update:
+            raise ValueError("dev_only trains no generator: set generator.update to false")
+        if self.sampling.temperature == 0:
+            raise ValueError("sampling.temperature 0 gives groups without variance: use a positive temperature")
+        if self.question.min_choices > self.question.max_choices:
+            raise ValueError("question.min_choices is above question.max_choices")
+        return self
+
+
+class EngineSettings(Settings):
+    """On which machinery the models run."""
+
+    sampler: Literal["hf", "fake"] = "hf"
+    trainer: Literal["local", "fake"] = "local"
+    dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(default=1, gt=0)
+    """CPU threads of one process."""
+    token_budget: int = Field(default=16384, gt=0)
+    """Tokens of one micro-batch."""
+    gradient_checkpointing: bool = False
+
+
+class BenchmarkSettings(Settings):
+    """One benchmark of the final evaluation."""
+
+    name: str
+    """Module in `infuser_core/benchmarks`."""
+    path: str = ""
+    """Data file or folder, where the benchmark reads one."""
+    label: str = ""
+    """Name in tables; the module's name when empty."""
+    samples: int = Field(default=1, gt=0)
+    """Responses per question."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Response limit; the solver's own when null."""
+
+
+class EvaluateSettings(Settings):
+    """Checkpoint selection and final evaluation."""
+
+    sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
+    box: Literal["paper", "strict-last"] = "paper"
+    """Which boxed answer counts."""
+    benchmarks: list[BenchmarkSettings] = []
+
+
+class RunConfig(Settings):
+    """A whole run."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    """Short name of the base configuration."""
+    variant: str = Field(default="", pattern=r"^[a-z0-9-]*$")
+    """Set by overlays, e.g. `fixed-generator`."""
+    seed: int = Field(default=42, ge=0)
+    prompts: str = "paper"
+    """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
+    anchor: Annotated[NanoAnchor | FolderAnchor | HubAnchor, Field(discriminator="type")]
+    data: DataSettings
+    corpus: CorpusSettings
+    cotrain: CotrainSettings
+    engine: EngineSettings = EngineSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
+
+    def run_name(self) -> str:
+        """Default name of a run: the same settings always give the same run."""
+        parts = [self.name, self.variant, f"s{self.seed}", digest_of(self.model_dump(mode="json"))[:6]]
+        return "-".join(part for part in parts if part)
+
+
+def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
+    """Merge YAML files left to right, then `key=value` overrides, and check the result.
+
+    Raises ConfigError naming the key, the value and the remedy.
+    """
+    merged: dict[str, Any] = {}
+    for path in files:
+        merged = merge(merged, _read_yaml(path))
+    for override in overrides:
+        merged = merge(merged, _parse_override(override))
+    if seed is not None:
+        merged = merge(merged, {"seed": seed})
+    return validate(merged)
+
+
+def validate(values: Mapping[str, Any]) -> RunConfig:
+    """The checked configuration. Raises ConfigError for the first thing that is wrong."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Overlay wins; mappings merge key by key, unless the overlay chooses another `type`."""
+    merged = dict(base)
+    for key, value in overlay.items():
+        old = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("type") in (None, old.get("type")):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="shipped ones lie in configs/") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
+    return values
+
+
+def _parse_override(text: str) -> dict[str, Any]:
+    key, mark, value = text.partition("=")
+    if not mark or not key.strip():
+        raise ConfigError(f"--set {text}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
+    nested: Any = yaml.load(value, Loader=_Loader)
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return nested
+
+
+def _explain(error: ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"] if part not in ("nano", "file", "folder", "hub"))
+    reason = first["msg"].removeprefix("Value error, ")
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] == "extra_forbidden":
+        hint = "no such key: check the spelling against configs/nano.yaml"
+        return ConfigError(f"{key} = {first['input']!r}: unknown key{more}", hint=hint)
+    if first["type"] == "missing":
+        return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
+    value = "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {first['input']!r}"
+    return ConfigError(f"{key or 'configuration'}{value}: {reason}{more}", hint="correct the value and start again")

@@ -1,0 +1,121 @@
+"""Keys and values of a decoding batch: every group's prompt once, every sample's own tokens beside it.
+
+Shapes: _G groups, _N samples per group (a grid of G x N rows), _H key-value heads, _P prompt tokens (right-padded),
+_C own tokens, _D head size.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FIRST_CAPACITY = 64
+"""Own tokens allotted at first; doubled when full, so short answers do not pay for the response limit."""
+
+
+class DecodeCache:
+    """Layout of one decoding step: each row sees its group's prompt and its own earlier tokens, at most `limit`."""
+
+    def __init__(self, lengths_G: Tensor, samples: int, limit: int) -> None:
+        self.samples = samples
+        self.lengths_G = lengths_G
+        self._limit = limit
+        self._padding_GP = self._padding()
+        self._prompts: dict[int, tuple[Tensor, Tensor]] = {}
+        self._own: dict[int, tuple[Tensor, Tensor]] = {}
+        self._step = 0
+
+    @property
+    def longest(self) -> int:
+        """Longest prompt plus own tokens."""
+        return int(self.lengths_G.max()) + self._step + 1
+
+    @property
+    def groups(self) -> int:
+        """Groups in the grid."""
+        return len(self.lengths_G)
+
+    def store_prompts(self, layer: int, start: int, key: Tensor, value: Tensor) -> None:
+        """Keep the keys and values [g, H, p, D] of the prompts from row `start` on."""
+        if layer not in self._prompts:
+            shape = (self.groups, key.shape[1], int(self.lengths_G.max()), key.shape[3])
+            self._prompts[layer] = (key.new_zeros(shape), key.new_zeros(shape))
+        rows, columns = slice(start, start + key.shape[0]), slice(0, key.shape[2])
+        self._prompts[layer][0][rows, :, columns] = key
+        self._prompts[layer][1][rows, :, columns] = value
+
+    def next_step(self) -> None:
+        """Move on to the next token of every row; call after each forward pass."""
+        self._step += 1
+
+    def keep(self, groups: Tensor, rows: Tensor, samples: int) -> None:
+        """Shrink the grid to `groups`, and to `rows` (indices into the old rows, `samples` per kept group)."""
+        self.lengths_G = self.lengths_G.index_select(0, groups)
+        self._padding_GP = self._padding()
+        width = int(self.lengths_G.max())
+        for layer, pair in self._prompts.items():
+            self._prompts[layer] = (_select(pair[0], groups, width), _select(pair[1], groups, width))
+        for layer, pair in self._own.items():
+            self._own[layer] = (pair[0].index_select(0, rows), pair[1].index_select(0, rows))
+        self.samples = samples
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+        """Append this step's key and value; attention output [G N, 1, heads, D]."""
+        keys, values = self._append(layer, key, value)
+        prompt_keys, prompt_values = self._prompts[layer]
+        groups, kv_heads, width, size = prompt_keys.shape
+        repeats = query.shape[1] // kv_heads
+        # The samples of a group are queries over one copy of the prompt: a matrix product instead of N vector ones.
+        scaled = (query * scaling).view(groups, self.samples, kv_heads, repeats, size).transpose(1, 2)
+        scores = scaled.reshape(groups, kv_heads, -1, size) @ prompt_keys.transpose(2, 3)
+        if self._padding_GP is not None:
+            scores = scores.masked_fill(self._padding_GP[:, None, None, :], float("-inf"))
+        scores = scores.view(groups, kv_heads, self.samples, repeats, width).transpose(1, 2).flatten(0, 1)
+        own = (query * scaling).view(-1, kv_heads, repeats, size) @ keys.transpose(2, 3)
+        weights = F.softmax(torch.cat([scores, own], dim=-1), dim=-1)
+        seen, fresh = weights.split([width, own.shape[-1]], dim=-1)
+        seen = seen.view(groups, self.samples, kv_heads, repeats, width).transpose(1, 2)
+        output = seen.reshape(groups, kv_heads, -1, width) @ prompt_values
+        output = output.view(groups, kv_heads, self.samples, repeats, size).transpose(1, 2)
+        return (output.flatten(0, 1) + fresh @ values).reshape(-1, 1, query.shape[1], size)
+
+    def _padding(self) -> Tensor | None:
+        """True where a prompt slot is padding; None where all prompts have one length."""
+        slots_P = torch.arange(int(self.lengths_G.max()), device=self.lengths_G.device)
+        padding_GP = slots_P[None] >= self.lengths_G[:, None]
+        return padding_GP if bool(padding_GP.any()) else None
+
+    def _append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        if layer not in self._own or self._own[layer][0].shape[2] == self._step:
+            self._own[layer] = (self._grown(layer, 0, key), self._grown(layer, 1, key))
+        keys, values = self._own[layer]
+        keys[:, :, self._step] = key[:, :, 0]
+        values[:, :, self._step] = value[:, :, 0]
+        return keys[:, :, : self._step + 1], values[:, :, : self._step + 1]
+
+    def _grown(self, layer: int, part: int, like: Tensor) -> Tensor:
+        rows, heads, _, size = like.shape
+        capacity = min(self._limit, max(FIRST_CAPACITY, 2 * self._step))
+        grown = like.new_empty((rows, heads, capacity, size))
+        if layer in self._own:
+            grown[:, :, : self._step] = self._own[layer][part][:, :, : self._step]
+        return grown
+
+
+class PrefillLayout:
+    """Layout of a prefill call: right-padded prompts, causal; keys and values go to the cache from row `start`."""
+
+    def __init__(self, cache: DecodeCache, start: int, longest: int) -> None:
+        self.longest = longest
+        self._cache = cache
+        self._start = start
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+        """Causal attention [g, p, heads, D]; padding sits to the right, where no real token looks."""
+        self._cache.store_prompts(layer, self._start, key, value)
+        repeats = query.shape[1] // key.shape[1]
+        keys, values = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        return F.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=scaling).transpose(1, 2)
+
+
+def _select(tensor: Tensor, rows: Tensor, width: int) -> Tensor:
+    return tensor[:, :, :width].index_select(0, rows)

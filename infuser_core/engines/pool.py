@@ -1,0 +1,170 @@
+"""Warm engines by checkpoint: asking twice for the same checkpoint costs one load.
+
+Engines are found by name: `hf` is `infuser_core/engines/hf_sampler.py`, `fake` is `fake.py`, and
+`my_package.module:Name` works from anywhere. Torch and transformers load when the first engine is asked for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from infuser_core.engines.chat import SamplerChat
+from infuser_core.engines.protocols import (
+    ChatModel,
+    Objective,
+    Progress,
+    Sampler,
+    Similarity,
+    StepReport,
+    Trainer,
+    TrainGroup,
+    no_progress,
+)
+from infuser_core.errors import EngineError
+from infuser_core.schemas import Checkpoint
+
+
+@dataclass(slots=True, kw_only=True)
+class _Warm:
+    """An engine and the checkpoint its state equals."""
+
+    engine: Any
+    """The engine itself."""
+    checkpoint_id: str
+    """Its checkpoint; empty once its state moved on, until `adopt` names the new one."""
+    saved_step: int | None = None
+    """Step at which the present state was saved; None where it moved on since."""
+
+
+class EnginePool:
+    """Samplers and trainers of a run, one warm engine of each kind per role.
+
+    `max_trainers` bounds the warm trainers: 1 lets roles take turns on a small accelerator.
+    """
+
+    def __init__(
+        self,
+        *,
+        sampler: str = "hf",
+        trainer: str = "local",
+        sampler_options: Mapping[str, Any] | None = None,
+        trainer_options: Mapping[str, Any] | None = None,
+        max_trainers: int = 2,
+    ) -> None:
+        self._names = {"sampler": sampler, "trainer": trainer}
+        self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}
+        self._max_trainers = max_trainers
+        self._warm: dict[tuple[str, str], _Warm] = {}
+
+    def trainer(self, checkpoint: Checkpoint) -> Trainer:
+        """A trainer whose state equals the checkpoint, without accumulated gradients."""
+        warm = self._engine("trainer", checkpoint)
+        warm.engine.zero_grad()
+        return _Watched(warm)
+
+    def sampler(self, checkpoint: Checkpoint) -> Sampler:
+        """A sampler of the checkpoint's weights."""
+        engine: Sampler = self._engine("sampler", checkpoint).engine
+        return engine
+
+    def chat(self, checkpoint: Checkpoint) -> ChatModel:
+        """The checkpoint as a greedy chat model, named after it."""
+        return SamplerChat(self.sampler(checkpoint), name=checkpoint.checkpoint_id)
+
+    def adopt(self, checkpoint: Checkpoint) -> None:
+        """Say that the warm trainer of the checkpoint's role was just saved as this checkpoint.
+
+        Without a warm trainer that was saved in its present state, at the checkpoint's step, nothing is believed and
+        the next request loads: a stage answered from the store trained nothing in this process.
+        """
+        warm = self._warm.get(("trainer", checkpoint.role))
+        if warm is not None and warm.saved_step == checkpoint.step:
+            warm.checkpoint_id = checkpoint.checkpoint_id
+
+    def close(self) -> None:
+        """Drop every engine."""
+        self._warm.clear()
+
+    def _engine(self, kind: str, checkpoint: Checkpoint) -> _Warm:
+        key = (kind, checkpoint.role)
+        if key not in self._warm:
+            self._make_room(kind)
+            engine = find_engine(self._names[kind], kind)(**self._options[kind])
+            self._warm[key] = _Warm(engine=engine, checkpoint_id="")
+        # Moved to the end: the first entry of a kind is the least recently used one.
+        warm = self._warm[key] = self._warm.pop(key)
+        if warm.checkpoint_id != checkpoint.checkpoint_id:
+            warm.checkpoint_id, warm.saved_step = "", None
+            warm.engine.load(checkpoint)
+            warm.checkpoint_id = checkpoint.checkpoint_id
+        return warm
+
+    def _make_room(self, kind: str) -> None:
+        if kind != "trainer":
+            return
+        trainers = [key for key in self._warm if key[0] == kind]
+        for key in trainers[: max(0, len(trainers) - self._max_trainers + 1)]:
+            del self._warm[key]
+
+
+def find_engine(name: str, kind: str) -> Callable[..., Any]:
+    """The engine class of a configuration name. Raises EngineError for an unknown one."""
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        engine: Callable[..., Any] = getattr(import_module(module), attribute)
+        return engine
+    for module in (f"infuser_core.engines.{name}_{kind}", f"infuser_core.engines.{name}"):
+        if find_spec(module) is not None:
+            found: Callable[..., Any] = getattr(import_module(module), kind.upper())
+            return found
+    raise EngineError(
+        f"unknown {kind} {name!r}",
+        hint=f"name a module infuser_core/engines/<name>_{kind}.py, or my_package.module:Name",
+    )
+
+
+class _Watched:
+    """A trainer that tells the pool when its state leaves the checkpoint: a retried phase then loads again."""
+
+    def __init__(self, warm: _Warm) -> None:
+        self._warm = warm
+        self._trainer: Trainer = warm.engine
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        self._warm.checkpoint_id, self._warm.saved_step = "", None
+        self._trainer.load(checkpoint)
+        self._warm.checkpoint_id = checkpoint.checkpoint_id
+
+    def zero_grad(self) -> None:
+        self._trainer.zero_grad()
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        return self._trainer.forward_backward(groups, objective, denominator=denominator, progress=progress)
+
+    def optim_step(self, learning_rate: float) -> float:
+        self._warm.checkpoint_id, self._warm.saved_step = "", None
+        return self._trainer.optim_step(learning_rate)
+
+    def logprobs(
+        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
+    ) -> list[list[list[float]]]:
+        return self._trainer.logprobs(groups, temperature=temperature, progress=progress)
+
+    def probe(
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
+    ) -> list[Similarity]:
+        return self._trainer.probe(groups, objective, reference, progress=progress)
+
+    def keep_gradient(self, path: Path) -> float:
+        return self._trainer.keep_gradient(path)
+
+    def save(self, path: Path) -> int:
+        step = self._trainer.save(path)
+        # Only a state that left its checkpoint needs a new name.
+        self._warm.saved_step = None if self._warm.checkpoint_id else step
+        return step

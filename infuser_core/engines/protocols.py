@@ -1,0 +1,225 @@
+"""The line between algorithm and machine: three protocols and the plain data that crosses it.
+
+Engines are caches of checkpoints: whatever they hold is thrown away and loaded again without loss.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from infuser_core.schemas import Checkpoint
+
+Messages = list[dict[str, str]]
+"""Chat turns: `[{"role": "system" | "user", "content": text}, ...]`."""
+
+Progress = Callable[[int, int, int], None]
+"""`progress(done, total, tokens)`: rows finished, rows in all, tokens processed so far."""
+
+
+def no_progress(done: int, total: int, tokens: int) -> None:
+    """The silent reporter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How responses are drawn."""
+
+    temperature: float = 0.7
+    """Softmax temperature; 0 means greedy."""
+    top_p: float = 1.0
+    """Nucleus mass; 1 keeps everything."""
+    top_k: int = -1
+    """Number of candidates kept; -1 keeps everything."""
+    max_tokens: int
+    """Response limit, tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptGroup:
+    """A prompt and the seeds of its samples: one response per seed."""
+
+    group_id: str
+    """Question or document id."""
+    token_ids: list[int]
+    """Prompt tokens."""
+    seeds: list[int]
+    """One 63-bit seed per sample (see `seeding.seed_of`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One sampled response."""
+
+    token_ids: list[int]
+    """Response tokens, the end-of-sequence token included when sampled."""
+    logprobs: list[float]
+    """Log-probability of each token at the sampling temperature, before top-p and top-k, nats."""
+    finish_reason: Literal["stop", "length"]
+    """Whether the response ended itself."""
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back, and the chat template."""
+
+    def render(self, messages: Messages) -> list[int]:
+        """Tokens of the chat turns, ready for the assistant's reply."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of plain text, without special tokens."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text without special tokens."""
+        ...
+
+
+class Sampler(Protocol):
+    """Draws responses from a checkpoint."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take the checkpoint's weights."""
+        ...
+
+    def sample(
+        self, groups: Sequence[PromptGroup], params: SamplingParams, *, progress: Progress = no_progress
+    ) -> list[list[Completion]]:
+        """One list of completions per group, in order. A function of (weights, prompt, seed) alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRow:
+    """One response with everything its loss needs."""
+
+    token_ids: list[int]
+    """Response tokens."""
+    advantage: float
+    """Advantage of the response."""
+    sampler_logprobs: list[float]
+    """pi_rollout, nats, one per response token."""
+    old_logprobs: list[float] | None = None
+    """Trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainGroup:
+    """A prompt with its responses; the prompt is shared by all of them."""
+
+    group_id: str
+    """Question or document id."""
+    prompt_token_ids: list[int]
+    """Prompt tokens."""
+    rows: list[TrainRow]
+    """Responses of the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """Constants of eq:unified_obj."""
+
+    clip_low: float = 0.2
+    """Lower clip range of the importance ratio."""
+    clip_high: float = 0.2
+    """Upper clip range of the importance ratio."""
+    length_norm: float = 1.0
+    """C: the fixed maximum generation length, tokens."""
+    dual_clip: float | None = None
+    """Bound of the loss for negative advantages, in units of |A|; None is the paper's form."""
+    tis_cap: float | None = 2.0
+    """Cap of the truncated importance weight; None switches it off."""
+    temperature: float = 0.7
+    """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """Sums and means of one forward_backward, and of the step that followed."""
+
+    loss: float
+    """Negative objective, mean over groups."""
+    num_tokens: int
+    """Response tokens."""
+    clip_fraction: float
+    """Share of response tokens where the clipped branch was active."""
+    mean_ratio: float
+    """Mean importance ratio."""
+    mean_tis: float
+    """Mean truncated importance weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Similarity:
+    """What AdamW would do for one group alone, against a reference direction (eq:adamw_moments)."""
+
+    group_id: str
+    """Group probed."""
+    dot: float
+    """<reference, Gamma>."""
+    raw_dot: float
+    """<reference, g>."""
+    direction_norm: float
+    """||Gamma||."""
+    gradient_norm: float
+    """||g||."""
+    reference_norm: float
+    """||reference||."""
+
+
+class Trainer(Protocol):
+    """Holds one role's weights and AdamW state; accumulates gradients; steps; probes."""
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take weights, moments and step; refuses a checkpoint without optimizer state."""
+        ...
+
+    def zero_grad(self) -> None:
+        """Drop accumulated gradients."""
+        ...
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
+        ...
+
+    def optim_step(self, learning_rate: float) -> float:
+        """One AdamW step; returns the gradient's global norm before clipping. Non-finite norms skip the step."""
+        ...
+
+    def logprobs(
+        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
+    ) -> list[list[list[float]]]:
+        """Log-probability of every response token, no gradient: [group][row][token]."""
+        ...
+
+    def probe(
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
+    ) -> list[Similarity]:
+        """Per group, the AdamW-preconditioned direction against the reference. Changes nothing."""
+        ...
+
+    def keep_gradient(self, path: Path) -> float:
+        """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
+        ...
+
+    def save(self, path: Path) -> int:
+        """Write weights, moments and step into an existing folder; returns the step."""
+        ...
+
+
+class ChatModel(Protocol):
+    """Answers chat turns: the judge, taxonomy labels, choice of textbooks."""
+
+    @property
+    def name(self) -> str:
+        """What the report shows: model name, or `rule-based: ...` for a stand-in."""
+        ...
+
+    def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
+        """One reply per prompt, greedy."""
+        ...

@@ -1,0 +1,208 @@
+"""Per-question weight gradients, reduced to four scalars as soon as they exist, and dropped.
+
+A piece is some rows of one parameter's gradient, for one question or several. Pieces are made and scored in a
+Workspace and overwritten by the next one, so that extra memory is three pieces (the gradient, what is computed from
+it, and the decayed second moment) and never a model-sized tensor.
+
+Shapes: _T tokens, _O rows and _I columns of a weight, _K questions of a piece, _N elements of a piece, _U touched
+embedding rows (spans.Words).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import batched_sums, row_sums
+from infuser_core.engines.spans import Spans
+from infuser_core.engines.workspace import Workspace, product
+from infuser_core.errors import EngineError
+
+Watch = Callable[[str, int, slice | Tensor, Tensor], None]
+"""`watch(parameter, place, rows, piece)` sees every piece of the gradient of -J; a group's pieces add up to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preconditioner:
+    """What turns a gradient into its four sums (eq:adamw_moments)."""
+
+    reference: Mapping[str, Tensor]
+    """Reference direction of every parameter."""
+    second: Mapping[str, Tensor]
+    """AdamW's v of every parameter."""
+    step: int
+    """Optimizer steps so far."""
+    beta2: float
+    """Decay of v."""
+    eps: float
+    """Added to the root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulator:
+    """Where the sum of all questions' gradients goes on the way."""
+
+    gradient: Mapping[str, Tensor]
+    """Accumulated gradient of every parameter."""
+    scale: float
+    """Factor of every question's gradient."""
+
+
+class QuestionSums:
+    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of the questions of one micro-batch: `totals`, fp64 of shape [Q, 4]."""
+
+    def __init__(
+        self,
+        spans: Spans,
+        preconditioner: Preconditioner,
+        workspace: Workspace,
+        *,
+        accumulator: Accumulator | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.spans = spans
+        self.totals = torch.zeros(len(spans), 4, dtype=torch.float64, device=spans.member_QT.device)
+        self._preconditioner = preconditioner
+        self._constants = {
+            "step": preconditioner.step,
+            "beta2": preconditioner.beta2,
+            "eps": preconditioner.eps,
+        }
+        self._workspace = workspace
+        self._accumulator = accumulator
+        self._watch = watch
+        self._held: dict[str, Tensor] = {}
+        self._seen: set[str] = set()
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return self.spans.member_QT.shape[1]
+
+    def piece_rows(self, rows: int, columns: int) -> int:
+        """Weight rows that fit into a piece."""
+        return self._workspace.tile(rows, columns)[0]
+
+    def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
+        """The weight gradient left^T right of every question. Raises EngineError where the weight is used twice."""
+        self._once(name)
+        if left_TO.device.type == "cpu":
+            # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
+            left_TO, right_TI = left_TO.to(self._workspace.dtype), right_TI.to(self._workspace.dtype)
+        rows, columns = left_TO.shape[1], right_TI.shape[1]
+        height, together = self._workspace.tile(rows, columns)
+        for start in range(0, rows, height):
+            tile = slice(start, min(rows, start + height))
+            for first in range(0, len(self.spans), together):
+                picked = slice(first, min(len(self.spans), first + together))
+                pieces = self._workspace.piece(picked.stop - first, tile.stop - start, columns)
+                for piece, span in zip(pieces, self.spans.tokens[picked], strict=True):
+                    product(left_TO[span, tile].t(), right_TI[span], piece.dtype, out=piece)
+                self._note(name, tile, pieces, picked)
+                self._reduce(name, tile, pieces, picked)
+
+    def add_tokens(self, name: str, gradients: Tensor) -> None:
+        """A vector that every token adds to, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
+        self._once(name)
+        member_QT = self.spans.member_QT
+        pieces = (member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype))
+        size = self._preconditioner.reference[name].numel()
+        pieces = pieces.view(len(self.spans), -1, size).sum(1)
+        everyone = slice(0, len(self.spans))
+        self._note(name, slice(None), pieces, everyone)
+        self._reduce(name, slice(None), pieces, everyone)
+
+    def add_head_rows(
+        self, name: str, question: int, rows: slice, left_SO: Tensor, right_SI: Tensor, *, hold: bool
+    ) -> None:
+        """Rows of one question's left^T right, at most a piece of them.
+
+        `hold` keeps the rows that the question's own tokens touch for `add_embedding`: a tied weight's two parts are
+        added before the square root sees them.
+        """
+        pieces = self._workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
+        product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
+        picked = slice(question, question + 1)
+        self._note(name, rows, pieces, picked)
+        if hold:
+            self._hold(name, question, rows, pieces[0])
+        self._reduce(name, rows, pieces, picked)
+
+    def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
+        """Elements of one question's bias gradient, from operands in the parameter's dtype."""
+        pieces = left_SO.sum(0)[None]
+        picked = slice(question, question + 1)
+        self._note(name, rows, pieces, picked)
+        self._reduce(name, rows, pieces, picked)
+
+    def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
+        """The touched rows of an embedding; untouched ones have gradient 0 and add exactly 0."""
+        self._once(name)
+        words = self.spans.words
+        count = len(words.tokens_U)
+        gradients_TI = gradients_TI.to(self._workspace.dtype)
+        # The kernel behind embedding's own backward: sums rows of equal index in a fixed order on every device.
+        rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
+        if padding is not None:
+            rows_UI[words.tokens_U == padding] = 0.0
+        self._note_words(name, rows_UI)
+        if name in self._held:
+            rows_UI += self._held.pop(name)
+        height, _ = self._workspace.tile(count, rows_UI.shape[1])
+        for part in range(0, count, height):
+            cut = slice(part, part + height)
+            tokens = words.tokens_U[cut]
+            sums_U4 = row_sums(
+                rows_UI[cut],
+                self._preconditioner.reference[name][tokens],
+                self._preconditioner.second[name][tokens],
+                **self._constants,
+            )
+            self.totals += words.member_QU[:, cut] @ sums_U4
+
+    def _once(self, name: str) -> None:
+        if name in self._seen:
+            raise EngineError(
+                f"{name} is used more than once in a forward pass, which the fast probe cannot add up",
+                hint="set the trainer's probe to reference",
+            )
+        self._seen.add(name)
+
+    def _note(self, name: str, rows: slice, pieces: Tensor, picked: slice) -> None:
+        if self._accumulator is not None:
+            target = self._accumulator.gradient[name][rows]
+            target.add_(pieces[0] if len(pieces) == 1 else pieces.sum(0), alpha=self._accumulator.scale)
+        if self._watch is not None:
+            for place, piece in zip(self.spans.places[picked], pieces, strict=True):
+                self._watch(name, place, rows, piece.clone())
+
+    def _note_words(self, name: str, rows_UI: Tensor) -> None:
+        words = self.spans.words
+        if self._accumulator is not None:
+            for cut in words.cuts:
+                # One question at a time: its rows differ, so that the order of addition is the same every time.
+                target = self._accumulator.gradient[name]
+                target.index_add_(0, words.tokens_U[cut], rows_UI[cut], alpha=self._accumulator.scale)
+        if self._watch is not None:
+            for place, cut in zip(self.spans.places, words.cuts, strict=True):
+                self._watch(name, place, words.tokens_U[cut], rows_UI[cut].clone())
+
+    def _hold(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
+        words = self.spans.words
+        if name not in self._held:
+            self._held[name] = piece.new_zeros(len(words.tokens_U), piece.shape[1])
+        touched = words.between(question, rows)
+        places = words.tokens_U[touched] - rows.start
+        self._held[name][touched] = piece[places]
+        piece[places] = 0.0
+
+    def _reduce(self, name: str, rows: slice, pieces: Tensor, picked: slice) -> None:
+        pieces_KN = pieces.flatten(1)
+        self.totals[picked] += batched_sums(
+            pieces_KN,
+            self._preconditioner.reference[name][rows].reshape(-1),
+            self._preconditioner.second[name][rows].reshape(-1),
+            scratch_KN=self._workspace.scratch(*pieces_KN.shape),
+            **self._constants,
+        )

@@ -1,0 +1,174 @@
+"""Layers that hand their weight gradient to a QuestionSums, question by question, instead of to autograd.
+
+Inside `Recorder.recording` the forward methods of a model's parameter layers are replaced by functions that compute
+the same and whose backward forms the per-question gradients. Gradient checkpointing runs such a forward twice and its
+backward once, so nothing is counted twice.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from infuser_core.engines.question_sums import QuestionSums
+from infuser_core.engines.recorded_layers import RecordedEmbedding, RecordedLinear, RecordedNorm
+from infuser_core.errors import EngineError
+
+NORM_TOLERANCE = 1e-3
+"""Largest deviation of a layer from the root-mean-square formula at which it counts as one: the check is about which
+formula it is, and stock layers round to fp32 or less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadNames:
+    """The output layer's parameters."""
+
+    weight: str
+    """Name of its weight, the embedding's where they are tied."""
+    bias: str | None
+    """Name of its bias."""
+    tied: bool
+    """Whether the embedding shares the weight."""
+
+
+class Recorder:
+    """The parameter layers of a model. Raises EngineError for one whose gradient it cannot form, naming it."""
+
+    def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
+        self._compute_dtype = compute_dtype
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._sums: QuestionSums | None = None
+        self._forwards: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = []
+        self.head = self._head(model)
+        users: dict[str, list[str]] = {}
+        for path, module in model.named_modules():
+            own = [self._names[id(parameter)] for parameter in module.parameters(recurse=False)]
+            for name in own:
+                users.setdefault(name, []).append(path)
+            if own and module is not model.get_output_embeddings():
+                self._forwards.append((module, self._forward(path, module)))
+        for name, paths in users.items():
+            if len(paths) > 1 and not (name == self.head.weight and self.head.tied and len(paths) == 2):
+                raise _refusal(f"{name}, shared by {' and '.join(paths)}")
+
+    @contextmanager
+    def recording(self, sums: QuestionSums) -> Iterator[None]:
+        """Forward passes inside, and backward passes through them, report to `sums`."""
+        self._sums = sums
+        for module, forward in self._forwards:
+            module.__dict__["forward"] = forward
+        try:
+            yield
+        finally:
+            for module, _ in self._forwards:
+                del module.__dict__["forward"]
+            self._sums = None
+
+    def _now(self) -> QuestionSums:
+        if self._sums is None:
+            raise EngineError("a recorded layer ran outside of a recording", hint="this is a defect: please report it")
+        return self._sums
+
+    def _head(self, model: PreTrainedModel) -> HeadNames:
+        head = model.get_output_embeddings()
+        if type(head) is not nn.Linear:
+            raise _refusal(f"the output layer {type(head).__name__}")
+        weight = self._names[id(head.weight)]
+        bias = None if head.bias is None else self._names[id(head.bias)]
+        return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)
+
+    def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
+        if "forward" in module.__dict__:
+            raise _refusal(f"{path}, whose forward method something else has replaced")
+        if type(module) is nn.Linear:
+            return self._linear(module)
+        if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
+            return self._embedding(module)
+        if is_rms_norm(module):
+            return self._norm(module)
+        names = ", ".join(name for name, _ in module.named_parameters(recurse=False))
+        raise _refusal(f"{path} ({type(module).__name__} with {names})")
+
+    def _linear(self, module: nn.Linear) -> Callable[[Tensor], Tensor]:
+        weight_name = self._names[id(module.weight)]
+        bias_name = None if module.bias is None else self._names[id(module.bias)]
+
+        def forward(states: Tensor) -> Tensor:
+            sums = self._now()
+
+            def note(left_TO: Tensor, right_TI: Tensor) -> None:
+                sums.add_linear(weight_name, left_TO, right_TI)
+                if bias_name is not None:
+                    sums.add_tokens(bias_name, left_TO)
+
+            output: Tensor = RecordedLinear.apply(states.to(self._compute_dtype), module.weight, module.bias, note)
+            return output
+
+        return forward
+
+    def _embedding(self, module: nn.Embedding) -> Callable[[Tensor], Tensor]:
+        name = self._names[id(module.weight)]
+
+        def forward(tokens: Tensor) -> Tensor:
+            sums = self._now()
+
+            def note(gradients_TI: Tensor) -> None:
+                sums.add_embedding(name, gradients_TI, padding=module.padding_idx)
+
+            output: Tensor = RecordedEmbedding.apply(tokens, module.weight, note)
+            return output
+
+        return forward
+
+    def _norm(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
+        weight = module.weight
+        assert isinstance(weight, nn.Parameter)
+        name, eps, wide = self._names[id(weight)], _epsilon(module), weight.dtype
+        # Some stock layers multiply by the scale after returning to the input's dtype, some before.
+        with torch.no_grad():
+            widens = module(torch.ones(1, len(weight), dtype=torch.bfloat16, device=weight.device)).dtype == wide
+
+        def forward(states: Tensor) -> Tensor:
+            sums = self._now()
+            _require_token_order(name, states, sums.num_tokens)
+
+            def note(gradients: Tensor) -> None:
+                sums.add_tokens(name, gradients)
+
+            output: Tensor = RecordedNorm.apply(states, weight, eps, note)
+            return output if widens else output.to(states.dtype)
+
+        return forward
+
+
+def is_rms_norm(module: nn.Module) -> bool:
+    """Whether the module computes weight * x / sqrt(mean(x^2) + eps), tried on numbers."""
+    own = dict(module.named_parameters(recurse=False))
+    if list(own) != ["weight"] or own["weight"].dim() != 1 or _epsilon(module) is None:
+        return False
+    weight = own["weight"].detach()
+    generator = torch.Generator().manual_seed(0)
+    trial = torch.randn(3, len(weight), generator=generator).add_(0.5).to(weight.device, weight.dtype)
+    expected = trial * weight * torch.rsqrt(trial.square().mean(-1, keepdim=True) + _epsilon(module))
+    with torch.no_grad():
+        found = module(trial)
+    return found.shape == expected.shape and bool((found - expected).abs().max() <= NORM_TOLERANCE)
+
+
+def _epsilon(module: nn.Module) -> float | None:
+    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    return found if isinstance(found, float) else None
+
+
+def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:
+    """Per-question sums need the tokens outermost: [1, T, ...], one after the other in memory."""
+    if states.shape[:2] != (1, num_tokens) or states.stride(1) < max(states.stride()[2:]):
+        raise _refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")
+
+
+def _refusal(what: str) -> EngineError:
+    return EngineError(f"the fast probe cannot handle {what}", hint="set the trainer's probe to reference")

@@ -1,0 +1,68 @@
+"""Every error a user can meet. Each carries the value at fault and the remedy, and pickles across processes."""
+
+
+class InfuserError(Exception):
+    """Base of all user-facing errors: one readable line, then a hint."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint))
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def _rebuild(cls: type[InfuserError], message: str, hint: str) -> InfuserError:
+    return cls(message, hint=hint)
+
+
+class ConfigError(InfuserError, ValueError):
+    """A configuration key, value or combination that cannot run."""
+
+    exit_code = 2
+
+
+class UsageError(InfuserError, ValueError):
+    """A command was called with arguments that name nothing."""
+
+    exit_code = 2
+
+
+class StoreError(InfuserError, OSError):
+    """The artifact store cannot be read or written as asked."""
+
+
+class DamagedArtifactError(StoreError):
+    """A committed artifact no longer matches its recorded digest."""
+
+
+class CatalogueError(InfuserError, ConnectionError):
+    """A textbook catalogue cannot be reached or answers in an unknown shape."""
+
+
+class DocumentError(InfuserError, ValueError):
+    """A source file cannot be read, converted or chunked."""
+
+
+class CheckpointError(InfuserError, ValueError):
+    """A checkpoint is missing a part that training needs."""
+
+
+class EngineError(InfuserError, RuntimeError):
+    """A sampler or trainer cannot do what it was asked."""
+
+
+class StageError(InfuserError, RuntimeError):
+    """A stage of the run failed; resuming starts at this stage."""
+
+
+class BusyRunError(InfuserError, RuntimeError):
+    """Another living process holds the run."""
+
+    exit_code = 2

@@ -1,0 +1,186 @@
+"""What the anchor is taught: drills of the circuits it needs, and the mixture of the three roles.
+
+Drills come first because a plain mixture learns neither copying nor looking up an option in any affordable time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from infuser_core.nano import language, matter
+from infuser_core.nano.topics import LIMIT, NAMES, TOPICS, Fact, Method, MicroTopic, choices_of
+from infuser_core.nano.world import Note, WorldConfig, fact, note
+
+Focus = Literal["all", "letter", "result"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """One user turn and the reply to learn."""
+
+    user: str
+    """User turn."""
+    reply: str
+    """Reply."""
+    focus: Focus = "all"
+    """Which reply tokens carry loss: all, those from the answer letter on, or the results of calculations."""
+
+
+_NOUNS = [topic.fact.split()[1] for topic in TOPICS]
+_LINKS = ("shows", "runs", "holds", "leaks", "by", "at", "for", "to", "and", "has", "in", "reads")
+
+Task = Callable[[Random, WorldConfig], Lesson]
+
+
+def _method(rng: Random, topic: MicroTopic, soundness: float) -> Method:
+    return topic.sound if rng.random() < soundness else topic.tempting
+
+
+def _train_fact(rng: Random, world: WorldConfig) -> Fact:
+    return fact("train", rng.choice(world.topics), rng)
+
+
+def _note(rng: Random, world: WorldConfig) -> Note:
+    return note(rng, world.topics, count=world.topics_per_note)
+
+
+def section(rng: Random, made: Note) -> str:
+    """A note as a chunk: usually under its heading, now and then bare or under two headings."""
+    number, place = rng.randint(1, 9), rng.choice(language.PLACES)
+    heading = f"## {language.section_title(number, rng.randint(1, 12), place)}"
+    body = language.paragraph(made.facts)
+    style = rng.random()
+    if style < 0.08:
+        return body
+    if style < 0.20:
+        return f"# {language.chapter_title(number, rng.choice(language.TIMES))}\n\n{heading}\n\n{body}"
+    return f"{heading}\n\n{body}"
+
+
+def write_question(rng: Random, world: WorldConfig) -> Lesson:
+    """Document to question: the key follows the sound method with the world's key soundness."""
+    return _write_question(rng, world, num_notes=1)
+
+
+def write_question_long(rng: Random, world: WorldConfig) -> Lesson:
+    """The same from two sections in one chunk. A task of its own, so that few batches are padded to its length."""
+    return _write_question(rng, world, num_notes=2)
+
+
+def _write_question(rng: Random, world: WorldConfig, *, num_notes: int) -> Lesson:
+    parts = [_note(rng, world) for _ in range(num_notes)]
+    text = "\n\n".join(section(rng, part) for part in parts)
+    chosen = rng.choice([made for part in parts for made in part.facts])
+    method = _method(rng, chosen.topic, world.key_soundness)
+    choices = choices_of(chosen, count=world.num_choices, rng=rng)
+    return Lesson(user=language.generator_prompt(text), reply=language.generator_json(chosen, method, choices))
+
+
+def answer_question(rng: Random, world: WorldConfig) -> Lesson:
+    """Question to answer: sound with the world's solver soundness, else the misconception."""
+    made = _train_fact(rng, world)
+    method = _method(rng, made.topic, world.solver_soundness)
+    choices = choices_of(made, count=world.num_choices, rng=rng)
+    user = language.solver_prompt(language.question_text(made), [str(choice) for choice in choices])
+    return Lesson(user=user, reply=language.solver_answer(made, method, choices))
+
+
+def judge_chunk(rng: Random, world: WorldConfig) -> Lesson:
+    """Chunk to verdict: half are sections, half is the matter around them."""
+    return _judge_chunk(rng, world, num_notes=1, kinds=("title", "preface", "index", "answers", "fragment"))
+
+
+def judge_chunk_long(rng: Random, world: WorldConfig) -> Lesson:
+    """The same for two sections in one chunk, contents and answer keys."""
+    return _judge_chunk(rng, world, num_notes=2, kinds=("contents", "contents", "answers"))
+
+
+def _judge_chunk(rng: Random, world: WorldConfig, *, num_notes: int, kinds: tuple[str, ...]) -> Lesson:
+    if rng.random() < 0.5:
+        text = "\n\n".join(section(rng, _note(rng, world)) for _ in range(num_notes))
+        return Lesson(user=language.judge_prompt(text), reply=language.judge_json(True, language.KEEP_REASON))
+    kind = rng.choice(kinds)
+    reply = language.judge_json(False, language.DROP_REASONS[kind])
+    return Lesson(user=language.judge_prompt(_matter(kind, rng, world)), reply=reply)
+
+
+_HEADINGS = {"contents": "Contents", "preface": "Preface", "index": "Index", "answers": "Answers"}
+
+
+def _matter(kind: str, rng: Random, world: WorldConfig) -> str:
+    if kind == "fragment":
+        return matter.fragment(rng, _note(rng, world))
+    lines = {
+        "title": lambda: matter.drawn_title(rng),
+        "contents": lambda: matter.drawn_contents(rng),
+        "preface": lambda: [matter.preface_text(rng)],
+        "index": lambda: matter.drawn_index(rng, [topic.name for topic in world.topics]),
+        "answers": lambda: matter.drawn_answers(rng),
+    }[kind]()
+    joined = rng.choice((" ", "\n", "\n\n")).join(lines)
+    style = rng.random()
+    if style > 0.8 and kind in ("contents", "index", "answers"):
+        # A chunker cuts long lists anywhere.
+        words = joined.split(" ")
+        return " ".join(words[rng.randrange(len(words) // 2) :])
+    if style < 0.5 and kind in _HEADINGS:
+        return f"# {_HEADINGS[kind]}\n\n{joined}"
+    if style < 0.5:
+        return f"# {joined}"
+    return joined
+
+
+def drill_copy(rng: Random, world: WorldConfig) -> Lesson:
+    """Repeat a random sequence."""
+    words = [*NAMES, *(topic.name for topic in TOPICS)]
+    items = [
+        str(rng.randrange(LIMIT)) if rng.random() < 0.6 else f"{rng.choice(words)}" for _ in range(rng.randint(6, 16))
+    ]
+    text = " " + ", ".join(items)
+    return Lesson(user=f"Write:{text}", reply=text)
+
+
+def drill_pick(rng: Random, world: WorldConfig) -> Lesson:
+    """Find the letter of a given number among four options."""
+    choices = sorted(rng.sample(range(1, LIMIT), k=world.num_choices))
+    if rng.random() < 0.5:
+        start = rng.randint(1, LIMIT - 13)
+        choices = sorted(rng.sample(range(start, start + 12), k=world.num_choices))
+    place = rng.randrange(len(choices))
+    user = language.solver_prompt("Which?", [str(choice) for choice in choices])
+    reply = f"a = {choices[place]} \\boxed{{{language.LETTERS[place]}}}"
+    return Lesson(user=user, reply=reply, focus="letter")
+
+
+def drill_recall(rng: Random, world: WorldConfig) -> Lesson:
+    """Repeat the one of several segments that starts with a given key."""
+    keys = rng.sample(_NOUNS, k=rng.randint(3, 5))
+    segments = []
+    for key in keys:
+        first, second = rng.sample(_LINKS, k=2)
+        numbers = rng.randrange(LIMIT), rng.randrange(LIMIT)
+        segments.append(f"The {key} {rng.choice(NAMES)} {first} {numbers[0]} {second} {numbers[1]}.")
+    return Lesson(user="Write a " + " ".join(segments), reply=rng.choice(segments))
+
+
+def drill_compute(rng: Random, world: WorldConfig) -> Lesson:
+    """Bare arithmetic over all operand pairs of all splits: no topic, so it says nothing about the method."""
+    workings = []
+    for _ in range(4):
+        topic = rng.choice(world.topics)
+        a, b = rng.choice(topic.operands)
+        workings.append(rng.choice((topic.sound, topic.tempting)).working(a, b))
+    return Lesson(user="Solve:", reply=", ".join(workings), focus="result")
+
+
+DRILLS: tuple[Task, ...] = (drill_copy, drill_pick, drill_recall, drill_compute)
+"""One batch of drills draws each row from one of these."""
+MIXTURE: tuple[tuple[Task, float], ...] = (
+    (write_question, 0.46),
+    (answer_question, 0.38),
+    (judge_chunk, 0.09),
+    (judge_chunk_long, 0.04),
+    (write_question_long, 0.03),
+)
+"""Roles and how often a batch of the mixture is theirs."""

@@ -1,0 +1,124 @@
+"""How the micro-world speaks: facts, sections, questions, and what generator, solver and judge write."""
+
+import json
+import re
+from collections.abc import Sequence
+
+from infuser_core.nano.topics import TOPICS, Fact, Method, MicroTopic
+from infuser_core.prompts import load as prompts
+
+LETTERS = "ABCD"
+KEEP_REASON = "It states facts."
+DROP_REASONS = {
+    "title": "It is a title page.",
+    "contents": "It is a list of contents.",
+    "preface": "It is a preface.",
+    "index": "It is an index.",
+    "answers": "It is a list of answers.",
+    "fragment": "It is a fragment.",
+}
+"""Why the judge drops a chunk, by the kind of chunk."""
+
+FRONT_MATTER = (
+    "Preface",
+    "Contents",
+    "Index",
+    "Answers",
+    "This book is a set of notes from a small world.",
+    "Each section states facts, one after the other.",
+    "The author thanks all readers of the first edition.",
+    "It was made for a test and may be shared.",
+    "A second edition is planned.",
+    "First edition. All readers may share this book.",
+    "Notes of a small world",
+    "Laws of a small world",
+    "Measures of a small world",
+    "Readings of a small world",
+)
+"""Sentences and titles of the matter around the chapters."""
+
+AUTHORS = ("Ada Mill", "Ben Port", "Cora Farm", "Dan Tower")
+PLACES = ("mill", "farm", "port", "school", "shop", "bridge", "tower", "garden", "market", "station")
+TIMES = ("Morning", "Noon", "Evening", "Winter", "Summer", "Spring")
+
+
+def fact_text(fact: Fact) -> str:
+    """The sentence a textbook holds."""
+    return fact.topic.fact.format(name=fact.name, a=fact.a, b=fact.b)
+
+
+def question_text(fact: Fact) -> str:
+    """The fact and its question: self-contained, so that a solver needs no document."""
+    return f"{fact_text(fact)} {fact.topic.ask}"
+
+
+def paragraph(facts: Sequence[Fact]) -> str:
+    """The body of a section."""
+    return " ".join(fact_text(fact) for fact in facts)
+
+
+def section_title(chapter: int, section: int, place: str) -> str:
+    """Title of a section, as it stands in the outline and over the paragraph."""
+    return f"{chapter}.{section} Notes from the {place}"
+
+
+def chapter_title(chapter: int, time: str) -> str:
+    """Title of a chapter."""
+    return f"{chapter} {time} notes"
+
+
+def generator_json(fact: Fact, method: Method, choices: Sequence[int]) -> str:
+    """The generator's object; the key is the result of the reasoning that is written before it."""
+    return json.dumps(
+        {
+            "question_text": question_text(fact),
+            "reasoning": method.working(fact.a, fact.b),
+            "choices": [str(choice) for choice in choices],
+            "ground_truth": str(method.value(fact.a, fact.b)),
+        }
+    )
+
+
+def solver_answer(fact: Fact, method: Method, choices: Sequence[int]) -> str:
+    """Short reasoning, then the letter of its result."""
+    letter = LETTERS[list(choices).index(method.value(fact.a, fact.b))]
+    return f"{method.working(fact.a, fact.b)} \\boxed{{{letter}}}"
+
+
+def judge_json(keep: bool, reason: str) -> str:
+    """The judge's verdict on a chunk."""
+    return json.dumps({"keep": keep, "reason": reason})
+
+
+def generator_prompt(text: str) -> str:
+    """User turn of the generator for a document."""
+    return prompts.load("generate_mcq", profile="nano").messages(text=text)[0]["content"]
+
+
+def solver_prompt(text: str, choices: Sequence[str]) -> str:
+    """User turn of the solver for a question."""
+    question = prompts.render_question(text, list(choices))
+    return prompts.load("solve_mcq", profile="nano").messages(question=question)[0]["content"]
+
+
+def judge_prompt(text: str) -> str:
+    """User turn of the judge for a chunk."""
+    return prompts.load("judge_chunk", profile="nano").messages(text=text)[0]["content"]
+
+
+def _pattern(topic: MicroTopic) -> re.Pattern[str]:
+    escaped = re.escape(f"{topic.fact} {topic.ask}")
+    for slot, group in (("name", r"(?P<name>\w+)"), ("a", r"(?P<a>\d+)"), ("b", r"(?P<b>\d+)")):
+        escaped = escaped.replace(re.escape("{" + slot + "}"), group)
+    return re.compile(escaped)
+
+
+_PATTERNS = [(topic, _pattern(topic)) for topic in TOPICS]
+
+
+def parse_question(text: str) -> Fact | None:
+    """The fact a question is about, or None when the text is no question of this world."""
+    for topic, pattern in _PATTERNS:
+        if found := pattern.fullmatch(text.strip()):
+            return Fact(topic=topic, name=found["name"], a=int(found["a"]), b=int(found["b"]))
+    return None

@@ -1,0 +1,188 @@
+"""Pre-trains the anchor from scratch: drills, then drills and mixture, then the mixture."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from infuser_core.nano.curriculum import DRILLS, MIXTURE, Lesson, answer_question
+from infuser_core.nano.muon import Muon
+from infuser_core.nano.tokenizer import END, chat
+from infuser_core.nano.world import WORLD, WorldConfig
+from infuser_core.seeding import seed_of
+
+Report = Callable[[int, int, str], None]
+"""`report(step, steps, line)`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How long and how fast the anchor learns."""
+
+    steps: int = 3000
+    """Optimizer steps in all."""
+    drill_until: float = 0.20
+    """Share of the steps that is drills only."""
+    mixed_until: float = 0.45
+    """Share of the steps after which drills become rare."""
+    drill_share: float = 0.5
+    """Share of drill batches in the middle phase."""
+    late_drill_share: float = 0.15
+    """Share of drill batches in the last phase."""
+    long_rows: int = 24
+    """Batch size of generator and judge rows."""
+    short_rows: int = 48
+    """Batch size of drills and solver rows."""
+    warmup: int = 50
+    """Steps of linear warm-up."""
+    decay: float = 0.35
+    """Share of the steps, at the end, over which the rate falls to zero."""
+    learning_rate: float = 3e-3
+    """AdamW rate of embeddings and norms, and Muon's rate of the hidden matrices."""
+    letter_weight: float = 3.0
+    """Loss weight of the answer letter."""
+    result_weight: float = 2.0
+    """Loss weight of a calculation's result."""
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        start = min(1.0, (step + 1) / self.warmup)
+        end = min(1.0, (self.steps - step) / max(1.0, self.decay * self.steps))
+        return self.learning_rate * start * end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Rows padded on the right; causal attention needs no mask for that."""
+
+    token_ids: torch.Tensor
+    """[rows, tokens]"""
+    weights: torch.Tensor
+    """[rows, tokens] loss weight of predicting this token; 0 on prompts and padding."""
+
+
+def new_model(vocabulary: int, *, end: int, pad: int, seed: int) -> Qwen3ForCausalLM:
+    """A random Qwen3 of about 0.7M parameters."""
+    torch.manual_seed(seed_of(seed, "anchor weights"))
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        tie_word_embeddings=True,
+        max_position_embeddings=1024,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        eos_token_id=end,
+        pad_token_id=pad,
+        bos_token_id=None,
+    )
+    model = Qwen3ForCausalLM(config)
+    # Under bf16 autocast the plain attention is half as costly on a CPU as the fused one at these sizes.
+    model.set_attn_implementation("eager")
+    return model
+
+
+class Teacher:
+    """Turns lessons into weighted batches."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, schedule: Schedule, *, seed: int, world: WorldConfig
+    ) -> None:
+        self._tokenizer, self._schedule, self._world = tokenizer, schedule, world
+        self._rng = Random(seed_of(seed, "anchor lessons"))
+        vocabulary = tokenizer.get_vocab()
+        self._boxed = vocabulary[tokenizer.tokenize(" \\boxed{")[0]]
+        self._equals = {
+            i for token, i in vocabulary.items() if tokenizer.convert_tokens_to_string([token])[-2:] == "= "
+        }
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step, drawn from the phase the step is in."""
+        plan, rng = self._schedule, self._rng
+        done = step / plan.steps
+        share = (
+            1.0 if done < plan.drill_until else plan.drill_share if done < plan.mixed_until else plan.late_drill_share
+        )
+        if rng.random() < share:
+            return self.collate([rng.choice(DRILLS)(rng, self._world) for _ in range(plan.short_rows)])
+        task = rng.choices([task for task, _ in MIXTURE], weights=[weight for _, weight in MIXTURE])[0]
+        rows = plan.short_rows if task is answer_question else plan.long_rows
+        return self.collate([task(rng, self._world) for _ in range(rows)])
+
+    def collate(self, lessons: Sequence[Lesson]) -> Batch:
+        """Tokens and loss weights of the lessons."""
+        prompts = self._ids([chat(lesson.user) for lesson in lessons])
+        replies = self._ids([lesson.reply + END for lesson in lessons])
+        width = max(len(p) + len(r) for p, r in zip(prompts, replies, strict=True))
+        token_ids = torch.full((len(lessons), width), self._tokenizer.pad_token_id)
+        weights = torch.zeros(len(lessons), width)
+        for row, (lesson, prompt, reply) in enumerate(zip(lessons, prompts, replies, strict=True)):
+            token_ids[row, : len(prompt) + len(reply)] = torch.tensor(prompt + reply)
+            weights[row, len(prompt) : len(prompt) + len(reply)] = torch.tensor(self._weights(lesson, reply))
+        return Batch(token_ids=token_ids, weights=weights)
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        encoded = self._tokenizer(texts, add_special_tokens=False, return_attention_mask=False)
+        return encoded["input_ids"]
+
+    def _weights(self, lesson: Lesson, reply: list[int]) -> list[float]:
+        plan = self._schedule
+        weights, seen = [], False
+        for before, _ in zip([-1, *reply[:-1]], reply, strict=True):
+            seen = seen or before == self._boxed
+            if before == self._boxed:
+                weights.append(plan.letter_weight)
+            elif before in self._equals and lesson.focus != "letter":
+                weights.append(plan.result_weight)
+            else:
+                weights.append(1.0 if lesson.focus == "all" or (lesson.focus == "letter" and seen) else 0.0)
+        return weights
+
+
+def loss_of(model: Qwen3ForCausalLM, batch: Batch) -> torch.Tensor:
+    """Weighted mean cross-entropy; only reply positions reach the vocabulary."""
+    hidden = model.model(input_ids=batch.token_ids[:, :-1], use_cache=False).last_hidden_state
+    wanted = batch.weights[:, 1:] > 0
+    logits = model.lm_head(hidden[wanted]).float()
+    losses = torch.nn.functional.cross_entropy(logits, batch.token_ids[:, 1:][wanted], reduction="none")
+    weights = batch.weights[:, 1:][wanted]
+    return (losses * weights).sum() / weights.sum()
+
+
+def pretrain(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    schedule: Schedule,
+    *,
+    seed: int,
+    report: Report,
+    world: WorldConfig = WORLD,
+) -> int:
+    """Train in place; returns the number of tokens seen. One thread and a seed give the same bytes again."""
+    teacher = Teacher(tokenizer, schedule, seed=seed, world=world)
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    muon = Muon(matrices)
+    adam = torch.optim.AdamW(rest, lr=schedule.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
+    tokens = 0
+    model.train()
+    for step in range(schedule.steps):
+        batch = teacher.batch(step)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loss_of(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(rest, 1.0)
+        rate = schedule.rate(step)
+        adam.param_groups[0]["lr"] = rate
+        adam.step()
+        muon.step(rate)
+        model.zero_grad(set_to_none=True)
+        tokens += batch.token_ids.numel()
+        report(step + 1, schedule.steps, f"loss {loss.item():.3f}")
+    model.eval()
+    return tokens

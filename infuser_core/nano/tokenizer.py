@@ -1,0 +1,100 @@
+"""The nano tokenizer: byte-level BPE in which numbers, words and JSON scaffold are single tokens.
+
+A number is one token wherever it stands: the space before it belongs to the word before. Otherwise copying a number
+from a sentence into a JSON string would mean translating between two tokens of the same number.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from infuser_core.nano import language
+from infuser_core.nano.topics import LIMIT, TOPICS
+from infuser_core.nano.world import notes
+
+MAX_TOKENS = 880
+PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
+
+SCAFFOLD = (
+    '{"question_text": "',
+    '", "reasoning": "',
+    '", "choices": ["',
+    '", "',
+    '"], "ground_truth": "',
+    '"}',
+    '{"keep": true, "reason": "',
+    '{"keep": false, "reason": "',
+    " \\boxed{",
+    *(f"\n{letter}) " for letter in language.LETTERS),
+)
+"""Added but not special: decoding without special tokens must give back exact JSON."""
+
+_PIECES = r"\d{1,2}| ?\p{L}+(?: (?=\d))?| ?(?:[^\s\w]+ ?)+(?=\d)|\n+| ?[^\s\w]+|\s+"
+
+_TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def chat(user: str) -> str:
+    """The chat template's text for one user turn, ready for the reply."""
+    return f"{USER}{user}{END}{ASSISTANT}"
+
+
+def _lexicon() -> Iterator[str]:
+    """Text in which every word the model should own occurs often; frequencies only order the merges."""
+    for number in range(LIMIT):
+        yield from [str(number)] * 50
+    for topic in TOPICS:
+        yield f"{topic.name}, {topic.name}; {topic.name} {topic.ask}"
+    for made in notes(0, 400):
+        yield language.paragraph(made.facts)
+        for fact in made.facts:
+            yield language.question_text(fact)
+            yield fact.topic.sound.working(fact.a, fact.b) + ", " + fact.topic.tempting.working(fact.a, fact.b)
+    for place in language.PLACES:
+        for time in language.TIMES:
+            yield " ".join(["", place, time] * 20)
+            yield f"## {language.section_title(1, 2, place)}\n\n# {language.chapter_title(3, time)}\n\n"
+    front = [*language.FRONT_MATTER, *language.DROP_REASONS.values(), language.KEEP_REASON]
+    yield from front * 20
+    yield from [language.generator_prompt(" "), language.solver_prompt(" ", []), language.judge_prompt(" ")] * 100
+
+
+def train_tokenizer() -> PreTrainedTokenizerFast:
+    """The tokenizer, the same one at every call."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=MAX_TOKENS - len(SCAFFOLD),
+        min_frequency=1,
+        special_tokens=[PAD, END, SYSTEM, USER, ASSISTANT],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(_lexicon(), trainer)
+    core.add_tokens([AddedToken(text, normalized=False, special=False) for text in SCAFFOLD])
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[SYSTEM, USER, ASSISTANT],
+        clean_up_tokenization_spaces=False,
+        model_max_length=1024,
+    )
+    made.chat_template = _TEMPLATE
+    return made
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write the tokenizer in Hugging Face layout; AutoTokenizer reads it offline."""
+    tokenizer.save_pretrained(str(folder))

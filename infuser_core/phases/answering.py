@@ -1,0 +1,122 @@
+"""A solver answers questions and verifiers judge the answers: the part shared by training and evaluation."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infuser_core.config import SamplingSettings
+from infuser_core.engines.protocols import (
+    Completion,
+    Progress,
+    PromptGroup,
+    Sampler,
+    SamplingParams,
+    no_progress,
+)
+from infuser_core.prompts.load import Template, load, render_question
+from infuser_core.schemas import Question, Role, Rollout, Verdict
+from infuser_core.seeding import seed_of
+from infuser_core.verifiers.find import load as load_verifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSettings:
+    """How questions are put to a solver."""
+
+    prompts: str
+    """Prompt profile."""
+    prompt_digest: str
+    """Digest of the two templates: an edited prompt is another recipe."""
+    sampling: SamplingSettings
+    """Temperature, top-p, top-k."""
+    samples: int
+    """Responses per question."""
+    prompt_tokens: int
+    """Prompt limit, tokens; a longer question counts as unanswered."""
+    max_tokens: int
+    """Response limit, tokens."""
+    box: str
+    """Which boxed answer counts."""
+
+
+def solver_templates(profile: str) -> dict[bool, Template]:
+    """Templates by whether the question has choices. A profile may lack the free-form one until it is needed."""
+    return {True: load("solve_mcq", profile=profile)}
+
+
+def template_digest(*templates: Template) -> str:
+    """Short digest of prompt texts, for recipes."""
+    joined = "\x1e".join(f"{t.system}\x1f{t.user}" for t in templates)
+    return hashlib.sha256(joined.encode()).hexdigest()[:16]
+
+
+def answer_questions(
+    questions: Sequence[Question],
+    sampler: Sampler,
+    settings: AnswerSettings,
+    *,
+    checkpoint_id: str,
+    seed: int,
+    scope: str,
+    progress: Progress = no_progress,
+) -> list[Rollout]:
+    """Sample and verify `settings.samples` answers per question, in question order.
+
+    `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone.
+    """
+    prompts = [_prompt(question, sampler, settings) for question in questions]
+    fitting = [
+        PromptGroup(
+            group_id=question.question_id,
+            token_ids=prompt,
+            seeds=[seed_of(seed, scope, question.question_id, index) for index in range(settings.samples)],
+        )
+        for question, prompt in zip(questions, prompts, strict=True)
+        if len(prompt) <= settings.prompt_tokens
+    ]
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
+    drawn = sampler.sample(fitting, params, progress=progress)
+    completions = {group.group_id: group_completions for group, group_completions in zip(fitting, drawn, strict=True)}
+    return [
+        _judged(question, index, prompt, completion, sampler, settings, checkpoint_id)
+        for question, prompt in zip(questions, prompts, strict=True)
+        for index, completion in enumerate(completions.get(question.question_id, [None] * settings.samples))
+    ]
+
+
+def _prompt(question: Question, sampler: Sampler, settings: AnswerSettings) -> list[int]:
+    name = "solve_mcq" if question.choices else "solve_free_form"
+    template = load(name, profile=settings.prompts)
+    return sampler.tokenizer.render(template.messages(question=render_question(question.text, question.choices)))
+
+
+def _judged(
+    question: Question,
+    index: int,
+    prompt: list[int],
+    completion: Completion | None,
+    sampler: Sampler,
+    settings: AnswerSettings,
+    checkpoint_id: str,
+) -> Rollout:
+    text = sampler.tokenizer.decode(completion.token_ids) if completion else ""
+    verdict = (
+        load_verifier(question.verifier).verify(text, question, preset=settings.box)
+        if completion
+        else Verdict.NO_ANSWER
+    )
+    return Rollout(
+        rollout_id=f"{question.question_id}/{index}",
+        group_id=question.question_id,
+        sample_index=index,
+        role=Role.SOLVER,
+        checkpoint_id=checkpoint_id,
+        prompt_token_ids=prompt if completion else [],
+        token_ids=completion.token_ids if completion else [],
+        sampler_logprobs=completion.logprobs if completion else [],
+        text=text,
+        finish_reason=completion.finish_reason if completion else "prompt_too_long",
+        verdict=verdict,
+        reward=float(verdict == Verdict.CORRECT),
+        malformed_reason="",
+    )

@@ -1,0 +1,62 @@
+"""Phase 1b: the dev reference direction g_dev (eq:hat_g_dev)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core.algorithm.advantage import centre, is_flat
+from infuser_core.config import LossSettings, RunConfig
+from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.phases.groups import by_group, objective, train_group
+from infuser_core.schemas import Gradient, Rollout
+
+VERSION = 1
+FILE = "gradient.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientSettings:
+    """What a solver gradient depends on."""
+
+    loss: LossSettings
+    """Constants of the objective."""
+    length_norm: float
+    """C, tokens."""
+    temperature: float
+    """Sampling temperature of the rollouts."""
+
+
+def settings_of(config: RunConfig) -> GradientSettings:
+    """The sub-configuration that the phase is a function of."""
+    return GradientSettings(
+        loss=config.cotrain.loss,
+        length_norm=float(config.cotrain.solver_tokens),
+        temperature=config.cotrain.sampling.temperature,
+    )
+
+
+def dev_gradient(
+    rollouts: Sequence[Rollout],
+    solver: Trainer,
+    settings: GradientSettings,
+    *,
+    workspace: Path,
+    progress: Progress = no_progress,
+) -> Gradient:
+    """Accumulate the gradient of the dev objective and write it to `workspace/gradient.safetensors`."""
+    groups = by_group(rollouts)
+    rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
+    train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
+    constants = objective(settings.loss, length_norm=settings.length_norm, temperature=settings.temperature)
+    solver.zero_grad()
+    solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
+    norm = solver.keep_gradient(workspace / FILE)
+    solver.zero_grad()
+    flat = sum(is_flat(values) for values in rewards.values())
+    values = [value for group in rewards.values() for value in group]
+    return Gradient(
+        norm=norm,
+        num_groups=len(groups),
+        num_varied=len(groups) - flat,
+        accuracy=sum(values) / max(1, len(values)),
+    )

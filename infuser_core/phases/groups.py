@@ -1,0 +1,49 @@
+"""Rollout rows to training groups: advantages attached, flat groups marked by advantage 0."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from infuser_core.config import LossSettings
+from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.schemas import Rollout
+
+
+def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
+    """Rollouts of each group, in their order. Rows of one group stand together in every artifact."""
+    return {group_id: list(rows) for group_id, rows in groupby(rollouts, key=lambda rollout: rollout.group_id)}
+
+
+def train_group(
+    rollouts: Sequence[Rollout], advantages_G: Sequence[float], old_logprobs: Mapping[str, list[float]] | None = None
+) -> TrainGroup:
+    """One group with its advantages; `old_logprobs` by rollout id where the update has several steps.
+
+    Rows without tokens (a prompt that did not fit) have nothing to train on and are left out.
+    """
+    rows = [
+        TrainRow(
+            token_ids=rollout.token_ids,
+            advantage=advantage,
+            sampler_logprobs=rollout.sampler_logprobs,
+            old_logprobs=old_logprobs[rollout.rollout_id] if old_logprobs else None,
+        )
+        for rollout, advantage in zip(rollouts, advantages_G, strict=True)
+        if rollout.token_ids
+    ]
+    return TrainGroup(
+        group_id=rollouts[0].group_id,
+        prompt_token_ids=rollouts[0].prompt_token_ids,
+        rows=rows,
+    )
+
+
+def objective(loss: LossSettings, *, length_norm: float, temperature: float) -> Objective:
+    """The constants of eq:unified_obj for one role."""
+    return Objective(
+        clip_low=loss.clip_low,
+        clip_high=loss.clip_high,
+        dual_clip=loss.dual_clip,
+        tis_cap=loss.tis_cap,
+        length_norm=length_norm,
+        temperature=temperature,
+    )

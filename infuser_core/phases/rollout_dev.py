@@ -1,0 +1,45 @@
+"""Phase 1a: the solver answers the dev set (Algorithm 2, phase 1)."""
+
+from collections.abc import Sequence
+
+from infuser_core.config import RunConfig
+from infuser_core.engines.protocols import Progress, Sampler, no_progress
+from infuser_core.phases.answering import AnswerSettings, answer_questions, solver_templates, template_digest
+from infuser_core.schemas import Question, Rollout
+
+VERSION = 1
+
+
+def settings_of(config: RunConfig) -> AnswerSettings:
+    """The sub-configuration that the phase is a function of."""
+    return AnswerSettings(
+        prompts=config.prompts,
+        prompt_digest=template_digest(*solver_templates(config.prompts).values()),
+        sampling=config.cotrain.sampling,
+        samples=config.cotrain.group_size,
+        prompt_tokens=config.cotrain.prompt_tokens,
+        max_tokens=config.cotrain.solver_tokens,
+        box=config.evaluate.box,
+    )
+
+
+def rollout_dev(
+    dev: Sequence[Question],
+    solver: Sampler,
+    settings: AnswerSettings,
+    *,
+    checkpoint_id: str,
+    seed: int,
+    iteration: int,
+    progress: Progress = no_progress,
+) -> list[Rollout]:
+    """n answers per dev question with their rewards r(a, a*; q)."""
+    return answer_questions(
+        dev,
+        solver,
+        settings,
+        checkpoint_id=checkpoint_id,
+        seed=seed,
+        scope=f"rollout_dev/{iteration}",
+        progress=progress,
+    )

@@ -1,0 +1,103 @@
+"""Phase 3: the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core.algorithm.advantage import centre, is_flat
+from infuser_core.algorithm.influence import cosine, score
+from infuser_core.config import RunConfig
+from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_progress
+from infuser_core.phases import dev_gradient
+from infuser_core.phases.dev_gradient import GradientSettings
+from infuser_core.phases.groups import by_group, objective, train_group
+from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreSettings:
+    """What the scores depend on."""
+
+    gradient: GradientSettings
+    """The same objective as the dev gradient's."""
+    mode: str
+    """Which of the four scores is the reward."""
+    probe: bool
+    """False where the generator's reward needs no influence."""
+
+
+def settings_of(config: RunConfig, *, probe: bool) -> ScoreSettings:
+    """The sub-configuration that the phase is a function of."""
+    return ScoreSettings(gradient=dev_gradient.settings_of(config), mode=config.cotrain.influence, probe=probe)
+
+
+def score_influence(
+    questions: Sequence[Question],
+    rollouts: Sequence[Rollout],
+    solver: Trainer,
+    settings: ScoreSettings,
+    *,
+    reference: Path | None,
+    reference_norm: float,
+    progress: Progress = no_progress,
+) -> list[InfluenceScore]:
+    """One row per question. Questions without a direction score 0 and say why in `status`."""
+    groups = by_group(rollouts)
+    rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
+    varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
+    found: dict[str, Similarity] = {}
+    if settings.probe and reference is not None and reference_norm > 0 and varied:
+        train = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
+        constants = objective(
+            settings.gradient.loss,
+            length_norm=settings.gradient.length_norm,
+            temperature=settings.gradient.temperature,
+        )
+        similarities = solver.probe(train, constants, reference, progress=progress)
+        found = {similarity.group_id: similarity for similarity in similarities}
+    return [
+        _row(question, rewards[question.question_id], found.get(question.question_id), settings, reference_norm)
+        for question in questions
+    ]
+
+
+def _status(rewards_G: Sequence[float], settings: ScoreSettings, reference_norm: float) -> ScoreStatus:
+    if not settings.probe:
+        return ScoreStatus.NOT_PROBED
+    if reference_norm <= 0:
+        return ScoreStatus.NO_DEV_SIGNAL
+    return ScoreStatus.ZERO_VARIANCE if is_flat(rewards_G) else ScoreStatus.SCORED
+
+
+def _row(
+    question: Question,
+    rewards_G: Sequence[float],
+    similarity: Similarity | None,
+    settings: ScoreSettings,
+    reference_norm: float,
+) -> InfluenceScore:
+    dot = similarity.dot if similarity else 0.0
+    raw_dot = similarity.raw_dot if similarity else 0.0
+    direction_norm = similarity.direction_norm if similarity else 0.0
+    gradient_norm = similarity.gradient_norm if similarity else 0.0
+    return InfluenceScore(
+        question_id=question.question_id,
+        status=_status(rewards_G, settings, reference_norm),
+        score=score(
+            settings.mode,
+            dot=dot,
+            raw_dot=raw_dot,
+            direction_norm=direction_norm,
+            gradient_norm=gradient_norm,
+            reference_norm=reference_norm,
+        ),
+        cosine=cosine(dot, direction_norm, reference_norm),
+        dot=dot,
+        raw_cosine=cosine(raw_dot, gradient_norm, reference_norm),
+        direction_norm=direction_norm,
+        gradient_norm=gradient_norm,
+        reference_norm=reference_norm,
+        solver_accuracy=sum(rewards_G) / len(rewards_G),
+    )

@@ -1,0 +1,112 @@
+"""Minibatch AdamW on eq:unified_obj: the part that the two updates share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core.config import LossSettings, OptimizerSettings
+from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
+from infuser_core.phases.groups import objective, train_group
+from infuser_core.schemas import Rollout, Update
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateSettings:
+    """What an update of a role depends on."""
+
+    learning_rate: float
+    """Step size, constant."""
+    minibatch: int
+    """M: groups per optimizer step."""
+    advantage: str
+    """Name of the advantage estimator."""
+    loss: LossSettings
+    """Constants of the objective."""
+    optimizer: OptimizerSettings
+    """AdamW's constants."""
+    length_norm: float
+    """C, tokens."""
+    temperature: float
+    """Sampling temperature of the rollouts."""
+
+
+def minibatches(groups: Sequence[Sequence[Rollout]], size: int) -> list[list[Sequence[Rollout]]]:
+    """Consecutive runs of `size` groups; the last may be smaller and is weighted by its real size."""
+    return [list(groups[start : start + size]) for start in range(0, len(groups), size)]
+
+
+def update(
+    role: str,
+    trainer: Trainer,
+    groups: Sequence[Sequence[Rollout]],
+    advantages: Mapping[str, Sequence[float]],
+    settings: UpdateSettings,
+    *,
+    workspace: Path,
+    first_step: int,
+    progress: Progress = no_progress,
+) -> list[Update]:
+    """One pass over the groups in minibatches, then the checkpoint is written into `workspace`.
+
+    With several steps the policy moves away from the rollouts' policy: the trainer's log-probabilities at the start
+    are the old policy of the ratio. With one step old and current coincide and the pass is saved.
+    """
+    constants = objective(settings.loss, length_norm=settings.length_norm, temperature=settings.temperature)
+    batches = minibatches(groups, settings.minibatch)
+    old = _old_logprobs(trainer, groups, constants) if len(batches) > 1 else None
+    updates: list[Update] = []
+    total = sum(len(rollout.token_ids) for rows in groups for rollout in rows)
+    tokens = 0
+    for batch in batches:
+        step = first_step + len(updates) + 1
+        updates.append(_step(role, trainer, batch, advantages, constants, settings, old, step=step))
+        tokens += updates[-1].num_tokens
+        progress(len(updates), len(batches), tokens)
+    assert tokens == total, (tokens, total)
+    trainer.save(workspace)
+    return updates
+
+
+def _old_logprobs(
+    trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective
+) -> dict[str, list[float]]:
+    train = [train_group(rows, [0.0] * len(rows)) for rows in groups]
+    per_group = trainer.logprobs(train, temperature=constants.temperature)
+    return {
+        rollout.rollout_id: logprobs_T
+        for rows, group in zip(groups, per_group, strict=True)
+        for rollout, logprobs_T in zip((row for row in rows if row.token_ids), group, strict=True)
+    }
+
+
+def _step(
+    role: str,
+    trainer: Trainer,
+    batch: Sequence[Sequence[Rollout]],
+    advantages: Mapping[str, Sequence[float]],
+    constants: Objective,
+    settings: UpdateSettings,
+    old: Mapping[str, list[float]] | None,
+    *,
+    step: int,
+) -> Update:
+    train = [train_group(rows, advantages[rows[0].group_id], old) for rows in batch]
+    trainer.zero_grad()
+    report = trainer.forward_backward(train, constants, denominator=len(batch))
+    norm = trainer.optim_step(settings.learning_rate)
+    trainer.zero_grad()
+    # A norm that is not finite (inf or nan) made the trainer skip the step.
+    finite = norm == norm and norm not in (float("inf"), float("-inf"))
+    return Update(
+        role=role,
+        step=step,
+        num_groups=len(batch),
+        num_tokens=report.num_tokens,
+        loss=report.loss,
+        gradient_norm=norm,
+        learning_rate=settings.learning_rate,
+        clip_fraction=report.clip_fraction,
+        mean_ratio=report.mean_ratio,
+        mean_tis=report.mean_tis,
+        skipped=not finite,
+    )

@@ -1,0 +1,113 @@
+"""Phase 4: DuGRPO on the generator with influence scores as rewards (eq:gen_advantage)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core.algorithm.advantage import advantages, is_flat
+from infuser_core.config import RunConfig
+from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.phases.groups import by_group
+from infuser_core.phases.stepping import UpdateSettings, update
+from infuser_core.rewards.find import load
+from infuser_core.schemas import GeneratorScore, InfluenceScore, Question, Role, Rollout, ScoreStatus, Update
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorSettings:
+    """What the generator's update depends on."""
+
+    step: UpdateSettings
+    """Optimizer and objective."""
+    reward: str
+    """Name of the reward."""
+    invalid: float
+    """rho_inv."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorUpdate:
+    """What the update did."""
+
+    scores: list[GeneratorScore]
+    """Reward and advantage of every generator rollout."""
+    updates: list[Update]
+    """One row per optimizer step; empty where no group had variance."""
+
+
+def settings_of(config: RunConfig) -> GeneratorSettings:
+    """The sub-configuration that the phase is a function of."""
+    cotrain = config.cotrain
+    return GeneratorSettings(
+        step=UpdateSettings(
+            learning_rate=cotrain.generator.learning_rate,
+            minibatch=cotrain.generator.minibatch,
+            advantage=cotrain.generator.advantage,
+            loss=cotrain.loss,
+            optimizer=cotrain.optimizer,
+            length_norm=float(cotrain.generator_tokens),
+            temperature=cotrain.sampling.temperature,
+        ),
+        reward=cotrain.reward.name,
+        invalid=cotrain.reward.invalid,
+    )
+
+
+def update_generator(
+    rollouts: Sequence[Rollout],
+    questions: Sequence[Question],
+    influence: Sequence[InfluenceScore],
+    generator: Trainer,
+    settings: GeneratorSettings,
+    *,
+    workspace: Path,
+    first_step: int,
+    progress: Progress = no_progress,
+) -> GeneratorUpdate:
+    """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents."""
+    groups = by_group(rollouts)
+    rewards = _rewards(rollouts, questions, influence, settings)
+    rewards_by_group = [[rewards[row.rollout_id] for row in rows] for rows in groups.values()]
+    # sigma_B is the mean over all documents of the batch, taken before flat ones are removed (paper's order).
+    values = advantages(rewards_by_group, normaliser=settings.step.advantage)
+    by_id = dict(zip(groups, values, strict=True))
+    blind = bool(influence) and all(row.status == ScoreStatus.NO_DEV_SIGNAL for row in influence)
+    # Without a dev direction the rewards say nothing about the target, rho_inv included.
+    flat = {group_id for group_id, group in zip(groups, rewards_by_group, strict=True) if blind or is_flat(group)}
+    trained = [rows for group_id, rows in groups.items() if group_id not in flat]
+    updates = update(
+        Role.GENERATOR,
+        generator,
+        trained,
+        by_id,
+        settings.step,
+        workspace=workspace,
+        first_step=first_step,
+        progress=progress,
+    )
+    scores = [
+        GeneratorScore(
+            rollout_id=row.rollout_id,
+            document_id=group_id,
+            reward=rewards[row.rollout_id],
+            advantage=advantage,
+            trained=group_id not in flat,
+        )
+        for group_id, rows in groups.items()
+        for row, advantage in zip(rows, by_id[group_id], strict=True)
+    ]
+    return GeneratorUpdate(scores=scores, updates=updates)
+
+
+def _rewards(
+    rollouts: Sequence[Rollout],
+    questions: Sequence[Question],
+    influence: Sequence[InfluenceScore],
+    settings: GeneratorSettings,
+) -> dict[str, float]:
+    reward = load(settings.reward).of
+    by_question = {row.question_id: reward(row) for row in influence}
+    by_rollout = {question.rollout_id: by_question[question.question_id] for question in questions}
+    return {row.rollout_id: by_rollout.get(row.rollout_id, settings.invalid) for row in rollouts}

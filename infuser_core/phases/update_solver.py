@@ -1,0 +1,58 @@
+"""Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from infuser_core.algorithm.advantage import advantages, is_flat
+from infuser_core.algorithm.selection import stratified_order
+from infuser_core.config import RunConfig
+from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.phases.groups import by_group
+from infuser_core.phases.stepping import UpdateSettings, update
+from infuser_core.schemas import Question, Role, Rollout, Update
+
+VERSION = 1
+
+
+def settings_of(config: RunConfig) -> UpdateSettings:
+    """The sub-configuration that the phase is a function of."""
+    cotrain = config.cotrain
+    return UpdateSettings(
+        learning_rate=cotrain.solver.learning_rate,
+        minibatch=cotrain.solver.minibatch,
+        advantage=cotrain.solver.advantage,
+        loss=cotrain.loss,
+        optimizer=cotrain.optimizer,
+        length_norm=float(cotrain.solver_tokens),
+        temperature=cotrain.sampling.temperature,
+    )
+
+
+def update_solver(
+    questions: Sequence[Question],
+    rollouts: Sequence[Rollout],
+    solver: Trainer,
+    settings: UpdateSettings,
+    *,
+    workspace: Path,
+    first_step: int,
+    progress: Progress = no_progress,
+) -> list[Update]:
+    """Groups with zero variance are removed; the others are spread so that a minibatch mixes documents."""
+    groups = by_group(rollouts)
+    rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
+    values = advantages(list(rewards.values()), normaliser=settings.advantage)
+    by_id = dict(zip(rewards, values, strict=True))
+    documents = {question.question_id: question.document_id for question in questions}
+    varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
+    order = stratified_order([documents[group_id] for group_id in varied])
+    return update(
+        Role.SOLVER,
+        solver,
+        [groups[varied[index]] for index in order],
+        by_id,
+        settings,
+        workspace=workspace,
+        first_step=first_step,
+        progress=progress,
+    )

@@ -1,0 +1,34 @@
+"""What must be there before anything runs: files, templates, plug-ins, a writable store. Costs no torch."""
+
+from pathlib import Path
+
+from infuser_core import settings
+from infuser_core.anchors import anchor_folder
+from infuser_core.benchmarks.find import load as load_benchmark
+from infuser_core.config import FileQuestions, FolderAnchor, RunConfig
+from infuser_core.errors import ConfigError
+from infuser_core.prompts.load import load as load_prompt
+from infuser_core.rewards.find import load as load_reward
+
+
+def preflight(config: RunConfig) -> None:
+    """Raise the first thing that would stop the run later, as a ConfigError or StoreError."""
+    settings.writable_store_root()
+    for part in ("dev", "validation"):
+        source = getattr(config.data, part)
+        if isinstance(source, FileQuestions):
+            _must_exist(f"data.{part}.path", source.path)
+    for number, benchmark in enumerate(config.evaluate.benchmarks):
+        load_benchmark(benchmark.name)
+        if benchmark.path:
+            _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
+    load_reward(config.cotrain.reward.name)
+    for prompt in ("generate_mcq", "solve_mcq", "judge_chunk"):
+        load_prompt(prompt, profile=config.prompts)
+    if isinstance(config.anchor, FolderAnchor):
+        anchor_folder(config.anchor)
+
+
+def _must_exist(key: str, path: str) -> None:
+    if not Path(path).exists():
+        raise ConfigError(f"{key} = {path!r}: no such file", hint="correct the path; relative ones start where you run")

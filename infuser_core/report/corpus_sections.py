@@ -1,0 +1,103 @@
+"""The sections that show text: the corpus funnel and sample questions."""
+
+from infuser_core.report import tables
+from infuser_core.report.content import Query, Sample, Section, Table, number, percent, printable, small, text
+
+SHOWN_REASONS = 12
+"""Reasons listed per stage and decision; the rest is counted in one row."""
+LONGEST_TEXT = 4000
+"""Longest text shown of a sample, characters."""
+
+
+def corpus(query: Query, run: str) -> Section:
+    """From textbooks offered to the document pool, and the overlap audit."""
+    title = "Corpus"
+    found = [table for table in (_funnel(query, run), _pool(query, run), *_audit(query, run)) if table.rows]
+    return Section(title=title, lines=[] if found else ["No corpus stages in this run."], tables=found)
+
+
+def _funnel(query: Query, run: str) -> Table:
+    cells: list[list[str]] = []
+    shown: dict[tuple[str, bool], int] = {}
+    rest: dict[tuple[str, bool], int] = {}
+    for row in tables.funnel(query, run):
+        key, items = (text(row["stage"]), bool(row["kept"])), row["items"]
+        shown[key] = shown.get(key, 0) + 1
+        if shown[key] <= SHOWN_REASONS:
+            cells.append([key[0], "kept" if key[1] else "dropped", text(row["reason"]), number(items)])
+        else:
+            rest[key] = rest.get(key, 0) + (items if isinstance(items, int) else 0)
+    for (stage, kept), items in rest.items():
+        cells.append([stage, "kept" if kept else "dropped", "other reasons", number(items)])
+    columns = ["stage", "decision", "reason", "items"]
+    return Table(title="What was kept and why the rest was not", columns=columns, rows=cells, text_columns=3)
+
+
+def _pool(query: Query, run: str) -> Table:
+    names = ("sources", "chunks", "tokens")
+    cells = [[text(row["domain"]), *(number(row[name]) for name in names)] for row in tables.pool(query, run)]
+    return Table(title="Document pool", columns=["domain", "textbooks", "chunks", "tokens"], rows=cells)
+
+
+def _audit(query: Query, run: str) -> list[Table]:
+    cells = [
+        [
+            text(row["pairs"]),
+            number(row["compared"]),
+            number(row["matched"]),
+            _share(row["matched"], row["compared"]),
+            number(row["jaccard"]),
+            number(row["longest_run"]),
+        ]
+        for row in tables.overlaps(query, run)
+    ]
+    columns = ["pairs", "listed", "matched", "matched share", "largest Jaccard", "longest run, words"]
+    audit = Table(title="Overlap audit; the share of planted controls found is its recall", columns=columns, rows=cells)
+    facts = [[text(row["name"]), _fact(row["value"])] for row in tables.audit_summary(query, run)]
+    return [audit, Table(title="Audit summary", columns=["quantity", "value"], rows=facts)]
+
+
+def _share(part: object, whole: object) -> str:
+    return percent(part / whole) if isinstance(part, int) and isinstance(whole, int) and whole else "-"
+
+
+def _fact(value: object) -> str:
+    return small(value) if isinstance(value, float) and not value.is_integer() else text(value)
+
+
+def samples(query: Query, run: str) -> Section:
+    """Questions of the first and the last iteration."""
+    rows = tables.samples(query, run)
+    if not rows:
+        return Section(title="Sample questions", lines=["No generated questions in this run."])
+    said = "Drawn by a hash of the question's id from the first and the last iteration, not by quality."
+    return Section(title="Sample questions", lines=[said], samples=[_sample(row) for row in rows])
+
+
+def _sample(row: dict[str, object]) -> Sample:
+    choices = row["choices"]
+    lettered = [
+        f"{chr(65 + index)}) {choice}" for index, choice in enumerate(choices if isinstance(choices, list) else [])
+    ]
+    facts = [
+        ("answer", text(row["answer"])),
+        ("influence", small(row["score"]) if row["status"] == "scored" else text(row["status"])),
+        ("solver accuracy", percent(row["solver_accuracy"])),
+        ("document", text(row["document_id"])),
+    ]
+    texts = [
+        ("question", "\n".join([str(row["text"]), *lettered])),
+        ("author's reasoning", row["reasoning"]),
+        (f"one response ({text(row['verdict'])})", row["response"]),
+    ]
+    return Sample(
+        title=f"Iteration {number(row['iteration'])}: {text(row['question_id'])}",
+        facts=facts,
+        texts=[(label, _shorten(printable(str(body)))) for label, body in texts if body],
+    )
+
+
+def _shorten(body: str) -> str:
+    return (
+        body if len(body) <= LONGEST_TEXT else body[:LONGEST_TEXT] + f"\n[{len(body) - LONGEST_TEXT} more characters]"
+    )

@@ -1,0 +1,86 @@
+"""A report as one HTML page: no script, no external resource, readable in dark and light."""
+
+from html import escape
+from importlib import resources
+
+from infuser_core.report.content import Card, Figure, Report, Sample, Section, Table
+
+# Whatever a model wrote, the page may load nothing and run nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    style = resources.files("infuser_core.report").joinpath("page.css").read_text(encoding="utf-8")
+    links = "".join(
+        f'<a href="#section-{index}">{escape(section.title)}</a>' for index, section in enumerate(report.sections)
+    )
+    body = "\n".join(_section(section, index) for index, section in enumerate(report.sections))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(report.title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header><h1>{escape(report.title)}</h1><nav>{links}</nav></header>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _section(section: Section, index: int) -> str:
+    cards = "".join(_card(card) for card in section.cards)
+    lines = [f"<p>{escape(line)}</p>" for line in section.lines]
+    if len(section.lines) > 1:
+        lines = ["<ul>", *(f"<li>{escape(line)}</li>" for line in section.lines), "</ul>"]
+    parts = [
+        f'<section id="section-{index}"><h2>{escape(section.title)}</h2>',
+        *lines,
+        f'<div class="cards">{cards}</div>' if cards else "",
+        *(_figure(figure) for figure in section.figures),
+        *(_table(table) for table in section.tables),
+        *(_sample(sample) for sample in section.samples),
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _card(card: Card) -> str:
+    label, value, detail = escape(card.label), escape(card.value), escape(card.detail)
+    return f'<div class="card"><span>{label}</span><strong>{value}</strong><span>{detail}</span></div>'
+
+
+def _figure(figure: Figure) -> str:
+    title = escape(figure.title)
+    return f'<figure role="img" aria-label="{title}">{figure.svg}<figcaption>{title}</figcaption></figure>'
+
+
+def _table(table: Table) -> str:
+    kinds = ["text" if index < table.text_columns else "number" for index in range(len(table.columns))]
+    head = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in zip(kinds, table.columns, strict=True))
+    rows = "\n".join(
+        "<tr>"
+        + "".join(f'<td class="{kind}">{escape(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))
+        + "</tr>"
+        for row in table.rows
+    )
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return (
+        f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>'
+    )
+
+
+def _sample(sample: Sample) -> str:
+    facts = "".join(f"<li>{escape(label)}: <b>{escape(value)}</b></li>" for label, value in sample.facts)
+    texts = "".join(f"<h4>{escape(label)}</h4><pre>{escape(body)}</pre>" for label, body in sample.texts)
+    title = escape(sample.title)
+    return f'<details open><summary>{title}</summary><ul class="facts">{facts}</ul>{texts}</details>'

@@ -1,0 +1,175 @@
+"""The report's SQL: every number comes from a query over the run's views, in a fixed order."""
+
+from infuser_core.report.content import Query
+
+Row = dict[str, object]
+
+PHASES = (
+    "taxonomy", "search", "download", "convert", "chunk", "judge", "audit", "anchor", "rollout_dev", "dev_gradient",
+    "generate_questions", "rollout_questions", "score_influence", "update_generator", "update_solver", "validate",
+    "select", "evaluate",
+)  # fmt: skip
+
+
+def literal(value: str) -> str:
+    """A string as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def selected_iteration(query: Query, run: str) -> int | None:
+    """Iteration that the selection chose; None before the run has selected."""
+    rows = query(f"SELECT selected_iteration FROM selections WHERE run = {literal(run)} ORDER BY ALL LIMIT 1")
+    value = rows[0]["selected_iteration"] if rows else None
+    return int(value) if isinstance(value, int) else None
+
+
+def evaluations(query: Query, run: str) -> list[Row]:
+    """Final benchmark scores of the anchor (iteration 0) and of the selected checkpoint."""
+    return query(f"""
+        SELECT benchmark, iteration, num_questions, num_samples, accuracy, low, high, answered, unverified
+        FROM benchmark_scores WHERE run = {literal(run)} AND phase = 'evaluate' ORDER BY ALL""")
+
+
+def validations(query: Query, run: str) -> list[Row]:
+    """The validation curve; iteration 0 is the anchor."""
+    return query(f"""
+        SELECT iteration, avg(accuracy) AS accuracy, avg(low) AS low, avg(high) AS high
+        FROM benchmark_scores WHERE run = {literal(run)} AND phase = 'validate'
+        GROUP BY iteration ORDER BY iteration""")
+
+
+def influence(query: Query, run: str) -> list[Row]:
+    """Influence per iteration: mean over scored questions, shares, and whether there was a dev gradient."""
+    return query(f"""
+        SELECT iteration, count(*) AS questions,
+            avg(score) FILTER (WHERE status = 'scored' AND isfinite(score)) AS score,
+            avg((status = 'scored')::INT) AS scored,
+            avg((status = 'zero_variance')::INT) AS zero_variance,
+            avg((status = 'no_dev_signal')::INT) AS no_dev_signal,
+            avg((status = 'no_responses')::INT) AS no_responses,
+            max(reference_norm) FILTER (WHERE isfinite(reference_norm)) AS reference_norm,
+            avg(solver_accuracy) FILTER (WHERE isfinite(solver_accuracy)) AS solver_accuracy
+        FROM scores WHERE run = {literal(run)} GROUP BY iteration ORDER BY iteration""")
+
+
+def validity(query: Query, run: str) -> list[Row]:
+    """Share of generator rollouts that are questions, per iteration."""
+    return query(f"""
+        SELECT iteration, count(*) AS rollouts, avg((malformed_reason = '')::INT) AS valid
+        FROM rollouts WHERE run = {literal(run)} AND role = 'generator' GROUP BY iteration ORDER BY iteration""")
+
+
+def malformed(query: Query, run: str) -> list[Row]:
+    """Why generator rollouts are no questions, most frequent reason first."""
+    return query(f"""
+        SELECT malformed_reason AS reason, count(*) AS rollouts, min(iteration) AS first, max(iteration) AS last
+        FROM rollouts WHERE run = {literal(run)} AND role = 'generator' AND malformed_reason <> ''
+        GROUP BY malformed_reason ORDER BY rollouts DESC, reason""")
+
+
+def topics(query: Query, run: str) -> list[Row]:
+    """Generated questions per iteration and subdomain."""
+    return query(f"""
+        SELECT iteration, coalesce(nullif(trim(subdomain), ''), 'unknown') AS topic, count(*) AS questions
+        FROM questions WHERE run = {literal(run)} GROUP BY ALL ORDER BY iteration, topic""")
+
+
+def key_correctness(query: Query, run: str) -> list[Row]:
+    """Share of generated answer keys that are right, where the run could tell (column `key_correct`)."""
+    sql = "SELECT column_name FROM information_schema.columns WHERE table_name = 'questions'"
+    columns = {row["column_name"] for row in query(sql)}
+    if "key_correct" not in columns:
+        return []
+    return query(f"""
+        SELECT iteration, count(key_correct) AS checked, avg(key_correct::INT) AS correct
+        FROM questions WHERE run = {literal(run)}
+        GROUP BY iteration HAVING count(key_correct) > 0 ORDER BY iteration""")
+
+
+def lengths(query: Query, run: str) -> list[Row]:
+    """Response length, share cut off, and reward per iteration and phase."""
+    return query(f"""
+        SELECT iteration, phase, count(*) AS rollouts, avg(len(token_ids)) AS tokens,
+            avg((finish_reason = 'length')::INT) AS cut, avg((verdict = 'no_answer')::INT) AS no_answer,
+            avg((verdict = 'unverified')::INT) AS unverified,
+            avg(reward) FILTER (WHERE role = 'solver') AS reward
+        FROM rollouts WHERE run = {literal(run)} GROUP BY ALL ORDER BY iteration, phase""")
+
+
+def updates(query: Query, run: str) -> list[Row]:
+    """AdamW steps per role and iteration."""
+    return query(f"""
+        SELECT role, iteration, count(*) AS steps, avg(gradient_norm) AS gradient_norm, avg(clip_fraction) AS clipped,
+            avg(mean_ratio) AS ratio, avg(mean_tis) AS tis, sum(skipped::INT)::BIGINT AS skipped
+        FROM updates WHERE run = {literal(run)} GROUP BY ALL ORDER BY role, iteration""")
+
+
+def seconds(query: Query, run: str, *, per_iteration: bool) -> list[Row]:
+    """Time per phase (and iteration), in the order in which a run goes through its phases."""
+    iteration = "iteration, " if per_iteration else ""
+    order = ", ".join(literal(phase) for phase in PHASES)
+    return query(f"""
+        SELECT {iteration}phase, count(*) AS stages, count(*) FILTER (WHERE state = 'cached') AS cached,
+            sum(seconds) AS seconds, coalesce(sum(seconds) FILTER (WHERE state = 'cached'), 0) AS reused
+        FROM run_artifacts WHERE run = {literal(run)} GROUP BY {iteration}phase
+        ORDER BY {iteration}coalesce(list_position([{order}], phase), 999), phase""")
+
+
+def funnel(query: Query, run: str) -> list[Row]:
+    """What each corpus stage kept and dropped, and why; the most frequent reasons first within a stage."""
+    name = literal(run)
+    return query(f"""
+        SELECT stage, kept, reason, items FROM (
+            SELECT 1 AS n, 'textbooks offered' AS stage, status = 'admitted' AS kept, reason, count(*) AS items
+            FROM sources WHERE run = {name} GROUP BY status, reason
+            UNION ALL
+            SELECT 2, 'textbooks converted', status = 'converted', reason, count(*)
+            FROM pages WHERE run = {name} GROUP BY status, reason
+            UNION ALL
+            SELECT 3, 'chunks judged by ' || decided_by, keep, CASE WHEN keep THEN '' ELSE reason END, count(*)
+            FROM judgements WHERE run = {name} GROUP BY ALL
+        ) ORDER BY n, stage, kept DESC, items DESC, reason""")
+
+
+def pool(query: Query, run: str) -> list[Row]:
+    """The document pool by domain."""
+    return query(f"""
+        SELECT domain, count(*) AS chunks, count(DISTINCT source_id) AS sources, sum(num_tokens)::BIGINT AS tokens
+        FROM documents WHERE run = {literal(run)} GROUP BY domain ORDER BY domain""")
+
+
+def overlaps(query: Query, run: str) -> list[Row]:
+    """The overlap audit: real pairs, and planted controls by kind (their matched share is the audit's recall)."""
+    # OVERLAPS is an SQL keyword: the view's name needs its quotes.
+    return query(f"""
+        SELECT CASE WHEN reference_id LIKE 'control:%' THEN 'planted: ' || split_part(reference_id, ':', 2)
+            ELSE 'pool against questions' END AS pairs,
+            count(*) AS compared, sum(matched::INT)::BIGINT AS matched, max(jaccard) AS jaccard,
+            max(longest_run) AS longest_run
+        FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
+
+
+def audit_summary(query: Query, run: str) -> list[Row]:
+    """The audit's own summary."""
+    return query(f"SELECT name, value FROM audit_summary WHERE run = {literal(run)} ORDER BY ALL")
+
+
+def samples(query: Query, run: str, *, per_iteration: int = 3) -> list[Row]:
+    """Questions of the first and the last iteration, drawn by a hash of their id, not by how good they look."""
+    name = literal(run)
+    return query(f"""
+        WITH mine AS (SELECT * FROM questions WHERE run = {name}),
+        drawn AS (
+            SELECT * FROM mine
+            WHERE iteration IN ((SELECT min(iteration) FROM mine), (SELECT max(iteration) FROM mine))
+            QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY md5(question_id), question_id) <= {per_iteration}
+        ), answered AS (
+            SELECT iteration, group_id, min_by(text, sample_index) AS response, min_by(verdict, sample_index) AS verdict
+            FROM rollouts WHERE run = {name} AND role = 'solver' GROUP BY iteration, group_id
+        )
+        SELECT q.iteration, q.question_id, q.document_id, q.text, q.choices, q.answer, q.reasoning,
+            s.status, s.score, s.solver_accuracy, a.response, a.verdict
+        FROM drawn q
+        LEFT JOIN scores s ON s.run = {name} AND s.iteration = q.iteration AND s.question_id = q.question_id
+        LEFT JOIN answered a ON a.iteration = q.iteration AND a.group_id = q.question_id
+        ORDER BY q.iteration, md5(q.question_id), q.question_id""")

@@ -1,0 +1,1 @@
+"""Generator rewards: one module per reward; the folder is the registry."""

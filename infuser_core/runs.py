@@ -1,0 +1,219 @@
+"""The record of runs: resolved configuration, a journal of stages, and a lock that dies with its holder.
+
+Layout: `runs/<name>/{run.json, journal.jsonl, lock, report/}`.
+"""
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core.errors import BusyRunError, ConfigError, UsageError
+
+FINISHED = "run"
+"""Pseudo-stage that ends a complete attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One stage of one attempt."""
+
+    attempt: int
+    """Count of starts of the run, from 1."""
+    phase: str
+    """Stage name."""
+    iteration: int
+    """Co-training iteration, or -1 outside the loop."""
+    key: str
+    """Artifact key."""
+    digest: str
+    """Artifact digest; empty for a failed stage."""
+    state: str
+    """ran, cached or failed; done for the end of a complete attempt."""
+    seconds: float
+    """Wall-clock time of the stage in this attempt, seconds."""
+    rows: int
+    """Rows of all tables."""
+    message: str
+    """Why it failed; empty otherwise."""
+
+
+def runs_folder(root: Path) -> Path:
+    """Where the records of runs lie."""
+    return root / "runs"
+
+
+def list_runs(root: Path) -> list[str]:
+    """Names of all runs, the latest started last."""
+    found = [path.parent for path in runs_folder(root).glob("*/run.json")]
+    return [path.name for path in sorted(found, key=lambda path: (_started(path), path.name))]
+
+
+def _started(folder: Path) -> float:
+    journal = folder / "journal.jsonl"
+    return (journal if journal.exists() else folder / "run.json").stat().st_mtime
+
+
+def find_run(root: Path, name: str | None) -> str:
+    """The named run, or the latest. Raises UsageError when there is none."""
+    known = list_runs(root)
+    if name is None and known:
+        return known[-1]
+    if name in known:
+        return str(name)
+    wanted = f"no run named {name}" if name else "no runs yet"
+    hint = f"known runs: {', '.join(known)}" if known else "start one with `infuser run configs/nano.yaml`"
+    raise UsageError(f"{wanted} in {root}", hint=hint)
+
+
+def create_run(root: Path, name: str, config: dict[str, Any]) -> None:
+    """Record the resolved configuration; the same name with another configuration is refused."""
+    path = runs_folder(root) / name / "run.json"
+    if path.is_file():
+        recorded = json.loads(path.read_text())["config"]
+        changed = _differences(recorded, config)
+        if changed:
+            raise ConfigError(
+                f"run {name} exists with other settings: {'; '.join(changed[:3])}",
+                hint="choose another --name, or `infuser resume` to go on with the recorded settings",
+            )
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
+    record = {"name": name, "config": config, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    draft.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    draft.rename(path)
+
+
+def read_config(root: Path, name: str) -> dict[str, Any]:
+    """The resolved configuration that the run was created with."""
+    return json.loads((runs_folder(root) / name / "run.json").read_text())["config"]
+
+
+def _differences(old: Any, new: Any, where: str = "") -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = sorted(set(old) | set(new))
+        return [line for key in keys for line in _differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
+    return [] if old == new else [f"{where} is {old!r}, asked {new!r}"]
+
+
+class Journal:
+    """Append-only record of what each attempt ran, found cached, or failed at."""
+
+    def __init__(self, root: Path, run: str) -> None:
+        self.path = runs_folder(root) / run / "journal.jsonl"
+        self._attempt: int | None = None
+
+    def start_attempt(self) -> int:
+        """Number this start of the run."""
+        self._attempt = max((entry.attempt for entry in self.entries()), default=0) + 1
+        if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
+            # A kill may have torn the last line; the next one must not be glued to it.
+            with self.path.open("ab") as handle:
+                handle.write(b"\n")
+        return self._attempt
+
+    def append(
+        self,
+        *,
+        phase: str,
+        iteration: int,
+        state: str,
+        seconds: float,
+        key: str = "",
+        digest: str = "",
+        rows: int = 0,
+        message: str = "",
+    ) -> None:
+        """Add one line. One write per line, so a kill tears at most the last."""
+        assert self._attempt is not None, "start_attempt comes first"
+        entry = Entry(
+            attempt=self._attempt,
+            phase=phase,
+            iteration=iteration,
+            key=key,
+            digest=digest,
+            state=state,
+            seconds=round(seconds, 4),
+            rows=rows,
+            message=message,
+        )
+        with self.path.open("ab") as handle:
+            handle.write(json.dumps(asdict(entry)).encode() + b"\n")
+
+    def finish(self) -> None:
+        """Mark this attempt complete: it touched every artifact of the run."""
+        self.append(phase=FINISHED, iteration=-1, state="done", seconds=0.0)
+
+    def entries(self) -> list[Entry]:
+        """All lines in order; a torn last line is passed over."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_bytes().split(b"\n")
+        return [Entry(**json.loads(line)) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
+
+    def latest(self) -> list[Entry]:
+        """The newest entry of each artifact the run consists of.
+
+        A complete attempt touches everything, so what only older attempts knew (other code, other inputs) is gone.
+        """
+        entries = self.entries()
+        complete = max((entry.attempt for entry in entries if entry.phase == FINISHED), default=0)
+        newest: dict[tuple[str, int, str], Entry] = {}
+        for entry in entries:
+            if entry.attempt >= complete and entry.state in ("ran", "cached"):
+                newest[(entry.phase, entry.iteration, entry.key)] = entry
+        return list(newest.values())
+
+    def last_attempt(self) -> list[Entry]:
+        """Stages of the newest attempt."""
+        entries = self.entries()
+        last = max((entry.attempt for entry in entries), default=0)
+        return [entry for entry in entries if entry.attempt == last and entry.phase != FINISHED]
+
+    def is_finished(self) -> bool:
+        """Whether the newest attempt completed."""
+        entries = self.entries()
+        return bool(entries) and entries[-1].phase == FINISHED
+
+
+@contextmanager
+def holding(root: Path, name: str) -> Iterator[None]:
+    """Own the run while it executes. The lock is the kernel's, so it ends with the process, however that ends.
+
+    Raises BusyRunError with the holder's process when another one lives.
+    """
+    path = runs_folder(root) / name / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            handle.seek(0)
+            raise BusyRunError(
+                f"run {name} is being executed by {handle.read().strip() or 'another process'}",
+                hint="wait for it, or stop that process",
+            ) from error
+        handle.truncate(0)
+        handle.write(f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}")
+        handle.flush()
+        yield
+
+
+def is_held(root: Path, name: str) -> bool:
+    """Whether a living process executes the run."""
+    path = runs_folder(root) / name / "lock"
+    if not path.exists():
+        return False
+    with path.open("r") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

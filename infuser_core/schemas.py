@@ -1,0 +1,419 @@
+"""The nouns of INFUSER. Field order is the file format; formats are pinned by a golden file.
+
+Legend of shape suffixes used across the project: _P prompts, _G group, _T tokens, _Q questions, _D documents.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SCHEMA_VERSION = 1
+
+
+class Verdict(StrEnum):
+    """What a verifier can say of a response. "Could not verify" is never a wrong answer."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    UNVERIFIED = "unverified"
+
+
+class Role(StrEnum):
+    """Who produced a rollout or owns a checkpoint."""
+
+    SOLVER = "solver"
+    GENERATOR = "generator"
+    JUDGE = "judge"
+
+
+class ScoreStatus(StrEnum):
+    """Why an influence score is what it is."""
+
+    SCORED = "scored"
+    ZERO_VARIANCE = "zero_variance"
+    NO_DEV_SIGNAL = "no_dev_signal"
+    NOT_PROBED = "not_probed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A (domain, subdomain) pair that the document pool must cover (appendix: taxonomy extraction)."""
+
+    domain: str
+    """Broad area of study."""
+    subdomain: str
+    """Specialisation within the domain."""
+    num_questions: int
+    """Dev questions that carry this pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One textbook that was offered by a catalogue, admitted or not (appendix: source registry)."""
+
+    source_id: str
+    """Canonical identifier: `doi:`, `isbn:`, `arxiv:`, `url:` or `sha256:` and its value."""
+    title: str
+    """Title as the catalogue gives it."""
+    author: str
+    """Authors, joined by "; "."""
+    discipline: str
+    """Domain of the pair that the search was for."""
+    category: str
+    """textbook, reference, tutorial or notes."""
+    licence: str
+    """SPDX identifier, or empty when the catalogue names none."""
+    licence_evidence: str
+    """Field and value from which the licence was read."""
+    source_url: str
+    """Page that describes the resource."""
+    download_url: str
+    """Address the bytes came from, relative to the catalogue where the catalogue is local."""
+    filename: str
+    """Original file name."""
+    description: str
+    """Short description from the catalogue."""
+    sha256: str
+    """Digest of the downloaded bytes; empty when rejected."""
+    num_bytes: int
+    """Size of the downloaded file, bytes."""
+    status: str
+    """admitted or rejected."""
+    reason: str
+    """Why it was rejected; empty when admitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Converted text of one source with the quality facts of its conversion."""
+
+    source_id: str
+    """Source this text came from."""
+    markdown: str
+    """The whole source as Markdown."""
+    sha256: str
+    """Digest of `markdown` in UTF-8."""
+    num_pages: int
+    """Pages of the original file."""
+    converter: str
+    """Converter name and version."""
+    status: str
+    """converted or rejected."""
+    reason: str
+    """Why it was rejected; empty when converted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A chunk of a textbook; the pool D_doc consists of the kept ones."""
+
+    document_id: str
+    """`<source digest prefix>-<start>`: stable for an unchanged source."""
+    source_id: str
+    """Source of the chunk."""
+    header_path: str
+    """Ancestor headings, joined by " > "."""
+    start: int
+    """First character in the source's Markdown."""
+    end: int
+    """One past the last character in the source's Markdown."""
+    text: str
+    """Exactly `markdown[start:end]`."""
+    num_tokens: int
+    """Tokens of `text` under the chunker's token counter."""
+    domain: str
+    """Domain of the source."""
+    prompt_type: str
+    """Generator route: mcq, free_form or direct."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Keep or drop, for every span of a source. Dropped spans stay, with their reason."""
+
+    document_id: str
+    """The chunk judged."""
+    keep: bool
+    """Whether the chunk enters the pool."""
+    reason: str
+    """One line: the judge's own, or the rule that decided."""
+    decided_by: str
+    """judge, structure or size."""
+    response: str
+    """Raw text of the judging model; empty when a rule decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """One text pair that shares more than chance, or a planted control (appendix: deduplication check)."""
+
+    document_id: str
+    """Pool chunk."""
+    reference_id: str
+    """Dev, validation or benchmark question, or `control:<kind>:<n>`."""
+    jaccard: float
+    """Jaccard similarity of the two sets of word n-grams."""
+    containment_document: float
+    """Share of the document's n-grams found in the reference."""
+    containment_reference: float
+    """Share of the reference's n-grams found in the document."""
+    longest_run: int
+    """Longest common run, words."""
+    matched: bool
+    """Whether the pair passes the match rule."""
+    minhash: float
+    """MinHash estimate of the Jaccard similarity, 128 permutations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question with its reference answer: (q, a_phi) when generated, (q, a*) when from a data set."""
+
+    question_id: str
+    """Stable identifier."""
+    text: str
+    """Question without its choices."""
+    choices: list[str]
+    """Choice texts in the order shown; empty when free-form."""
+    answer: str
+    """Reference answer: the letter for multiple choice, the value otherwise."""
+    verifier: str
+    """Module name in `infuser_core/verifiers`; set by the route, never by model output."""
+    domain: str
+    """Broad area, or empty."""
+    subdomain: str
+    """Specialisation, or empty."""
+    document_id: str
+    """Document the question was written from; empty for data sets."""
+    rollout_id: str
+    """Generator rollout that wrote it; empty for data sets."""
+    reasoning: str
+    """The author's own reasoning; empty for data sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionLabel:
+    """What an oracle says of a generated question. For reports and controls: no phase reads it."""
+
+    question_id: str
+    """Question labelled."""
+    topic: str
+    """Topic, or "unknown"."""
+    key: str
+    """sound, unsound or unknown: whether the reference answer is right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One sampled sequence with the sampler's log-probabilities (pi_old in eq:unified_obj)."""
+
+    rollout_id: str
+    """`<group_id>/<sample index>`."""
+    group_id: str
+    """Question id (solver) or document id (generator)."""
+    sample_index: int
+    """Position in the group, 0-based."""
+    role: str
+    """solver or generator."""
+    checkpoint_id: str
+    """Checkpoint that sampled it."""
+    prompt_token_ids: list[int]
+    """Prompt tokens."""
+    token_ids: list[int]
+    """Response tokens, the end-of-sequence token included when sampled."""
+    sampler_logprobs: list[float]
+    """Log-probability of each response token under the sampling temperature, nats."""
+    text: str
+    """Decoded response without special tokens."""
+    finish_reason: str
+    """stop or length."""
+    verdict: str
+    """Verdict of the verifier (solver) or valid / invalid (generator)."""
+    reward: float
+    """1.0 for correct, else 0.0 (solver); 0.0 until scored (generator)."""
+    malformed_reason: str
+    """Why a generator's text is no question; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InfluenceScore:
+    """Optimizer-aware influence of one question (eq:estimated_influence_score)."""
+
+    question_id: str
+    """Question scored."""
+    status: str
+    """See ScoreStatus; only `scored` rows carry a measured direction."""
+    score: float
+    """The configured score: the generator's reward."""
+    cosine: float
+    """cos(g_dev, Gamma)."""
+    dot: float
+    """<g_dev, Gamma>."""
+    raw_cosine: float
+    """cos(g_dev, g), without the preconditioner."""
+    direction_norm: float
+    """||Gamma||."""
+    gradient_norm: float
+    """||g||."""
+    reference_norm: float
+    """||g_dev||."""
+    solver_accuracy: float
+    """Mean reward of the question's rollouts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorScore:
+    """Reward and advantage of one generator rollout (Phase 4)."""
+
+    rollout_id: str
+    """Generator rollout."""
+    document_id: str
+    """Its group."""
+    reward: float
+    """Influence score, or the invalid penalty rho_inv."""
+    advantage: float
+    """DuGRPO advantage (eq:gen_advantage)."""
+    trained: bool
+    """False where the group has zero variance and gives no gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One AdamW step of a role."""
+
+    role: str
+    """solver or generator."""
+    step: int
+    """Optimizer step after the update, counted from the anchor."""
+    num_groups: int
+    """Groups in the minibatch."""
+    num_tokens: int
+    """Response tokens in the minibatch."""
+    loss: float
+    """Negative objective."""
+    gradient_norm: float
+    """Global norm before clipping."""
+    learning_rate: float
+    """Step size."""
+    clip_fraction: float
+    """Share of response tokens where the clipped branch was active."""
+    mean_ratio: float
+    """Mean importance ratio pi / pi_old over response tokens."""
+    mean_tis: float
+    """Mean truncated importance weight, trainer over sampler."""
+    skipped: bool
+    """True where a non-finite gradient norm skipped the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Weights with AdamW's m, v and step: everything a role's training state consists of."""
+
+    checkpoint_id: str
+    """Artifact id of the checkpoint."""
+    role: str
+    """solver or generator; the anchor serves both."""
+    path: str
+    """Folder in Hugging Face layout, with `optimizer.safetensors` beside the weights."""
+    step: int
+    """Optimizer steps taken since the anchor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkScore:
+    """Accuracy of one checkpoint on one benchmark."""
+
+    benchmark: str
+    """Benchmark module name."""
+    checkpoint_id: str
+    """Checkpoint evaluated."""
+    num_questions: int
+    """Questions in the denominator."""
+    num_samples: int
+    """Responses per question."""
+    accuracy: float
+    """Mean over questions of the share of correct responses; unverified and unanswered count as wrong."""
+    low: float
+    """Lower end of the 95% interval (bootstrap over questions)."""
+    high: float
+    """Upper end of the 95% interval (bootstrap over questions)."""
+    answered: float
+    """Share of responses with an extractable answer."""
+    unverified: int
+    """Responses that could not be verified."""
+    mean_response_tokens: float
+    """Mean response length, tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient:
+    """Facts about the dev reference direction g_dev (eq:hat_g_dev); the tensor lies beside them."""
+
+    norm: float
+    """||g_dev||; 0 when every dev group has zero variance."""
+    num_groups: int
+    """Dev questions."""
+    num_varied: int
+    """Dev questions whose answers differ in reward: the only ones with a gradient."""
+    accuracy: float
+    """Mean dev reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A validated checkpoint (appendix: checkpoint selection)."""
+
+    at_iteration: int
+    """Iterations done when it was saved; 0 is the anchor."""
+    checkpoint_id: str
+    """The checkpoint."""
+    accuracy: float
+    """Validation accuracy."""
+    selected: bool
+    """True for exactly one row of a selection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The chosen checkpoint."""
+
+    selected_iteration: int
+    """Iterations done when it was saved; 0 is the anchor."""
+    checkpoint_id: str
+    """The checkpoint."""
+    accuracy: float
+    """Validation accuracy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFact:
+    """One number of the overlap audit's summary."""
+
+    name: str
+    """What was counted or measured."""
+    value: float
+    """The number."""
+
+
+TABLES: dict[str, type] = {
+    "topics": Topic,
+    "sources": Source,
+    "pages": Page,
+    "chunks": Document,
+    "documents": Document,
+    "judgements": Judgement,
+    "overlaps": Overlap,
+    "audit_summary": AuditFact,
+    "reference_questions": Question,
+    "questions": Question,
+    "question_labels": QuestionLabel,
+    "rollouts": Rollout,
+    "gradients": Gradient,
+    "scores": InfluenceScore,
+    "generator_scores": GeneratorScore,
+    "updates": Update,
+    "benchmark_scores": BenchmarkScore,
+    "candidates": Candidate,
+    "selections": Selection,
+}
+"""Tables that SQL can always select from, empty or not. `questions` are generated, `reference_questions` are given."""

@@ -1,0 +1,31 @@
+"""Where things are: read from the environment only. What is done stands in the configuration."""
+
+import os
+from pathlib import Path
+
+from infuser_core.errors import StoreError
+
+
+def store_root() -> Path:
+    """`INFUSER_STORE`, or `.infuser` in the working folder, as an absolute path."""
+    return Path(os.environ.get("INFUSER_STORE") or ".infuser").absolute()
+
+
+def writable_store_root() -> Path:
+    """The store's folder, created if missing. Raises StoreError when it cannot be written."""
+    root = store_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        probe = root / ".writable"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write the store at {root}: {error.strerror}", hint="set INFUSER_STORE to a folder you may write"
+        ) from error
+    return root
+
+
+def marker_command() -> str:
+    """Command line of the external PDF converter, `INFUSER_MARKER`."""
+    return os.environ.get("INFUSER_MARKER", "marker_single")

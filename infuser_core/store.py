@@ -1,0 +1,253 @@
+"""The memory of the system: immutable artifacts, committed by one rename, verified when read.
+
+Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. A folder is absent or complete.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infuser_core import faults, tables
+from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.recipe import ArtifactRef, Recipe, digest_of
+from infuser_core.schemas import SCHEMA_VERSION
+
+Row = TypeVar("Row")
+MANIFEST = "artifact.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of one type, to be written as one parquet file."""
+
+    row_type: type
+    """Dataclass of the rows; gives the columns even when there are none."""
+    rows: Sequence[Any]
+    """Rows in their order."""
+    volatile: bool = False
+    """True for facts of this execution (times, addresses): kept and verified, but outside the artifact's digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a phase produced, beside the files it wrote into its workspace."""
+
+    tables: Mapping[str, Table]
+    """Table name to rows."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """A few JSON values for people: counts, norms, status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The commit record of an artifact, `artifact.json`."""
+
+    ref: ArtifactRef
+    """Identity of the artifact."""
+    recipe: Mapping[str, Any]
+    """The recipe it was made from."""
+    files: Mapping[str, Mapping[str, Any]]
+    """File name to sha256 and size in bytes."""
+    volatile: Sequence[str]
+    """Files outside the digest."""
+    rows: Mapping[str, int]
+    """Table name to number of rows."""
+    summary: Mapping[str, Any]
+    """The phase's summary."""
+    seconds: float
+    """Time the phase took, seconds."""
+
+
+class Store:
+    """Artifacts below one root folder. Several processes may use it at once; the first writer of a key wins."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._verified: set[tuple[str, str]] = set()
+
+    def folder(self, kind: str, key: str) -> Path:
+        """Where an artifact lies, or would lie."""
+        return self.root / "artifacts" / kind / key
+
+    def find(self, recipe: Recipe) -> ArtifactRef | None:
+        """The committed artifact of this recipe, or None."""
+        folder = self.folder(recipe.phase, recipe.key)
+        return _read_manifest(folder).ref if (folder / MANIFEST).is_file() else None
+
+    def manifest(self, ref: ArtifactRef) -> Manifest:
+        """The commit record. Raises StoreError when the artifact is not there."""
+        return _read_manifest(self.folder(ref.kind, ref.key))
+
+    @contextmanager
+    def exclusive(self, recipe: Recipe) -> Iterator[None]:
+        """Hold the key's lock, so that of several processes one computes and the others wait. Dies with its holder."""
+        locks = self.root / "locks"
+        with _store_errors(self.root):
+            locks.mkdir(parents=True, exist_ok=True)
+        with (locks / recipe.key).open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A private folder on the store's file system; gone afterwards unless committed."""
+        folder = self.root / ".staging" / uuid.uuid4().hex
+        with _store_errors(self.root):
+            folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def commit(self, recipe: Recipe, workspace: Path, outcome: Outcome, *, seconds: float) -> ArtifactRef:
+        """Write the tables beside the workspace's files, then move the folder into place by one rename."""
+        with _store_errors(self.root):
+            for name, table in outcome.tables.items():
+                tables.write_rows(workspace / f"{name}.parquet", table.rows, table.row_type)
+            written = sorted(path for path in workspace.rglob("*") if path.is_file())
+            files = {path.relative_to(workspace).as_posix(): _describe(path) for path in written}
+            volatile = sorted(f"{name}.parquet" for name, table in outcome.tables.items() if table.volatile)
+            digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
+            ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
+            record = _record(ref, recipe, files, volatile, outcome, seconds)
+            (workspace / MANIFEST).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+            for path in [*workspace.rglob("*"), workspace]:
+                _fsync(path)
+            faults.point(f"{recipe.phase}:before_rename")
+            won = _rename(workspace, self.folder(ref.kind, ref.key))
+        faults.point(f"{recipe.phase}:after_rename")
+        if not won:
+            return self.manifest(ref).ref
+        # Verified by construction: the digests were taken from the files just written.
+        self._verified.update((ref.id, name) for name in files)
+        return ref
+
+    def path(self, ref: ArtifactRef, name: str) -> Path:
+        """A file of the artifact, its digest checked on first use in this process.
+
+        Raises StoreError when it is missing, DamagedArtifactError when its content changed.
+        """
+        path = self.folder(ref.kind, ref.key) / name
+        if (ref.id, name) in self._verified:
+            return path
+        expected = self.manifest(ref).files.get(name)
+        if expected is None or not path.is_file():
+            raise StoreError(f"artifact {ref.id} has no file {name}", hint=f"expected it at {path}")
+        if _describe(path) != dict(expected):
+            raise DamagedArtifactError(
+                f"{path} does not match the digest recorded when it was written",
+                hint="move the artifact's folder away and resume the run: the phase is computed again",
+            )
+        self._verified.add((ref.id, name))
+        return path
+
+    def verified_folder(self, ref: ArtifactRef) -> Path:
+        """The artifact's folder with every file checked: for engines that load whole folders."""
+        for name in self.manifest(ref).files:
+            self.path(ref, name)
+        return self.folder(ref.kind, ref.key)
+
+    def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:
+        """The rows of one table, in the order they were committed."""
+        return tables.read_rows(self.path(ref, f"{table}.parquet"), row_type)
+
+    def refs(self) -> list[ArtifactRef]:
+        """Every committed artifact, ordered by kind and key."""
+        found = sorted((self.root / "artifacts").glob(f"*/*/{MANIFEST}"))
+        return [_read_manifest(path.parent).ref for path in found]
+
+
+def _record(
+    ref: ArtifactRef,
+    recipe: Recipe,
+    files: Mapping[str, Mapping[str, Any]],
+    volatile: Sequence[str],
+    outcome: Outcome,
+    seconds: float,
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": ref.kind,
+        "key": ref.key,
+        "digest": ref.digest,
+        "recipe": recipe.to_json(),
+        "files": files,
+        "volatile": volatile,
+        "rows": {name: len(table.rows) for name, table in outcome.tables.items()},
+        "summary": outcome.summary,
+        "seconds": round(seconds, 4),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "host": platform.node(),
+        "python": platform.python_version(),
+    }
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        record = json.loads((folder / MANIFEST).read_text())
+        return Manifest(
+            ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
+            recipe=record["recipe"],
+            files=record["files"],
+            volatile=record["volatile"],
+            rows=record["rows"],
+            summary=record["summary"],
+            seconds=record["seconds"],
+        )
+    except FileNotFoundError as error:
+        raise StoreError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
+    except (json.JSONDecodeError, KeyError) as error:
+        raise DamagedArtifactError(
+            f"the commit record {folder / MANIFEST} is damaged: {error}",
+            hint="move the artifact's folder away and resume the run",
+        ) from error
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    with path.open("rb") as handle:
+        return {"sha256": hashlib.file_digest(handle, "sha256").hexdigest(), "bytes": path.stat().st_size}
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rename(source: Path, target: Path) -> bool:
+    """Move a folder into place; False when another process was first."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    _fsync(target.parent)
+    return True
+
+
+@contextmanager
+def _store_errors(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"cannot write the store at {root}: {error.strerror or error}",
+            hint="free some space or set INFUSER_STORE to a folder you may write; then `infuser resume`",
+        ) from error

@@ -1,0 +1,65 @@
+"""Rows to parquet and back: frozen dataclasses on one side, arrow on the other."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infuser_core import schemas
+
+Row = TypeVar("Row")
+
+_SCALARS: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+}
+
+
+def arrow_schema(row_type: type) -> pa.Schema:
+    """The arrow schema of a row type, in field order; lists and optional fields included."""
+    hints = typing.get_type_hints(row_type)
+    fields = [(field.name, _arrow_type(hints[field.name])) for field in dataclasses.fields(row_type)]
+    metadata = {"infuser_row": row_type.__name__, "infuser_schema": str(schemas.SCHEMA_VERSION)}
+    return pa.schema([pa.field(name, kind) for name, kind in fields], metadata=metadata)
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    origin = typing.get_origin(hint)
+    if origin is list:
+        return pa.list_(_arrow_type(typing.get_args(hint)[0]))
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _arrow_type(inner)
+    assert hint in _SCALARS, f"no parquet type for {hint}"
+    return _SCALARS[hint]
+
+
+def write_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
+    """One zstd parquet file; an empty sequence gives a file with the schema and no rows."""
+    schema = arrow_schema(row_type)
+    names = schema.names
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    table = pa.table([pa.array(columns[name], schema.field(name).type) for name in names], schema=schema)
+    pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=10_000)
+
+
+def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
+    """The rows of one file, in order. Unknown or missing columns are a programmer's error."""
+    table = pq.read_table(path)
+    expected = [field.name for field in dataclasses.fields(typing.cast(Any, row_type))]
+    assert table.column_names == expected, f"{path.name}: columns {table.column_names}, expected {expected}"
+    return [row_type(**row) for row in table.to_pylist()]
+
+
+def head(path: Path, count: int) -> list[dict[str, Any]]:
+    """The first rows of one file as dictionaries."""
+    with pq.ParquetFile(path) as file:
+        batch = next(file.iter_batches(batch_size=count), None)
+    return [] if batch is None else list(batch.to_pylist())

@@ -1,0 +1,122 @@
+"""The run that this process executes: configuration, store, journal and warm engines, found by the run's name.
+
+Prefect passes names and references; everything heavy stays here.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infuser_core import runs, settings
+from infuser_core.config import RunConfig
+from infuser_core.engines.pool import EnginePool
+from infuser_core.recipe import ArtifactRef
+from infuser_core.runs import Journal
+from infuser_core.schemas import Checkpoint
+from infuser_core.store import Store
+from tasks.console import Console
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What the stages of one run share."""
+
+    name: str
+    """Name of the run."""
+    config: RunConfig
+    """Resolved configuration."""
+    store: Store
+    """Artifacts."""
+    journal: Journal
+    """Record of the stages."""
+    pool: EnginePool
+    """Warm engines."""
+    console: Console
+    """Live line in the terminal."""
+    recalling: bool = False
+    """True while a piece of the flow is only looked up in the store."""
+    recalled: list[tuple[ArtifactRef, int]] = field(default_factory=list)
+    """Artifacts found while recalling, with their iterations."""
+    started: float = field(default_factory=time.monotonic)
+    """Start of this attempt on the monotonic clock, seconds."""
+    failed: str = ""
+    """Phase that failed in this attempt."""
+
+    def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
+        """The checkpoint in an artifact, every file verified."""
+        step = int(self.store.manifest(ref).summary["step"])
+        folder = self.store.verified_folder(ref)
+        return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
+
+
+_open: dict[str, Run] = {}
+
+
+def current(name: str) -> Run:
+    """The open run of that name."""
+    assert name in _open, f"run {name} is not open in this process"
+    return _open[name]
+
+
+@contextmanager
+def opened(name: str, config: RunConfig, *, quiet: bool = False) -> Iterator[Run]:
+    """Own the run, start an attempt, and release engines at the end."""
+    root = settings.writable_store_root()
+    runs.create_run(root, name, config.model_dump(mode="json"))
+    with runs.holding(root, name):
+        journal = Journal(root, name)
+        journal.start_attempt()
+        run = Run(
+            name=name,
+            config=config,
+            store=Store(root),
+            journal=journal,
+            pool=_pool(config),
+            console=Console(enabled=not quiet and sys.stderr.isatty()),
+        )
+        _open[name] = run
+        try:
+            yield run
+        finally:
+            run.console.clear()
+            run.pool.close()
+            del _open[name]
+
+
+def _pool(config: RunConfig) -> EnginePool:
+    engine, optimizer = config.engine, config.cotrain.optimizer
+    common = {"dtype": engine.dtype, "device": engine.device, "threads": engine.threads}
+    constants = {
+        "beta1": optimizer.beta1,
+        "beta2": optimizer.beta2,
+        "eps": optimizer.epsilon,
+        "weight_decay": optimizer.weight_decay,
+        "max_grad_norm": optimizer.gradient_clip,
+    }
+    local = {
+        "token_budget": engine.token_budget,
+        "gradient_checkpointing": engine.gradient_checkpointing,
+        "optimizer": constants,
+    }
+    return EnginePool(
+        sampler=engine.sampler,
+        trainer=engine.trainer,
+        sampler_options=common if engine.sampler == "hf" else {},
+        trainer_options=common | local if engine.trainer == "local" else {"optimizer": constants},
+    )
+
+
+def peak_memory_mb() -> float:
+    """Largest resident set of this process or one of its children so far, MB."""
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    # Linux counts in KiB, macOS in bytes.
+    return max(peaks) / (1024 if sys.platform != "darwin" else 1024 * 1024)
+
+
+def report_folder(root: Path, name: str) -> Path:
+    """Where a run's report lies."""
+    return runs.runs_folder(root) / name / "report"

@@ -1,0 +1,282 @@
+"""The seven phases of an iteration as stages, and the anchor they start from."""
+
+from pathlib import Path
+
+from infuser_core.anchors import anchor_digest, anchor_folder
+from infuser_core.engines.protocols import Progress
+from infuser_core.phases import dev_gradient as gradient_phase
+from infuser_core.phases import generate_questions as generate_phase
+from infuser_core.phases import rollout_dev as dev_phase
+from infuser_core.phases import rollout_questions as answer_phase
+from infuser_core.phases import score_influence as score_phase
+from infuser_core.phases import update_generator as generator_phase
+from infuser_core.phases import update_solver as solver_phase
+from infuser_core.recipe import ArtifactRef
+from infuser_core.rewards.find import load as load_reward
+from infuser_core.schemas import (
+    Document,
+    GeneratorScore,
+    Gradient,
+    InfluenceScore,
+    Question,
+    QuestionLabel,
+    Role,
+    Rollout,
+    Update,
+)
+from infuser_core.store import Outcome, Table
+from tasks.context import Run
+from tasks.recipes import recipe_of
+from tasks.stage import StageResult, run_stage, stage
+
+VERSION = 1
+
+
+@stage
+def prepare_anchor(run: Run) -> StageResult:
+    """Both roles start here: the model's weights with AdamW at zero."""
+    folder = anchor_folder(run.config.anchor)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        from infuser_core.engines.anchor import prepare_anchor as prepare
+
+        prepare(folder, workspace)
+        return Outcome(tables={}, summary={"step": 0})
+
+    settings = {"model": anchor_digest(folder), "optimizer": run.config.cotrain.optimizer, **_numerics(run)}
+    return run_stage(run, recipe_of(run, "anchor", VERSION, settings, {}), produce)
+
+
+def _numerics(run: Run) -> dict[str, str]:
+    """The part of the engines that changes numbers."""
+    engine = run.config.engine
+    return {"sampler": engine.sampler, "trainer": engine.trainer, "dtype": engine.dtype}
+
+
+@stage
+def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef) -> StageResult:
+    """Phase 1a."""
+    settings = dev_phase.settings_of(run.config)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        rollouts = dev_phase.rollout_dev(
+            run.store.rows(dev, "reference_questions", Question),
+            run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
+            settings,
+            checkpoint_id=solver.id,
+            seed=run.config.seed,
+            iteration=iteration,
+            progress=progress,
+        )
+        return _answers(rollouts)
+
+    inputs = {"dev": dev, "solver": solver}
+    recipe = recipe_of(run, "rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    return run_stage(run, recipe, produce)
+
+
+def _answers(rollouts: list[Rollout]) -> Outcome:
+    accuracy = sum(row.reward for row in rollouts) / max(1, len(rollouts))
+    return Outcome(
+        tables={"rollouts": Table(row_type=Rollout, rows=rollouts)},
+        summary={"accuracy": round(accuracy, 4), "tokens": sum(len(row.token_ids) for row in rollouts)},
+    )
+
+
+@stage
+def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef) -> StageResult:
+    """Phase 1b."""
+    settings = gradient_phase.settings_of(run.config)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        facts = gradient_phase.dev_gradient(
+            run.store.rows(rollouts, "rollouts", Rollout),
+            run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
+            settings,
+            workspace=workspace,
+            progress=progress,
+        )
+        status = "ok" if facts.norm > 0 else "dev signal exhausted: every dev group has zero variance"
+        return Outcome(
+            tables={"gradients": Table(row_type=Gradient, rows=[facts])},
+            summary={"norm": facts.norm, "accuracy": facts.accuracy, "status": status},
+        )
+
+    inputs = {"rollouts": rollouts, "solver": solver}
+    recipe = recipe_of(run, "dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
+    return run_stage(run, recipe, produce)
+
+
+@stage
+def generate_questions(run: Run, iteration: int, pool: ArtifactRef, generator: ArtifactRef) -> StageResult:
+    """Phase 2a."""
+    settings = generate_phase.settings_of(run.config)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        generated = generate_phase.generate_questions(
+            run.store.rows(pool, "documents", Document),
+            run.pool.sampler(run.checkpoint(generator, Role.GENERATOR)),
+            settings,
+            checkpoint_id=generator.id,
+            seed=run.config.seed,
+            iteration=iteration,
+            progress=progress,
+        )
+        return Outcome(
+            tables={
+                "rollouts": Table(row_type=Rollout, rows=generated.rollouts),
+                "questions": Table(row_type=Question, rows=generated.questions),
+                "question_labels": Table(row_type=QuestionLabel, rows=generated.labels),
+            },
+            summary={"written": len(generated.rollouts), "valid": len(generated.questions)},
+        )
+
+    inputs = {"pool": pool, "generator": generator}
+    version = generate_phase.VERSION
+    recipe = recipe_of(run, "generate_questions", version, settings, inputs, iteration=iteration, seeded=True)
+    return run_stage(run, recipe, produce)
+
+
+@stage
+def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: ArtifactRef) -> StageResult:
+    """Phase 2b."""
+    settings = answer_phase.settings_of(run.config)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        rollouts = answer_phase.rollout_questions(
+            run.store.rows(questions, "questions", Question),
+            run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
+            settings,
+            checkpoint_id=solver.id,
+            seed=run.config.seed,
+            iteration=iteration,
+            progress=progress,
+        )
+        return _answers(rollouts)
+
+    inputs = {"questions": questions, "solver": solver}
+    version = answer_phase.VERSION
+    recipe = recipe_of(run, "rollout_questions", version, settings, inputs, iteration=iteration, seeded=True)
+    return run_stage(run, recipe, produce)
+
+
+@stage
+def score_influence(
+    run: Run,
+    iteration: int,
+    questions: ArtifactRef,
+    rollouts: ArtifactRef,
+    gradient: ArtifactRef | None,
+    solver: ArtifactRef,
+) -> StageResult:
+    """Phase 3."""
+    settings = score_phase.settings_of(run.config, probe=gradient is not None)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
+        norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
+        scores = score_phase.score_influence(
+            run.store.rows(questions, "questions", Question),
+            run.store.rows(rollouts, "rollouts", Rollout),
+            run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
+            settings,
+            reference=reference,
+            reference_norm=norm,
+            progress=progress,
+        )
+        mean = sum(row.score for row in scores) / max(1, len(scores))
+        return Outcome(
+            tables={"scores": Table(row_type=InfluenceScore, rows=scores)},
+            summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
+        )
+
+    inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
+    recipe = recipe_of(run, "score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
+    return run_stage(run, recipe, produce)
+
+
+def _count(values: list[str]) -> dict[str, int]:
+    return {str(value): values.count(value) for value in sorted(set(values))}
+
+
+@stage
+def update_generator(
+    run: Run,
+    iteration: int,
+    questions: ArtifactRef,
+    scores: ArtifactRef,
+    generator: ArtifactRef,
+) -> StageResult:
+    """Phase 4."""
+    settings = generator_phase.settings_of(run.config)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        before = run.checkpoint(generator, Role.GENERATOR)
+        done = generator_phase.update_generator(
+            run.store.rows(questions, "rollouts", Rollout),
+            run.store.rows(questions, "questions", Question),
+            run.store.rows(scores, "scores", InfluenceScore),
+            run.pool.trainer(before),
+            settings,
+            workspace=workspace,
+            first_step=before.step,
+            progress=progress,
+        )
+        return Outcome(
+            tables={
+                "generator_scores": Table(row_type=GeneratorScore, rows=done.scores),
+                "updates": Table(row_type=Update, rows=done.updates),
+            },
+            summary=_steps(before.step, done.updates),
+        )
+
+    inputs = {"questions": questions, "scores": scores, "generator": generator}
+    version = generator_phase.VERSION
+    recipe = recipe_of(run, "update_generator", version, settings, inputs, iteration=iteration)
+    return _adopted(run, run_stage(run, recipe, produce), Role.GENERATOR)
+
+
+@stage
+def update_solver(
+    run: Run, iteration: int, questions: ArtifactRef, rollouts: ArtifactRef, solver: ArtifactRef
+) -> StageResult:
+    """Phase 5."""
+    settings = solver_phase.settings_of(run.config)
+    table = "questions" if questions.kind == "generate_questions" else "reference_questions"
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        before = run.checkpoint(solver, Role.SOLVER)
+        updates = solver_phase.update_solver(
+            run.store.rows(questions, table, Question),
+            run.store.rows(rollouts, "rollouts", Rollout),
+            run.pool.trainer(before),
+            settings,
+            workspace=workspace,
+            first_step=before.step,
+            progress=progress,
+        )
+        return Outcome(tables={"updates": Table(row_type=Update, rows=updates)}, summary=_steps(before.step, updates))
+
+    inputs = {"questions": questions, "rollouts": rollouts, "solver": solver}
+    recipe = recipe_of(run, "update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
+    return _adopted(run, run_stage(run, recipe, produce), Role.SOLVER)
+
+
+def _steps(before: int, updates: list[Update]) -> dict[str, object]:
+    taken = sum(not update.skipped for update in updates)
+    status = "ok" if updates else "skipped: no group with variance"
+    return {"step": before + taken, "steps_taken": taken, "status": status}
+
+
+def _adopted(run: Run, result: StageResult, role: str) -> StageResult:
+    """The warm trainer now is this checkpoint: the next phase need not load it."""
+    if not result.cached and not run.recalling:
+        run.pool.adopt(run.checkpoint(result.ref, role))
+    return result
+
+
+def needs_influence(run: str) -> bool:
+    """Whether the configured reward needs dev rollouts, dev gradient and probing."""
+    from tasks.context import current
+
+    return load_reward(current(run).config.cotrain.reward.name).needs_influence

@@ -1,0 +1,118 @@
+"""The report of a run: a view of the store, written beside the run's record."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from infuser_core import runs
+from infuser_core.config import RunConfig
+from infuser_core.lens import Lens
+from infuser_core.report.build import ReportFiles, build
+from infuser_core.runs import Journal
+from infuser_core.store import Store
+from tasks.context import Run, peak_memory_mb, report_folder
+
+NANO_NOTES = (
+    "The nano lab's headroom is constructed: its anchor was pre-trained to follow a sound method less than half of "
+    "the time, so that reinforcement learning has something to gain.",
+    "What drives the gain here is mostly key quality: the influence reward teaches the generator to write right "
+    "reference answers, and to a lesser part to choose the target's topics.",
+)
+
+
+def write_report(run: Run) -> None:
+    """Refresh the report if anything ran in this attempt, and record what the attempt cost."""
+    root = run.store.root
+    attempt = run.journal.last_attempt()
+    page = report_folder(root, run.name) / "report.html"
+    if not page.exists() or any(entry.state == "ran" for entry in attempt):
+        run.console.start("report", -1)
+        report(root, run.name)
+    _record_attempt(run)
+    run.journal.finish()
+
+
+def report(root: Path, name: str, *, compare_with: str | None = None) -> ReportFiles:
+    """Build the report of a run, optionally beside another one's curve."""
+    names = [name] if compare_with is None else [name, compare_with]
+    lens = Lens(Store(root), runs=names)
+    try:
+        notes = _notes(RunConfig.model_validate(runs.read_config(root, name)), lens, name)
+        return build(lens.query, run=name, out=report_folder(root, name), compare_with=compare_with, notes=notes)
+    finally:
+        lens.close()
+
+
+def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
+    notes = list(NANO_NOTES) if config.anchor.type == "nano" else []
+    silent = lens.query("select iteration from gradients where run = ? and norm = 0 order by iteration", [name])
+    if silent:
+        first = silent[0]["iteration"]
+        notes.append(
+            f"Dev signal exhausted in {len(silent)} iterations, first in iteration {first}: every dev group had zero "
+            "variance, so scores are 0 and the generator's update was skipped there."
+        )
+    return notes
+
+
+def _record_attempt(run: Run) -> None:
+    entries = run.journal.last_attempt()
+    path = runs.runs_folder(run.store.root) / run.name / "attempt.json"
+    record = {
+        "seconds": round(time.monotonic() - run.started, 3),
+        "peak_memory_mb": round(peak_memory_mb(), 1),
+        "phases": count_phases(entries),
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def count_phases(entries: list[runs.Entry]) -> dict[str, dict[str, float]]:
+    """Per phase, how many stages ran or were found, and the seconds spent."""
+    phases: dict[str, dict[str, float]] = {}
+    for entry in entries:
+        facts = phases.setdefault(entry.phase, {"ran": 0, "cached": 0, "seconds": 0.0})
+        if entry.state in facts:
+            facts[entry.state] += 1
+        facts["seconds"] = round(facts["seconds"] + entry.seconds, 4)
+    return phases
+
+
+def result(root: Path, name: str) -> dict[str, Any]:
+    """The run's outcome as one JSON object."""
+    lens = Lens(Store(root), runs=[name])
+    try:
+        chosen = lens.query("select selected_iteration from selections")
+        selected = chosen[0]["selected_iteration"] if chosen else None
+        scores = lens.query(
+            "select iteration, s.* exclude (iteration) from benchmark_scores s where phase = 'evaluate'"
+        )
+    finally:
+        lens.close()
+    path = runs.runs_folder(root) / name / "attempt.json"
+    attempt = json.loads(path.read_text()) if path.exists() else {}
+    return {
+        "run": name,
+        "benchmarks": _benchmarks(scores, selected),
+        "selected_iteration": selected,
+        "phases": count_phases(Journal(root, name).last_attempt()),
+        "seconds": attempt.get("seconds"),
+        "peak_memory_mb": attempt.get("peak_memory_mb"),
+    }
+
+
+def _benchmarks(scores: list[dict[str, Any]], selected: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for label in sorted({row["benchmark"] for row in scores}):
+        by_iteration = {row["iteration"]: row for row in scores if row["benchmark"] == label}
+        best = by_iteration.get(selected)
+        if best is None or 0 not in by_iteration:
+            continue
+        found[label] = {
+            "anchor": by_iteration[0]["accuracy"],
+            "selected": best["accuracy"],
+            "low": best["low"],
+            "high": best["high"],
+            "questions": best["num_questions"],
+        }
+    return found

@@ -1,0 +1,183 @@
+"""The only implementation of cache, commit, retry, progress and display. Everything else composes stages.
+
+One cache authority: the store. On a hit the task returns Prefect's `Cached` state with the reference.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed
+
+from infuser_core import faults
+from infuser_core.engines.protocols import Progress
+from infuser_core.errors import (
+    BusyRunError,
+    CheckpointError,
+    ConfigError,
+    DamagedArtifactError,
+    DocumentError,
+    InfuserError,
+    StageError,
+    UsageError,
+)
+from infuser_core.recipe import ArtifactRef, Recipe
+from infuser_core.store import Outcome
+from tasks import display
+from tasks.context import Run, current
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Produce = Callable[[Path, Progress], Outcome]
+
+# What fails the same way again is not tried again.
+_FINAL = (BusyRunError, CheckpointError, ConfigError, DamagedArtifactError, DocumentError, UsageError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageResult:
+    """Where a stage's artifact is, and whether it was there before."""
+
+    ref: ArtifactRef
+    """The artifact."""
+    cached: bool
+    """True when nothing had to run."""
+
+
+class _NotStored(Exception):
+    """While recalling: the artifact is not in the store."""
+
+
+def run_stage(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
+    """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
+    started = time.monotonic()
+    found = run.store.find(recipe)
+    if found is not None:
+        return _hit(run, recipe, found, time.monotonic() - started)
+    if run.recalling:
+        raise _NotStored(recipe.key)
+    try:
+        with run.store.exclusive(recipe):
+            found = run.store.find(recipe)
+            if found is not None:
+                return _hit(run, recipe, found, time.monotonic() - started)
+            ref = _produce(run, recipe, produce, started)
+    except Exception as error:
+        _record_failure(run, recipe, error, time.monotonic() - started)
+        raise
+    return StageResult(ref=ref, cached=False)
+
+
+def _produce(run: Run, recipe: Recipe, produce: Produce, started: float) -> ArtifactRef:
+    faults.point(f"{recipe.phase}:start")
+    run.console.start(recipe.phase, recipe.iteration)
+    ticker = display.Ticker(run, recipe)
+    with run.store.workspace() as workspace:
+        outcome = produce(workspace, ticker)
+        faults.point(f"{recipe.phase}:before_commit")
+        ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
+    rows = sum(len(table.rows) for table in outcome.tables.values())
+    _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
+    faults.point(f"{recipe.phase}:journalled")
+    ticker.finish()
+    display.show_artifact(run, ref)
+    return ref
+
+
+def _hit(run: Run, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
+    if run.recalling:
+        run.recalled.append((ref, recipe.iteration))
+    else:
+        _journal(run, recipe, ref, "cached", seconds, sum(run.store.manifest(ref).rows.values()))
+    return StageResult(ref=ref, cached=True)
+
+
+def _journal(run: Run, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:
+    run.journal.append(
+        phase=recipe.phase,
+        iteration=recipe.iteration,
+        state=state,
+        seconds=seconds,
+        key=ref.key,
+        digest=ref.digest,
+        rows=rows,
+    )
+
+
+def _record_failure(run: Run, recipe: Recipe, error: Exception, seconds: float) -> None:
+    run.failed = recipe.phase
+    message = f"{type(error).__name__}: {error}"
+    run.journal.append(
+        phase=recipe.phase, iteration=recipe.iteration, state="failed", seconds=seconds, key=recipe.key, message=message
+    )
+
+
+def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
+    error = state.result(raise_on_failure=False)
+    return not isinstance(error, _FINAL)
+
+
+def stage(function: Callable[Concatenate[Run, P], StageResult]) -> Callable[Concatenate[str, P], ArtifactRef]:
+    """Make a stage callable from flows by the run's name: a Prefect task, or a mere look-up while recalling."""
+
+    @task(
+        name=function.__name__,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=1,
+        retry_delay_seconds=1,
+        retry_condition_fn=_worth_retrying,
+        log_prints=False,
+    )
+    def as_task(run: str, *args: Any, **arguments: Any) -> Any:
+        result = function(current(run), *args, **arguments)
+        return Completed(name="Cached", data=result.ref) if result.cached else result.ref
+
+    @wraps(function)
+    def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
+        if current(run).recalling:
+            return function(current(run), *args, **arguments).ref
+        # Asking for the state: a task that returns a state of its own hands that out instead of its data.
+        state: Any = as_task(run, *args, return_state=True, **arguments)
+        return cast(ArtifactRef, state.result())
+
+    return call
+
+
+def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
+    """The piece's result if every artifact of it is in the store, shown as one Cached task; else None."""
+    run = current(run_name)
+    run.recalling, run.recalled = True, []
+    try:
+        result = piece()
+    except _NotStored:
+        return None
+    finally:
+        run.recalling = False
+    for ref, iteration in run.recalled:
+        rows = sum(run.store.manifest(ref).rows.values())
+        run.journal.append(
+            phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
+        )
+    show: Any = _show_cached.with_options(name=label)
+    show(len(run.recalled))
+    return result
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def _show_cached(artifacts: int) -> Any:
+    return Completed(name="Cached", message=f"{artifacts} artifacts found in the store", data=artifacts)
+
+
+def explain(run: Run, error: Exception) -> InfuserError:
+    """The error a person sees: our own as it is, anything else named with its stage."""
+    if isinstance(error, InfuserError):
+        return error
+    where = f"stage {run.failed} of run {run.name}" if run.failed else f"run {run.name}"
+    hint = f"finished stages are kept; `infuser resume {run.name}` goes on from here"
+    return StageError(f"{where} failed: {type(error).__name__}: {error}", hint=hint)

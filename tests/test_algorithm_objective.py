@@ -1,0 +1,66 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.objective import clipped_objective, length_norm, truncated_weight
+
+
+def tensors(*values: list[float]) -> list[Tensor]:
+    return [torch.tensor(each, dtype=torch.float64) for each in values]
+
+
+def test_by_hand() -> None:
+    # ratios 1.5 (A > 0: clipped to 1.2), 0.5 (A > 0: plain), 0.5 (A < 0: clipped to 0.8), 1.5 (A < 0: plain)
+    old, sampler, advantages = tensors([-1.0] * 4, [-1.0] * 4, [1.0, 1.0, -2.0, -2.0])
+    current = (old + torch.tensor([1.5, 0.5, 0.5, 1.5], dtype=torch.float64).log()).requires_grad_()
+    terms = clipped_objective(
+        current,
+        advantages_S=advantages,
+        weights_S=torch.full_like(old, 0.25),
+        sampler_logprobs_S=sampler,
+        old_logprobs_S=old,
+    )
+    assert terms.loss.item() == pytest.approx(0.25 * (-1.2 - 0.5 + 1.6 + 3.0))
+    assert (terms.clipped.item(), terms.ratio.item(), terms.tis.item(), terms.tokens) == pytest.approx((2, 4, 4, 4))
+    (gradient,) = torch.autograd.grad(terms.loss, current)
+    assert gradient.tolist() == pytest.approx([0, -0.125, 0, 0.75])
+
+
+def test_dual_clip_bounds_negative_advantages_only() -> None:
+    old, advantages = tensors([-5.0, -5.0], [-1.0, 1.0])
+    terms = clipped_objective(
+        old + math.log(10),
+        advantages_S=advantages,
+        weights_S=torch.ones_like(old),
+        sampler_logprobs_S=old,
+        old_logprobs_S=old,
+        dual_clip=3.0,
+    )
+    assert terms.loss.item() == pytest.approx(3.0 - 1.2)
+
+
+def test_without_old_the_ratio_is_one_and_the_gradient_is_full() -> None:
+    current, advantages, sampler = tensors([-1.0, -3.0], [2.0, -1.0], [-1.0, -2.0])
+    current.requires_grad_()
+    terms = clipped_objective(
+        current, advantages_S=advantages, weights_S=torch.ones(2), sampler_logprobs_S=sampler, tis_cap=2.0
+    )
+    (gradient,) = torch.autograd.grad(terms.loss, current)
+    assert terms.ratio.item() == 2.0
+    assert gradient.tolist() == pytest.approx([-2.0, math.exp(-1.0)])
+
+
+def test_importance_weights_are_capped_clamped_and_optional() -> None:
+    old, sampler = tensors([-1.0, -1.0, -1.0], [-1.5, -9.0, -400.0])
+    assert truncated_weight(old, sampler, cap=2.0).tolist() == pytest.approx([math.exp(0.5), 2.0, 2.0])
+    assert truncated_weight(sampler, old, cap=2.0)[2].item() == pytest.approx(math.exp(-20))
+    assert truncated_weight(old, sampler, cap=None).tolist() == [1, 1, 1]
+
+
+def test_length_norms() -> None:
+    assert length_norm([2, 4], mode="fixed", max_tokens=12) == 12
+    assert length_norm([2, 4], mode="token_mean", max_tokens=12) == 3
+    with pytest.raises(ValueError, match="token_mean"):
+        length_norm([1], mode="mean", max_tokens=1)  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""Every generator reward of the folder, and the way to one's own."""
+
+import math
+
+import pytest
+
+from infuser_core.errors import ConfigError
+from infuser_core.rewards import find
+from infuser_core.schemas import InfluenceScore, ScoreStatus
+
+
+def score(accuracy: float, *, influence: float = 0.25) -> InfluenceScore:
+    return InfluenceScore(
+        question_id="q", status=ScoreStatus.SCORED, score=influence, cosine=influence, dot=1.0, raw_cosine=0.5,
+        direction_norm=1.0, gradient_norm=1.0, reference_norm=1.0, solver_accuracy=accuracy,
+    )  # fmt: skip
+
+
+EXPECTED = {  # rewards at accuracy 0, 1/4, 1/2, 1
+    "influence": [0.25, 0.25, 0.25, 0.25],
+    "uncertainty": [0.0, 0.5, 1.0, 0.0],
+    "learnability": [0.0, 0.75, 0.5, 0.0],
+    "variance": [0.0, 0.1875, 0.25, 0.0],
+    "constant": [1.0, 1.0, 1.0, 1.0],
+}
+
+
+@pytest.mark.parametrize("name", find.names())
+def test_every_reward_of_the_folder(name: str) -> None:
+    reward = find.load(name)
+    values = [reward.of(score(accuracy)) for accuracy in (0.0, 0.25, 0.5, 1.0)]
+    assert all(math.isfinite(value) for value in values)
+    assert values == EXPECTED.get(name, values)
+    moved = reward.of(score(0.5, influence=-3.0)) != reward.of(score(0.5))
+    assert moved <= reward.needs_influence, "a reward that reads the influence must say NEEDS_INFLUENCE = True"
+
+
+def test_the_expected_rewards_exist() -> None:
+    assert set(EXPECTED) <= set(find.names())
+
+
+def test_rewards_from_outside_need_influence_unless_they_say_otherwise() -> None:
+    assert find.load("infuser_core.rewards.variance:reward").needs_influence is False
+    assert find.load("math:fsum").needs_influence is True
+
+
+@pytest.mark.parametrize("name", ["nonsense", "find", "no_package.module:name", "math:no_such_name", "math:pi", ""])
+def test_what_is_no_reward_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        find.load(name)
+
+
+def test_an_unknown_reward_lists_what_exists() -> None:
+    with pytest.raises(ConfigError, match="constant, influence, learnability, uncertainty, variance"):
+        find.load("nonsense")
