@@ -104,22 +104,9 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
 
 
 def _print_result(name: str) -> None:
-    from tasks.context import report_folder
-    from tasks.reporting import result as of_run
+    from tasks.reporting import describe_result
 
-    root = settings.store_root()
-    found: dict[str, Any] = of_run(root, name)
-    typer.echo(f"run {name}: {found['seconds']} s, peak memory {found['peak_memory_mb']} MB")
-    ran = sum(phase["ran"] for phase in found["phases"].values())
-    cached = sum(phase["cached"] for phase in found["phases"].values())
-    typer.echo(f"stages: {ran:.0f} ran, {cached:.0f} cached; selected iteration {found['selected_iteration']}")
-    for label, score in found["benchmarks"].items():
-        interval = f"[{score['low']:.3f}, {score['high']:.3f}]"
-        typer.echo(
-            f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} {interval} "
-            f"({score['questions']} questions)"
-        )
-    typer.echo(f"report: {report_folder(root, name) / 'report.html'}")
+    typer.echo(describe_result(settings.store_root(), name))
 
 
 @app.command()

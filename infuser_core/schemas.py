@@ -334,9 +334,9 @@ class BenchmarkScore:
     accuracy: float
     """Mean over questions of the share of correct responses; unverified and unanswered count as wrong."""
     low: float
-    """Lower end of the 95% interval (bootstrap over questions)."""
+    """Lower end of the 95% interval (Wilson, over questions)."""
     high: float
-    """Upper end of the 95% interval (bootstrap over questions)."""
+    """Upper end of the 95% interval (Wilson, over questions)."""
     answered: float
     """Share of responses with an extractable answer."""
     unverified: int

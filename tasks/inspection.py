@@ -1,7 +1,7 @@
 """Looking at the store: artifact pages, SQL, comparisons of runs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,29 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool) -> str:
         lens.close()
     plain = [_plain(row) for row in rows]
     return json.dumps(plain) if as_json else text_table(plain)
+
+
+def curves(root: Path, names: Mapping[str, str]) -> str:
+    """Validation curves of several runs side by side; `names` maps a heading to a run."""
+    lens = Lens(Store(root), runs=list(names.values()))
+    try:
+        rows = lens.query(
+            "select iteration, run, accuracy from benchmark_scores where phase = 'validate' order by iteration"
+        )
+    finally:
+        lens.close()
+    by_place = {(row["iteration"], row["run"]): row["accuracy"] for row in rows}
+    iterations = sorted({row["iteration"] for row in rows})
+    return text_table(
+        [
+            {"iteration": number}
+            | {
+                label: f"{by_place[number, run]:.3f}" if (number, run) in by_place else ""
+                for label, run in names.items()
+            }
+            for number in iterations
+        ]
+    )
 
 
 def _variant(config: dict[str, Any]) -> str:

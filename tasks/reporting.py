@@ -101,6 +101,22 @@ def result(root: Path, name: str) -> dict[str, Any]:
     }
 
 
+def describe_result(root: Path, name: str) -> str:
+    """The run's outcome as a few lines for a terminal."""
+    found = result(root, name)
+    ran, cached = (sum(int(phase[state]) for phase in found["phases"].values()) for state in ("ran", "cached"))
+    lines = [
+        f"run {name}: {found['seconds']} s, peak memory {found['peak_memory_mb']} MB",
+        f"stages: {ran} ran, {cached} cached; selected iteration {found['selected_iteration']}",
+    ]
+    for label, score in found["benchmarks"].items():
+        lines.append(
+            f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
+            f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
+        )
+    return "\n".join([*lines, f"report: {report_folder(root, name) / 'report.html'}"])
+
+
 def _benchmarks(scores: list[dict[str, Any]], selected: int | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for label in sorted({row["benchmark"] for row in scores}):

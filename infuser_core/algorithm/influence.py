@@ -62,9 +62,7 @@ def batched_sums(
     """
     correction = 1.0 - beta2 ** (step + 1)
     decayed_N = second_moment_N * (beta2 / correction)
-    scale_KN = torch.addcmul(
-        decayed_N, gradients_KN, gradients_KN, value=(1.0 - beta2) / correction, out=scratch_KN
-    )
+    scale_KN = torch.addcmul(decayed_N, gradients_KN, gradients_KN, value=(1.0 - beta2) / correction, out=scratch_KN)
     raw_K, gradient_K = gradients_KN @ reference_N, torch.linalg.vector_norm(gradients_KN, dim=1)
     gamma_KN = torch.div(gradients_KN, scale_KN.sqrt_().add_(eps), out=scale_KN)
     dot_K, direction_K = gamma_KN @ reference_N, torch.linalg.vector_norm(gamma_KN, dim=1)

@@ -5,10 +5,12 @@ Shape suffix: _S response tokens of any number of responses, one after the other
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+TisForm = Literal["old_over_sampler", "current_over_sampler"]
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped here before exp: e^20 is finite in every dtype we compute in, and far outside the clip."""
@@ -41,13 +43,18 @@ def clipped_objective(
     clip_high: float = 0.2,
     dual_clip: float | None = None,
     tis_cap: float | None = 2.0,
+    tis_form: TisForm = "old_over_sampler",
 ) -> ObjectiveTerms:
     """-sum_t weight_t * w_t * min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t), all tensors of shape [S].
 
     `weights_S` carries 1/(n C) and the caller's denominator. rho is current over old policy; without
     `old_logprobs_S` old is the detached current policy (rho = 1, full gradient). w is the token-level truncated
-    importance weight min(old / sampler, cap), detached; `tis_cap=None` switches it off.
+    importance weight min(old / sampler, cap), detached; `tis_cap=None` switches it off. `current_over_sampler`
+    truncates current / sampler instead, so that the weight follows the policy from step to step of one update; with
+    old the current policy both forms are one. Raises ValueError for another form.
     """
+    if tis_form not in get_args(TisForm):
+        raise ValueError(f"unknown tis_form {tis_form!r}; choose one of {', '.join(get_args(TisForm))}")
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
     ratio_S = _ratio(logprobs_S, old_S)
     plain_S = -advantages_S * ratio_S
@@ -55,7 +62,8 @@ def clipped_objective(
     loss_S = torch.maximum(plain_S, clipped_S)
     if dual_clip is not None:
         loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -dual_clip * advantages_S), loss_S)
-    tis_S = truncated_weight(old_S, sampler_logprobs_S, cap=tis_cap)
+    behind_S = old_S if tis_form == "old_over_sampler" else logprobs_S
+    tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=tis_cap)
     return ObjectiveTerms(
         loss=(loss_S * tis_S * weights_S).sum(),
         clipped=(clipped_S > plain_S).sum().detach(),
@@ -65,11 +73,11 @@ def clipped_objective(
     )
 
 
-def truncated_weight(old_logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: float | None) -> Tensor:
-    """min(pi_old / pi_sampler, cap) per token, without gradient; ones where `cap` is None."""
+def truncated_weight(logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: float | None) -> Tensor:
+    """min(pi / pi_sampler, cap) per token, without gradient; ones where `cap` is None."""
     if cap is None:
-        return torch.ones_like(old_logprobs_S)
-    return _ratio(old_logprobs_S.detach(), sampler_logprobs_S).clamp(max=cap)
+        return torch.ones_like(logprobs_S)
+    return _ratio(logprobs_S.detach(), sampler_logprobs_S).clamp(max=cap)
 
 
 def _ratio(logprobs_S: Tensor, reference_S: Tensor) -> Tensor:

@@ -47,6 +47,15 @@ class FlatParameters:
         for name, view in self.views(buffer).items():
             self._parameters[name].grad = view
 
+    def unbind(self) -> None:
+        """Leave the parameters without gradients, until `bind`."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
+    def bound(self) -> list[str]:
+        """Parameters that have a gradient."""
+        return [name for name, parameter in self._parameters.items() if parameter.grad is not None]
+
     def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """The same pieces of several buffers, one piece after the other."""
         size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK

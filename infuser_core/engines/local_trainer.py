@@ -1,28 +1,30 @@
 """A trainer on one device: packed forward and backward, AdamW, and the optimizer-aware probe."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from infuser_core.algorithm.influence import norm, partial_sums
-from infuser_core.algorithm.objective import ObjectiveTerms, clipped_objective
 from infuser_core.engines.adamw import AdamW, AdamWOptions
+from infuser_core.engines.batch_loss import ReportSums, batch_terms
 from infuser_core.engines.causal_lm import choose_device, choose_dtype, copy_companions, load_model
+from infuser_core.engines.fast_probe import FastProbe
 from infuser_core.engines.flat import FlatParameters
-from infuser_core.engines.packing import MicroBatch, Segment, pack, plan
+from infuser_core.engines.packing import Packer
 from infuser_core.engines.policy import Policy
+from infuser_core.engines.probe_ledger import ProbeLedger
 from infuser_core.engines.protocols import (
     Objective,
+    Probed,
     Progress,
     Similarity,
     StepReport,
     TrainGroup,
     no_progress,
 )
+from infuser_core.engines.reference_probe import Probe, ReferenceProbe
 from infuser_core.engines.trainer_files import (
     WEIGHTS,
     TrainerState,
@@ -40,6 +42,12 @@ from infuser_core.schemas import Checkpoint
 TOKEN_BUDGETS = {"cpu": 2048, "cuda": 32_768}
 """Tokens of a micro-batch by device: what a CPU's cache holds best, and what keeps an accelerator busy."""
 
+PROBES: dict[str, Callable[[Policy, FlatParameters, AdamW, Packer], Probe]] = {
+    "fast": FastProbe,
+    "reference": ReferenceProbe,
+}
+"""Probes by configuration name."""
+
 
 class LocalTrainer:
     """protocols.Trainer on one device.
@@ -47,7 +55,8 @@ class LocalTrainer:
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
     bounds the tokens of a micro-batch (None: see TOKEN_BUDGETS); gradients do not depend on it.
     `shared_prompts=False` gives every response its own copy of the prompt: slower, kept as the plain reference.
-    `threads` applies to the whole process.
+    `probe="reference"` scores one question per backward: slower, and for any parameter kind. `threads` applies to the
+    whole process.
     """
 
     def __init__(
@@ -59,14 +68,22 @@ class LocalTrainer:
         token_budget: int | None = None,
         shared_prompts: bool = True,
         gradient_checkpointing: bool = False,
+        probe: str = "fast",
         optimizer: AdamWOptions | Mapping[str, float] | None = None,
     ) -> None:
         torch.set_num_threads(threads)
         self._compute_dtype = choose_dtype(dtype)
         self._master_dtype = torch.float64 if self._compute_dtype == torch.float64 else torch.float32
         self._device = choose_device(device)
-        self._token_budget = token_budget or TOKEN_BUDGETS.get(self._device.type, TOKEN_BUDGETS["cuda"])
-        self._shared_prompts = shared_prompts
+        self._packer = Packer(
+            token_budget=token_budget or TOKEN_BUDGETS.get(self._device.type, TOKEN_BUDGETS["cuda"]),
+            shared_prompts=shared_prompts,
+            device=self._device,
+            dtype=self._master_dtype,
+        )
+        if probe not in PROBES:
+            raise EngineError(f"unknown probe {probe!r}", hint=f"choose one of {', '.join(PROBES)}")
+        self._probe_name = probe
         self._gradient_checkpointing = gradient_checkpointing
         self._options = optimizer if isinstance(optimizer, AdamWOptions) else AdamWOptions(**(optimizer or {}))
         self._folder: Path | None = None
@@ -87,6 +104,7 @@ class LocalTrainer:
         self._adamw = AdamW(self._flat, self._options)
         self._adamw.steps = state.step
         read_moments(self._flat.views(self._adamw.first), self._flat.views(self._adamw.second), folder)
+        self._probe: Probe = PROBES[self._probe_name](self._policy, self._flat, self._adamw, self._packer)
         self._folder = folder
 
     def zero_grad(self) -> None:
@@ -102,24 +120,18 @@ class LocalTrainer:
         Rows of advantage 0 are not computed; they stay in their group's n. Token means are over computed tokens.
         """
         self._loaded()
-        total = sum(len(group.rows) for group in groups)
-        sums: list[Tensor] = []
-        computed, done = 0, 0
-        for segments in self._plan(groups):
-            terms = self._backward(segments, objective, denominator)
-            sums.append(torch.stack([each.double() for each in (terms.loss, terms.clipped, terms.ratio, terms.tis)]))
-            computed += terms.tokens
+        total, done = sum(len(group.rows) for group in groups), 0
+        sums = ReportSums()
+        for segments in self._packer.plan(groups):
+            batch = self._packer.pack(segments)
+            logprobs_S = self._policy.logprobs(batch, temperature=objective.temperature)
+            terms = batch_terms(logprobs_S, batch, objective, denominator)
+            terms.loss.backward()
+            sums.add(terms)
             done += sum(len(segment.rows) for segment in segments)
-            progress(done, total, computed)
-        progress(total, total, computed)
-        loss, clipped, ratio, tis = torch.stack(sums).sum(0).tolist() if sums else (0.0, 0.0, 0.0, 0.0)
-        return StepReport(
-            loss=loss,
-            num_tokens=sum(len(row.token_ids) for group in groups for row in group.rows),
-            clip_fraction=clipped / max(1, computed),
-            mean_ratio=ratio / computed if computed else 1.0,
-            mean_tis=tis / computed if computed else 1.0,
-        )
+            progress(done, total, sums.tokens)
+        progress(total, total, sums.tokens)
+        return sums.report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
         """One AdamW step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
@@ -134,8 +146,8 @@ class LocalTrainer:
         self._loaded()
         results: list[list[list[float]]] = [[[] for _ in group.rows] for group in groups]
         total, done, tokens = sum(len(group.rows) for group in groups), 0, 0
-        for segments in self._plan(groups, only_trained=False):
-            values = iter(self._policy.logprobs(self._pack(segments), temperature=temperature).tolist())
+        for segments in self._packer.plan(groups, only_trained=False):
+            values = iter(self._policy.logprobs(self._packer.pack(segments), temperature=temperature).tolist())
             for segment in segments:
                 for place, row in zip(segment.places, segment.rows, strict=True):
                     results[segment.group][place] = list(islice(values, len(row.token_ids)))
@@ -147,20 +159,28 @@ class LocalTrainer:
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> list[Similarity]:
-        """Each group's own AdamW direction against `reference`, one backward per group (eq:adamw_moments).
+        """Each group's own AdamW direction against `reference` (eq:adamw_moments).
 
         Weights, optimizer state and accumulated gradients are left as they were.
         """
+        return self.probe_once(groups, objective, reference, progress=progress).similarities
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        """`probe`, its forward pass's log-probabilities and, with `denominator`, the update's gradient as well."""
         self._loaded()
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(kept))
-        reference_norm = self._flat.norm(kept)
-        scratch = torch.zeros_like(self._flat.gradient)
-        self._flat.bind(scratch)
-        try:
-            return list(self._probe(groups, objective, kept, reference_norm, scratch, progress))
-        finally:
-            self._flat.bind(self._flat.gradient)
+        ledger = ProbeLedger(groups, reference_norm=self._flat.norm(kept), device=self._device, progress=progress)
+        self._probe.run(groups, objective, kept, ledger, denominator=denominator)
+        return ledger.close(divisor=denominator or 1)
 
     def keep_gradient(self, path: Path) -> float:
         """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
@@ -178,67 +198,6 @@ class LocalTrainer:
         for copied in copy_companions(folder, path):
             flush(copied)
         return self._adamw.steps
-
-    def _probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Tensor,
-        reference_norm: float,
-        scratch: Tensor,
-        progress: Progress,
-    ) -> Iterator[Similarity]:
-        tokens = 0
-        for done, group in enumerate(groups, start=1):
-            scratch.zero_()
-            for segments in self._plan([group]):
-                tokens += self._backward(segments, objective, 1).tokens
-            dot, raw_dot, direction_sq, gradient_sq = self._sums(scratch, reference).tolist()
-            yield Similarity(
-                group_id=group.group_id,
-                # The buffer holds the gradient of -J; Gamma is odd in g, so turning the sign turns both products.
-                dot=-dot,
-                raw_dot=-raw_dot,
-                direction_norm=norm(direction_sq),
-                gradient_norm=norm(gradient_sq),
-                reference_norm=reference_norm,
-            )
-            progress(done, len(groups), tokens)
-
-    @torch.no_grad()
-    def _sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        options, step = self._options, self._adamw.steps
-        chunks = self._flat.chunks(gradient, reference, self._adamw.second)
-        return torch.stack(
-            [partial_sums(g, ref, v, step=step, beta2=options.beta2, eps=options.eps) for g, ref, v in chunks]
-        ).sum(0)
-
-    def _backward(self, segments: list[Segment], objective: Objective, denominator: int) -> ObjectiveTerms:
-        batch = self._pack(segments)
-        terms = clipped_objective(
-            self._policy.logprobs(batch, temperature=objective.temperature),
-            advantages_S=batch.advantages_S,
-            weights_S=batch.weights_S / (objective.length_norm * denominator),
-            sampler_logprobs_S=batch.sampler_logprobs_S,
-            old_logprobs_S=batch.old_logprobs_S,
-            clip_low=objective.clip_low,
-            clip_high=objective.clip_high,
-            dual_clip=objective.dual_clip,
-            tis_cap=objective.tis_cap,
-        )
-        terms.loss.backward()
-        return terms
-
-    def _plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
-        return plan(
-            groups,
-            token_budget=self._token_budget,
-            shared_prompts=self._shared_prompts,
-            only_trained=only_trained,
-        )
-
-    def _pack(self, segments: list[Segment]) -> MicroBatch:
-        return pack(segments, device=self._device, dtype=self._master_dtype)
 
     def _loaded(self) -> Path:
         if self._folder is None:

@@ -68,9 +68,7 @@ class Packer:
         return pack(segments, device=self.device, dtype=self.dtype, trim=trim)
 
 
-def pack(
-    segments: Sequence[Segment], *, device: torch.device, dtype: torch.dtype, trim: bool = False
-) -> MicroBatch:
+def pack(segments: Sequence[Segment], *, device: torch.device, dtype: torch.dtype, trim: bool = False) -> MicroBatch:
     """Tensors of a micro-batch; per-token reals come in `dtype`. Raises EngineError for mismatched rows.
 
     `trim` leaves out the last token of every response of several: it predicts nothing and no token looks at it.

@@ -23,19 +23,24 @@ class Policy:
 
     def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
         self.model = model
-        self._compute_dtype = compute_dtype
+        self.compute_dtype = compute_dtype
         self._head: nn.Module = model.get_output_embeddings()
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
         """log pi(token) of every response token, logits divided by `temperature`, [S]."""
         with self._precision():
-            hidden = hidden_states(self.model, batch.input_ids, batch.position_ids, batch.layout)
-            predictors = hidden[0].index_select(0, batch.predictors_S)
+            predictors = self.predictors(batch)
             rows = max(1, LOGIT_CELLS // self.model.config.get_text_config().vocab_size)
             if len(predictors) <= rows:
                 return self._select(predictors, batch.targets_S, temperature)
             chunks = zip(predictors.split(rows), batch.targets_S.split(rows), strict=True)
             return torch.cat([checkpoint(self._select, *chunk, temperature, use_reentrant=False) for chunk in chunks])
+
+    def predictors(self, batch: MicroBatch) -> Tensor:
+        """Final hidden state of the token before every response token, [S, H]."""
+        with self._precision():
+            hidden = hidden_states(self.model, batch.input_ids, batch.position_ids, batch.layout)
+            return hidden[0].index_select(0, batch.predictors_S)
 
     def _select(self, hidden: Tensor, targets_S: Tensor, temperature: float) -> Tensor:
         logits_SV = self._head(hidden)
@@ -44,6 +49,6 @@ class Policy:
         return -F.cross_entropy(logits_SV, targets_S, reduction="none")
 
     def _precision(self) -> AbstractContextManager[object]:
-        if self._compute_dtype == torch.bfloat16:
+        if self.compute_dtype == torch.bfloat16:
             return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
         return nullcontext()

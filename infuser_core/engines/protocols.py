@@ -132,6 +132,8 @@ class Objective:
     """Bound of the loss for negative advantages, in units of |A|; None is the paper's form."""
     tis_cap: float | None = 2.0
     """Cap of the truncated importance weight; None switches it off."""
+    tis_form: Literal["old_over_sampler", "current_over_sampler"] = "old_over_sampler"
+    """Which policy's ratio to the sampler is truncated (see algorithm.objective)."""
     temperature: float = 0.7
     """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
 
@@ -170,6 +172,19 @@ class Similarity:
     """||reference||."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Everything one scoring pass yields."""
+
+    similarities: list[Similarity]
+    """One per group, in order."""
+    logprobs: list[list[list[float]]]
+    """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
+    not computed and have none."""
+    report: StepReport
+    """What forward_backward would have reported for the same groups."""
+
+
 class Trainer(Protocol):
     """Holds one role's weights and AdamW state; accumulates gradients; steps; probes."""
 
@@ -201,6 +216,22 @@ class Trainer(Protocol):
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> list[Similarity]:
         """Per group, the AdamW-preconditioned direction against the reference. Changes nothing."""
+        ...
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        """`probe`, with the log-probabilities its forward pass computed.
+
+        `denominator` also accumulates what `forward_backward(groups, objective, denominator=denominator)` would: where
+        the update is one optimizer step, scoring and update share one backward.
+        """
         ...
 
     def keep_gradient(self, path: Path) -> float:

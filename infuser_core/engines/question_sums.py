@@ -50,7 +50,7 @@ class Accumulator:
 
 
 class QuestionSums:
-    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of the questions of one micro-batch: `totals`, fp64 of shape [Q, 4]."""
+    """`totals`: [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of the questions of one micro-batch, fp64, [Q, 4]."""
 
     def __init__(
         self,
@@ -64,11 +64,6 @@ class QuestionSums:
         self.spans = spans
         self.totals = torch.zeros(len(spans), 4, dtype=torch.float64, device=spans.member_QT.device)
         self._preconditioner = preconditioner
-        self._constants = {
-            "step": preconditioner.step,
-            "beta2": preconditioner.beta2,
-            "eps": preconditioner.eps,
-        }
         self._workspace = workspace
         self._accumulator = accumulator
         self._watch = watch
@@ -87,6 +82,8 @@ class QuestionSums:
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
         """The weight gradient left^T right of every question. Raises EngineError where the weight is used twice."""
         self._once(name)
+        if len(left_TO) != self.num_tokens:
+            raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")
         if left_TO.device.type == "cpu":
             # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
             left_TO, right_TI = left_TO.to(self._workspace.dtype), right_TI.to(self._workspace.dtype)
@@ -106,7 +103,7 @@ class QuestionSums:
         """A vector that every token adds to, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
         self._once(name)
         member_QT = self.spans.member_QT
-        pieces = (member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype))
+        pieces = member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype)
         size = self._preconditioner.reference[name].numel()
         pieces = pieces.view(len(self.spans), -1, size).sum(1)
         everyone = slice(0, len(self.spans))
@@ -157,16 +154,13 @@ class QuestionSums:
                 rows_UI[cut],
                 self._preconditioner.reference[name][tokens],
                 self._preconditioner.second[name][tokens],
-                **self._constants,
+                step=self._preconditioner.step, beta2=self._preconditioner.beta2, eps=self._preconditioner.eps,
             )
             self.totals += words.member_QU[:, cut] @ sums_U4
 
     def _once(self, name: str) -> None:
         if name in self._seen:
-            raise EngineError(
-                f"{name} is used more than once in a forward pass, which the fast probe cannot add up",
-                hint="set the trainer's probe to reference",
-            )
+            raise refusal(f"{name}, which is used more than once in a forward pass")
         self._seen.add(name)
 
     def _note(self, name: str, rows: slice, pieces: Tensor, picked: slice) -> None:
@@ -204,5 +198,10 @@ class QuestionSums:
             self._preconditioner.reference[name][rows].reshape(-1),
             self._preconditioner.second[name][rows].reshape(-1),
             scratch_KN=self._workspace.scratch(*pieces_KN.shape),
-            **self._constants,
+            step=self._preconditioner.step, beta2=self._preconditioner.beta2, eps=self._preconditioner.eps,
         )
+
+
+def refusal(what: str) -> EngineError:
+    """The error for a model that only the plain probe can score."""
+    return EngineError(f"the fast probe cannot handle {what}", hint="set the trainer's probe to reference")

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infuser_core.engines.question_sums import QuestionSums
+from infuser_core.engines.question_sums import QuestionSums, refusal
 from infuser_core.engines.recorded_layers import RecordedEmbedding, RecordedLinear, RecordedNorm
-from infuser_core.errors import EngineError
 
 NORM_TOLERANCE = 1e-3
 """Largest deviation of a layer from the root-mean-square formula at which it counts as one: the check is about which
@@ -53,7 +51,7 @@ class Recorder:
                 self._forwards.append((module, self._forward(path, module)))
         for name, paths in users.items():
             if len(paths) > 1 and not (name == self.head.weight and self.head.tied and len(paths) == 2):
-                raise _refusal(f"{name}, shared by {' and '.join(paths)}")
+                raise refusal(f"{name}, shared by {' and '.join(paths)}")
 
     @contextmanager
     def recording(self, sums: QuestionSums) -> Iterator[None]:
@@ -69,21 +67,20 @@ class Recorder:
             self._sums = None
 
     def _now(self) -> QuestionSums:
-        if self._sums is None:
-            raise EngineError("a recorded layer ran outside of a recording", hint="this is a defect: please report it")
+        assert self._sums is not None, "recorded layers are in place only while recording"
         return self._sums
 
     def _head(self, model: PreTrainedModel) -> HeadNames:
         head = model.get_output_embeddings()
         if type(head) is not nn.Linear:
-            raise _refusal(f"the output layer {type(head).__name__}")
+            raise refusal(f"the output layer {type(head).__name__}")
         weight = self._names[id(head.weight)]
         bias = None if head.bias is None else self._names[id(head.bias)]
         return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)
 
     def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
         if "forward" in module.__dict__:
-            raise _refusal(f"{path}, whose forward method something else has replaced")
+            raise refusal(f"{path}, whose forward method something else has replaced")
         if type(module) is nn.Linear:
             return self._linear(module)
         if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
@@ -91,7 +88,7 @@ class Recorder:
         if is_rms_norm(module):
             return self._norm(module)
         names = ", ".join(name for name, _ in module.named_parameters(recurse=False))
-        raise _refusal(f"{path} ({type(module).__name__} with {names})")
+        raise refusal(f"{path} ({type(module).__name__} with {names})")
 
     def _linear(self, module: nn.Linear) -> Callable[[Tensor], Tensor]:
         weight_name = self._names[id(module.weight)]
@@ -167,8 +164,4 @@ def _epsilon(module: nn.Module) -> float | None:
 def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:
     """Per-question sums need the tokens outermost: [1, T, ...], one after the other in memory."""
     if states.shape[:2] != (1, num_tokens) or states.stride(1) < max(states.stride()[2:]):
-        raise _refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")
-
-
-def _refusal(what: str) -> EngineError:
-    return EngineError(f"the fast probe cannot handle {what}", hint="set the trainer's probe to reference")
+        raise refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-CPU_PIECE = 1 << 16
-"""Elements of a piece on a CPU: with scratch, moment and reference 1 MiB in fp32, so that a piece stays in the cache."""
+CPU_PIECE = 1 << 17
+"""Elements of a piece on a CPU: with scratch, moment and reference 1 MiB in fp32, which a core's cache holds."""
 
 DEVICE_PIECE = 1 << 26
 """Elements of a piece on an accelerator: 256 MiB in fp32."""

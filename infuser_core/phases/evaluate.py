@@ -1,17 +1,26 @@
 """Accuracy of a checkpoint on a set of questions: validation and benchmarks alike."""
 
-import random
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from infuser_core.config import BenchmarkSettings, RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases.answering import AnswerSettings, answer_questions, solver_templates, template_digest
 from infuser_core.phases.groups import by_group
 from infuser_core.schemas import BenchmarkScore, Question, Rollout, Verdict
-from infuser_core.seeding import seed_of
 
 VERSION = 1
-RESAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A 95% interval of an accuracy."""
+
+    low: float
+    """Lower end."""
+    high: float
+    """Upper end."""
 
 
 def settings_of(config: RunConfig, benchmark: BenchmarkSettings | None = None) -> AnswerSettings:
@@ -51,10 +60,10 @@ def evaluate(
 
 
 def summarise(name: str, rollouts: Sequence[Rollout], *, checkpoint_id: str) -> BenchmarkScore:
-    """Mean accuracy with a 95% percentile-bootstrap interval over questions, the unit that was sampled."""
+    """Mean accuracy with its 95% Wilson interval over questions, the unit that was sampled."""
     groups = by_group(rollouts)
     accuracies = [sum(row.reward for row in rows) / len(rows) for rows in groups.values()]
-    draws = _bootstrap(accuracies, name)
+    interval = wilson(_mean(accuracies), len(groups))
     answered = sum(row.verdict != Verdict.NO_ANSWER for row in rollouts)
     return BenchmarkScore(
         benchmark=name,
@@ -62,17 +71,24 @@ def summarise(name: str, rollouts: Sequence[Rollout], *, checkpoint_id: str) -> 
         num_questions=len(groups),
         num_samples=max((len(rows) for rows in groups.values()), default=0),
         accuracy=_mean(accuracies),
-        low=draws[int(0.025 * len(draws))],
-        high=draws[int(0.975 * len(draws))],
+        low=interval.low,
+        high=interval.high,
         answered=answered / max(1, len(rollouts)),
         unverified=sum(row.verdict == Verdict.UNVERIFIED for row in rollouts),
         mean_response_tokens=_mean([len(row.token_ids) for row in rollouts]),
     )
 
 
-def _bootstrap(values: Sequence[float], name: str) -> list[float]:
-    generator = random.Random(seed_of("bootstrap", name))
-    return sorted(_mean(generator.choices(values, k=len(values))) if values else 0.0 for _ in range(RESAMPLES))
+def wilson(accuracy: float, count: int, *, z: float = 1.959964) -> Interval:
+    """Wilson score interval of a share, 95% by default; honest at 0 and 1, where a bootstrap has no width.
+
+    With several samples per question `count` stays the number of questions, which is conservative.
+    """
+    if count == 0:
+        return Interval(low=0.0, high=1.0)
+    spread = z * math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
+    centre, scale = accuracy + z * z / (2 * count), 1 + z * z / count
+    return Interval(low=max(0.0, (centre - spread) / scale), high=min(1.0, (centre + spread) / scale))
 
 
 def _mean(values: Sequence[float]) -> float:

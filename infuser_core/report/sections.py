@@ -98,7 +98,7 @@ def influence(query: Query, run: str) -> Section:
     )
     measured = [row for row in rows if row["score"] is not None]
     mean = [_series("mean influence", measured, "score")]
-    shares = [_series(name.replace("_", " "), rows, name) for name in ("scored", "zero_variance", "no_responses")]
+    shares = [_series(name.replace("_", " "), rows, name) for name in ("scored", "zero_variance", "not_probed")]
     charts = [
         Figure(
             title="Share of questions that could be scored",
@@ -116,7 +116,7 @@ def influence(query: Query, run: str) -> Section:
             small(row["score"]),
             percent(row["scored"]),
             percent(row["zero_variance"]),
-            percent(row["no_responses"]),
+            percent(row["not_probed"]),
             percent(row["solver_accuracy"]),
             "none" if row["no_dev_signal"] == 1 else small(row["reference_norm"]),
         ]

@@ -46,7 +46,7 @@ def influence(query: Query, run: str) -> list[Row]:
             avg((status = 'scored')::INT) AS scored,
             avg((status = 'zero_variance')::INT) AS zero_variance,
             avg((status = 'no_dev_signal')::INT) AS no_dev_signal,
-            avg((status = 'no_responses')::INT) AS no_responses,
+            avg((status = 'not_probed')::INT) AS not_probed,
             max(reference_norm) FILTER (WHERE isfinite(reference_norm)) AS reference_norm,
             avg(solver_accuracy) FILTER (WHERE isfinite(solver_accuracy)) AS solver_accuracy
         FROM scores WHERE run = {literal(run)} GROUP BY iteration ORDER BY iteration""")
@@ -68,22 +68,19 @@ def malformed(query: Query, run: str) -> list[Row]:
 
 
 def topics(query: Query, run: str) -> list[Row]:
-    """Generated questions per iteration and subdomain."""
+    """Generated questions per iteration and topic: an oracle's label, else the question's own subdomain."""
     return query(f"""
-        SELECT iteration, coalesce(nullif(trim(subdomain), ''), 'unknown') AS topic, count(*) AS questions
-        FROM questions WHERE run = {literal(run)} GROUP BY ALL ORDER BY iteration, topic""")
+        SELECT q.iteration, coalesce(l.topic, nullif(trim(q.subdomain), ''), 'unknown') AS topic, count(*) AS questions
+        FROM questions q LEFT JOIN question_labels l USING (run, iteration, question_id)
+        WHERE q.run = {literal(run)} GROUP BY ALL ORDER BY iteration, topic""")
 
 
 def key_correctness(query: Query, run: str) -> list[Row]:
-    """Share of generated answer keys that are right, where the run could tell (column `key_correct`)."""
-    sql = "SELECT column_name FROM information_schema.columns WHERE table_name = 'questions'"
-    columns = {row["column_name"] for row in query(sql)}
-    if "key_correct" not in columns:
-        return []
+    """Share of generated answer keys that are right, where an oracle could tell."""
     return query(f"""
-        SELECT iteration, count(key_correct) AS checked, avg(key_correct::INT) AS correct
-        FROM questions WHERE run = {literal(run)}
-        GROUP BY iteration HAVING count(key_correct) > 0 ORDER BY iteration""")
+        SELECT iteration, count(*) AS checked, avg((key = 'sound')::INT) AS correct
+        FROM question_labels WHERE run = {literal(run)} AND key <> 'unknown'
+        GROUP BY iteration ORDER BY iteration""")
 
 
 def lengths(query: Query, run: str) -> list[Row]:
