@@ -166,6 +166,51 @@ def compare(
     typer.echo(table(settings.store_root(), names or [], as_json=as_json))
 
 
+@app.command("validate-influence")
+def validate_influence(
+    run: RunName = None,
+    iteration: Annotated[int, typer.Option(help="Iteration whose questions are studied.")] = 0,
+    questions: Annotated[int, typer.Option(help="Scored questions to step on.")] = 64,
+    rollouts: Annotated[int, typer.Option(help="Rollouts per dev and held-out question.")] = 64,
+    retest: Annotated[list[int] | None, typer.Option(help="Group sizes of the test-retest measurement.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write the study's figure (SVG) here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Does the score predict? Step on single questions and measure the change of the dev objective."""
+    from flows.studies import validate_influence as study
+
+    found = study(
+        run, iteration=iteration, questions=questions, rollouts=rollouts, retest=retest or [4, 8], figure=figure
+    )
+    typer.echo(json.dumps(found) if as_json else _study_table(found))
+
+
+def _study_table(found: dict[str, Any]) -> str:
+    from tasks.inspection import text_table
+
+    head = f"run {found['run']}, iteration {found['iteration']}, {found['trials']} questions"
+    reliability = ", ".join(f"{name}: {value:.3f}" for name, value in found["reliability"].items())
+    return "\n".join([head, f"test-retest r of the score: {reliability}", text_table(found["correlations"])])
+
+
+@app.command("frozen-solver")
+def frozen_solver(
+    configs: Annotated[list[Path], typer.Argument(help="YAML files, merged left to right.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Run seed.")] = None,
+    updates: Annotated[int, typer.Option(help="Generator updates.")] = 30,
+    figure: Annotated[Path | None, typer.Option(help="Write the curve (SVG) here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The control of the paper: with a frozen solver and one batch of documents, does the mean score rise?"""
+    from flows.studies import frozen_solver as control
+    from tasks.inspection import text_table
+
+    found = control(configs, set_ or [], seed=seed, updates=updates, figure=figure)
+    head = f"mean score of the first five updates {found['first']:.4f}, of the last five {found['last']:.4f}"
+    typer.echo(json.dumps(found) if as_json else f"run {found['run']}: {head}\n{text_table(found['curve'])}")
+
+
 @app.command()
 def serve(
     port: Annotated[int, typer.Option(help="Port of the Prefect server and UI.")] = 4200,
@@ -219,13 +264,12 @@ def main() -> None:
 
 
 def _usage_error() -> type[Any]:
-    from click import ClickException
-
-    return ClickException
+    # Newer typers carry a click of their own, whose errors are not the installed click's.
+    return typer.BadParameter.__bases__[0]
 
 
 def _complain(message: str, hint: str) -> None:
-    typer.echo(f"infuser: {message}", err=True)
+    typer.echo(f"infuser: {' '.join(message.splitlines())}", err=True)
     if hint:
         typer.echo(f"  hint: {hint}", err=True)
 

@@ -20,12 +20,15 @@ def execute(config: RunConfig, name: str, *, quiet: bool = False) -> None:
     server.prepare_environment(root)
     with server.server(root) as url:
         # Importing the flow takes as long as the server needs to start.
+        from prefect import tags
+
         from flows.full_pipeline import infuser
+        from flows.settle import store_tag
         from infuser_core.errors import StageError
 
         server.wait_until_up(url)
         try:
-            with _without_heartbeats():
+            with _without_heartbeats(), tags(store_tag(root)):
                 infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet)
         except InfuserError:
             raise

@@ -1,5 +1,6 @@
 """A Prefect server for as long as it is needed: the one that is already there, or a private one on loopback."""
 
+import fcntl
 import json
 import os
 import signal
@@ -9,13 +10,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from infuser_core.errors import EngineError
 
 HOST = "127.0.0.1"
+DEFAULT_PORT = 4200
 PATIENCE = 90.0
 _QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -23,8 +26,12 @@ _QUIET = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_CLI_PROMPT": "false",
 }
-# A private server serves one run: nothing is scheduled, and nothing reacts to events.
+# A private server serves one run: nothing is scheduled, nothing reacts to events, and no block is used.
 _IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP")
+_PRIVATE = {
+    **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES},
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+}
 
 
 def prepare_environment(root: Path) -> None:
@@ -42,13 +49,13 @@ def prepare_environment(root: Path) -> None:
 def server(root: Path) -> Iterator[str]:
     """The API's address: `PREFECT_API_URL`, a running `infuser serve`, or a private server that ends with us."""
     given = os.environ.get("PREFECT_API_URL")
-    found = given or _announced(root)
+    found = given or announced(root)
     if found:
         os.environ["PREFECT_API_URL"] = found
         yield found
         return
     port = free_port()
-    process = start(port, extra={f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES})
+    process = start(port, extra=_PRIVATE)
     os.environ["PREFECT_API_URL"] = address(port)
     # Log lines that are still queued when a private server ends would be complained about.
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
@@ -66,12 +73,13 @@ def start(port: int, *, extra: dict[str, str], ui: bool = False) -> subprocess.P
         "PREFECT_SERVER_API_HOST": HOST,
         "PREFECT_SERVER_API_PORT": str(port),
         "PREFECT_SERVER_UI_API_URL": address(port),
+        # Its own address: a settings file in the working folder may name another server.
+        "PREFECT_API_URL": address(port),
         "PREFECT_SERVER_UI_ENABLED": "true" if ui else "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         **extra,
     }
-    environment.pop("PREFECT_API_URL", None)
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "flows.server:create_app"]
     command += ["--host", HOST, "--port", str(port), "--log-level", "critical", "--lifespan", "on"]
     return subprocess.Popen(
         command,
@@ -82,6 +90,48 @@ def start(port: int, *, extra: dict[str, str], ui: bool = False) -> subprocess.P
         start_new_session=True,
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
+
+
+def create_app() -> Any:
+    """Prefect's server, with two habits that SQLite needs.
+
+    A transaction takes the write lock when it begins: one that reads first fails as soon as another writes, and the
+    client then waits for seconds. And servers that share a database start one after the other, migrations included.
+    """
+    from prefect.server.api.server import create_app as prefect_app
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    begin = AioSqliteConfiguration.begin_transaction
+
+    @asynccontextmanager
+    async def begin_writing(self: Any, session: Any, with_for_update: bool = False) -> AsyncIterator[Any]:
+        async with begin(self, session, with_for_update=True) as transaction:
+            yield transaction
+
+    setattr(AioSqliteConfiguration, begin.__name__, begin_writing)
+    app = prefect_app()
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def start_alone(app: Any) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+            with _start_lock():
+                state = await stack.enter_async_context(lifespan(app))
+            yield state
+
+    app.router.lifespan_context = start_alone
+    return app
+
+
+@contextmanager
+def _start_lock() -> Iterator[None]:
+    from prefect.settings import get_current_settings
+
+    home = get_current_settings().home
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "start.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
@@ -137,7 +187,8 @@ def announce(root: Path, url: str) -> Path:
     return path
 
 
-def _announced(root: Path) -> str:
+def announced(root: Path) -> str:
+    """Address of the living `infuser serve` of this store, or nothing."""
     path = root / "server.json"
     if not path.is_file():
         return ""

@@ -335,7 +335,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", hint="shipped ones lie in configs/") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"{path} is not valid YAML: {' '.join(str(error).split())}", hint="configs/nano.yaml shows the form"
+        ) from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
     return values
@@ -345,7 +347,11 @@ def _parse_override(text: str) -> dict[str, Any]:
     key, mark, value = text.partition("=")
     if not mark or not key.strip():
         raise ConfigError(f"--set {text}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
-    nested: Any = yaml.load(value, Loader=_Loader)
+    try:
+        nested: Any = yaml.load(value, Loader=_Loader)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"--set {text}: the value is not valid YAML: {reason}", hint="quote it for YAML") from error
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
     return nested

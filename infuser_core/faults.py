@@ -1,6 +1,7 @@
 """Named points where a process can be told to die, so that crash safety is tested by real SIGKILLs.
 
-`INFUSER_CRASH_AT=name` kills at the first pass, `name:3` at the third. Unset, a point costs one dictionary look-up.
+`INFUSER_CRASH_AT=phase:point` kills at the first pass, `phase:point:3` at the third. Unset, a point costs one
+dictionary look-up.
 """
 
 import os
@@ -14,9 +15,11 @@ def point(name: str) -> None:
     wanted = os.environ.get("INFUSER_CRASH_AT")
     if not wanted:
         return
-    target, _, count = wanted.partition(":")
+    target, _, count = wanted.rpartition(":")
+    if not count.isdigit():
+        target, count = wanted, "1"
     if target != name:
         return
     _passes[name] = _passes.get(name, 0) + 1
-    if _passes[name] >= int(count or 1):
+    if _passes[name] >= int(count):
         os.kill(os.getpid(), signal.SIGKILL)

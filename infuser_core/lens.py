@@ -6,13 +6,36 @@ from typing import Any
 
 import duckdb
 
+from infuser_core import schemas
 from infuser_core.errors import UsageError
 from infuser_core.runs import Journal, list_runs
-from infuser_core.schemas import TABLES
 from infuser_core.store import Store
 from infuser_core.tables import arrow_schema
 
 Rows = list[dict[str, Any]]
+
+TABLES: dict[str, type] = {
+    "topics": schemas.Topic,
+    "sources": schemas.Source,
+    "pages": schemas.Page,
+    "chunks": schemas.Document,
+    "documents": schemas.Document,
+    "judgements": schemas.Judgement,
+    "overlaps": schemas.Overlap,
+    "audit_summary": schemas.AuditFact,
+    "reference_questions": schemas.Question,
+    "questions": schemas.Question,
+    "question_labels": schemas.QuestionLabel,
+    "rollouts": schemas.Rollout,
+    "gradients": schemas.Gradient,
+    "scores": schemas.InfluenceScore,
+    "generator_scores": schemas.GeneratorScore,
+    "updates": schemas.Update,
+    "benchmark_scores": schemas.BenchmarkScore,
+    "candidates": schemas.Candidate,
+    "selections": schemas.Selection,
+}
+"""Tables that SQL can always select from, empty or not. `questions` are generated, `reference_questions` are given."""
 
 _LINKS = """
 create table run_artifacts (run varchar, iteration bigint, phase varchar, artifact_key varchar, digest varchar,
@@ -66,11 +89,13 @@ class Lens:
         """The rows of one statement. Raises UsageError with DuckDB's message when the statement cannot run."""
         try:
             cursor = self._connection.execute(sql, list(parameters))
+            if cursor is None:
+                raise UsageError("the statement is empty", hint='e.g. infuser sql "select * from run_artifacts"')
+            names = [column[0] for column in cursor.description or []]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         except duckdb.Error as error:
             message = str(error).strip().splitlines()[0]
             raise UsageError(message, hint=f"views: {', '.join(self.views())}") from error
-        names = [column[0] for column in cursor.description or []]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def close(self) -> None:
         """Drop the views."""
@@ -81,6 +106,7 @@ def _links(store: Store, run: str) -> list[tuple[Any, ...]]:
     """One row per artifact of the run, with the state of its latest attempt."""
     return [
         (run, e.iteration, e.phase, e.key, e.digest, e.rows, e.seconds, e.state, e.attempt)
-        for e in Journal(store.root, run).latest()
+        for file in ("journal.jsonl", "studies.jsonl")
+        for e in Journal(store.root, run, file=file).latest()
         if (Path(store.folder(e.phase, e.key)) / "artifact.json").is_file()
     ]

@@ -19,9 +19,11 @@ def preflight(config: RunConfig) -> None:
         if isinstance(source, FileQuestions):
             _must_exist(f"data.{part}.path", source.path)
     for number, benchmark in enumerate(config.evaluate.benchmarks):
-        load_benchmark(benchmark.name)
+        load = load_benchmark(benchmark.name)
         if benchmark.path:
             _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
+        # Read here once: a damaged file must not be found out after the training.
+        load(benchmark)
     load_reward(config.cotrain.reward.name)
     for prompt in ("generate_mcq", "solve_mcq", "judge_chunk"):
         load_prompt(prompt, profile=config.prompts)

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 from infuser_core.errors import BusyRunError, ConfigError, UsageError
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FINISHED = "run"
 """Pseudo-stage that ends a complete attempt."""
 
@@ -74,6 +76,8 @@ def find_run(root: Path, name: str | None) -> str:
 
 def create_run(root: Path, name: str, config: dict[str, Any]) -> None:
     """Record the resolved configuration; the same name with another configuration is refused."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"--name {name}: not a name for a run", hint="letters, digits, '.', '_' and '-'")
     path = runs_folder(root) / name / "run.json"
     if path.is_file():
         recorded = json.loads(path.read_text())["config"]
@@ -106,8 +110,8 @@ def _differences(old: Any, new: Any, where: str = "") -> list[str]:
 class Journal:
     """Append-only record of what each attempt ran, found cached, or failed at."""
 
-    def __init__(self, root: Path, run: str) -> None:
-        self.path = runs_folder(root) / run / "journal.jsonl"
+    def __init__(self, root: Path, run: str, *, file: str = "journal.jsonl") -> None:
+        self.path = runs_folder(root) / run / file
         self._attempt: int | None = None
 
     def start_attempt(self) -> int:

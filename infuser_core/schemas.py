@@ -393,27 +393,3 @@ class AuditFact:
     """What was counted or measured."""
     value: float
     """The number."""
-
-
-TABLES: dict[str, type] = {
-    "topics": Topic,
-    "sources": Source,
-    "pages": Page,
-    "chunks": Document,
-    "documents": Document,
-    "judgements": Judgement,
-    "overlaps": Overlap,
-    "audit_summary": AuditFact,
-    "reference_questions": Question,
-    "questions": Question,
-    "question_labels": QuestionLabel,
-    "rollouts": Rollout,
-    "gradients": Gradient,
-    "scores": InfluenceScore,
-    "generator_scores": GeneratorScore,
-    "updates": Update,
-    "benchmark_scores": BenchmarkScore,
-    "candidates": Candidate,
-    "selections": Selection,
-}
-"""Tables that SQL can always select from, empty or not. `questions` are generated, `reference_questions` are given."""

@@ -100,10 +100,15 @@ class Store:
             yield
 
     @contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A private folder on the store's file system; gone afterwards unless committed."""
-        folder = self.root / ".staging" / uuid.uuid4().hex
+    def workspace(self, recipe: Recipe) -> Iterator[Path]:
+        """A private folder on the store's file system; gone afterwards unless committed.
+
+        The caller holds the key's lock: what a killed process left behind for the same key is removed.
+        """
+        folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
         with _store_errors(self.root):
+            for left in folder.parent.glob(f"{recipe.key}.*"):
+                shutil.rmtree(left)
             folder.mkdir(parents=True)
         try:
             yield folder
@@ -166,6 +171,27 @@ class Store:
         """Every committed artifact, ordered by kind and key."""
         found = sorted((self.root / "artifacts").glob(f"*/*/{MANIFEST}"))
         return [_read_manifest(path.parent).ref for path in found]
+
+
+class Lineage:
+    """Walks from an artifact to what it was made from."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        refs = store.refs()
+        self._by_id = {ref.id: ref for ref in refs}
+        self._by_key = {ref.key: ref for ref in refs}
+
+    def of_key(self, key: str) -> ArtifactRef:
+        """The artifact with this key."""
+        return self._by_key[key]
+
+    def input(self, ref: ArtifactRef, name: str) -> ArtifactRef:
+        """The named input of an artifact. Raises StoreError when it has none or it is gone."""
+        identity = self._store.manifest(ref).recipe["inputs"].get(name, "")
+        if identity not in self._by_id:
+            raise StoreError(f"artifact {ref.id} has no input {name} in the store", hint="resume the run first")
+        return self._by_id[identity]
 
 
 def _record(

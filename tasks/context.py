@@ -37,14 +37,14 @@ class Run:
     """Warm engines."""
     console: Console
     """Live line in the terminal."""
+    published: bool = True
+    """Whether stages show themselves in Prefect."""
     recalling: bool = False
     """True while a piece of the flow is only looked up in the store."""
     recalled: list[tuple[ArtifactRef, int]] = field(default_factory=list)
     """Artifacts found while recalling, with their iterations."""
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
-    failed: str = ""
-    """Phase that failed in this attempt."""
 
     def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
         """The checkpoint in an artifact, every file verified."""
@@ -63,18 +63,29 @@ def current(name: str) -> Run:
 
 
 @contextmanager
-def opened(name: str, config: RunConfig, *, quiet: bool = False) -> Iterator[Run]:
-    """Own the run, start an attempt, and release engines at the end."""
+def opened(
+    name: str,
+    config: RunConfig,
+    *,
+    quiet: bool = False,
+    journal: str = "journal.jsonl",
+    published: bool = True,
+) -> Iterator[Run]:
+    """Own the run, start an attempt, and release engines at the end.
+
+    Studies of a run keep a journal of their own and need no Prefect server.
+    """
     root = settings.writable_store_root()
     runs.create_run(root, name, config.model_dump(mode="json"))
     with runs.holding(root, name):
-        journal = Journal(root, name)
-        journal.start_attempt()
+        record = Journal(root, name, file=journal)
+        record.start_attempt()
         run = Run(
             name=name,
             config=config,
             store=Store(root),
-            journal=journal,
+            journal=record,
+            published=published,
             pool=_pool(config),
             console=Console(enabled=not quiet and sys.stderr.isatty()),
         )

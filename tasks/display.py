@@ -13,6 +13,7 @@ from infuser_core.recipe import ArtifactRef, Recipe
 from infuser_core.store import Store
 from tasks.context import Run
 
+_FIRST = 0.5
 _EVERY = 2.0
 _PREVIEW = 5
 
@@ -23,13 +24,13 @@ class Ticker:
     def __init__(self, run: Run, recipe: Recipe) -> None:
         self._run = run
         self._recipe = recipe
-        self._last = time.monotonic()
+        self._due = time.monotonic() + _FIRST
         self._artifact: UUID | None = None
 
     def __call__(self, done: int, total: int, tokens: int) -> None:
         faults.point(f"{self._recipe.phase}:inside")
         self._run.console.progress(done, total, tokens)
-        if time.monotonic() - self._last >= _EVERY:
+        if self._run.published and time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
             self._publish(100.0 * done / max(1, total))
 
@@ -41,7 +42,7 @@ class Ticker:
     def _publish(self, percent: float) -> None:
         if self._artifact is None:
             key = artifact_key(self._run.name, self._recipe.phase, "progress")
-            text = f"{self._recipe.phase}, iteration {self._recipe.iteration}"
+            text = title(self._recipe.phase, self._recipe.iteration)
             created: Any = create_progress_artifact(progress=percent, key=key, description=text)
             self._artifact = created
         else:
@@ -53,12 +54,17 @@ def artifact_key(*parts: str) -> str:
     return "-".join(parts).lower().replace("_", "-").replace(".", "-")
 
 
+def title(phase: str, iteration: int) -> str:
+    """A stage in words."""
+    return f"{phase}, iteration {iteration}" if iteration >= 0 else phase
+
+
 def show_artifact(run: Run, ref: ArtifactRef) -> None:
     """Publish a stage's page: rows, recipe, upstream ids, and the SQL that opens it."""
     create_markdown_artifact(
         key=artifact_key(run.name, ref.kind),
         markdown=artifact_page(run.store, ref),
-        description=f"{ref.kind} {ref.key}",
+        description=f"`infuser show {ref.key}` prints this page in a terminal",
     )
 
 
@@ -66,8 +72,8 @@ def artifact_page(store: Store, ref: ArtifactRef, *, users: Sequence[ArtifactRef
     """Markdown page of an artifact; `users` are artifacts made from it, where known."""
     manifest = store.manifest(ref)
     recipe = manifest.recipe
-    lines = [f"# {ref.kind}", "", f"`{ref.id}`, {manifest.seconds:.2f} s, iteration {recipe['iteration']}", ""]
-    lines += [f"- **{name}**: {value}" for name, value in manifest.summary.items()]
+    lines = [f"# {title(ref.kind, recipe['iteration'])}", "", f"`{ref.id}`, made in {manifest.seconds:.2f} s", ""]
+    lines += [f"- **{name}**: {_plain(value)}" for name, value in manifest.summary.items()]
     for name, count in manifest.rows.items():
         rows = tables.head(store.path(ref, f"{name}.parquet"), _PREVIEW)
         lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]
@@ -88,7 +94,13 @@ def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
     return "\n".join(["| " + " | ".join(names) + " |", "|" + "---|" * len(names), *body])
 
 
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def _cell(value: Any, width: int) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = _plain(value)
     text = text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
     return text if len(text) <= width else text[: width - 3] + "..."

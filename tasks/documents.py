@@ -56,7 +56,9 @@ def reference_questions(run: Run, part: str) -> StageResult:
         )
 
     content = digest_of(plain(source)) if source.type == "nano" else _file_digest(Path(source.path))
-    recipe = recipe_of(run, "questions", VERSION, {"source": source, "content": content}, {}, seeded=True)
+    # A file enters by content: where it lies changes nothing.
+    identity = source.model_dump(mode="json", exclude={"path"})
+    recipe = recipe_of(run, "questions", VERSION, {"source": identity, "content": content}, {}, seeded=True)
     return run_stage(run, recipe, produce)
 
 

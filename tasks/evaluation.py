@@ -74,7 +74,9 @@ def evaluate(run: Run, iteration: int, label: str, solver: ArtifactRef) -> Stage
     def produce(workspace: Path, progress: Progress) -> Outcome:
         return _score(run, label, questions, solver, settings, progress)
 
-    values = {"answers": settings, "benchmark": benchmark, "content": digest_of(plain(questions))}
+    # The questions enter by content: where their file lies changes nothing.
+    identity = benchmark.model_dump(mode="json", exclude={"path"})
+    values = {"answers": settings, "benchmark": identity, "content": digest_of(plain(questions))}
     version = evaluate_phase.VERSION
     recipe = recipe_of(run, "evaluate", version, values, {"solver": solver}, iteration=iteration, seeded=True)
     return run_stage(run, recipe, produce)

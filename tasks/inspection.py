@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.lens import Lens
 from infuser_core.recipe import ArtifactRef
 from infuser_core.report.compare import Comparison, compare_runs
+from infuser_core.report.study_figure import draw_curve
 from infuser_core.runs import Journal, find_run, list_runs, read_config
 from infuser_core.store import Store
 
@@ -95,6 +97,19 @@ def curves(root: Path, names: Mapping[str, str]) -> str:
             for number in iterations
         ]
     )
+
+
+def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dict[str, Any]:
+    """Mean influence score per iteration over all questions, with the means of the first and the last five."""
+    lens = Lens(Store(root), runs=[name])
+    try:
+        curve = lens.query("select iteration, avg(score) as score from scores group by iteration order by iteration")
+    finally:
+        lens.close()
+    means = [row["score"] for row in curve]
+    if figure is not None:
+        draw_curve([row["iteration"] for row in curve], means, figure, ylabel="mean influence score")
+    return {"run": name, "first": mean(means[:5]), "last": mean(means[-5:]), "curve": curve}
 
 
 def _variant(config: dict[str, Any]) -> str:

@@ -69,7 +69,9 @@ def run_stage(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
             ref = _produce(run, recipe, produce, started)
     except Exception as error:
         _record_failure(run, recipe, error, time.monotonic() - started)
-        raise
+        if isinstance(error, InfuserError):
+            raise
+        raise _named(run, recipe, error) from error
     return StageResult(ref=ref, cached=False)
 
 
@@ -77,7 +79,7 @@ def _produce(run: Run, recipe: Recipe, produce: Produce, started: float) -> Arti
     faults.point(f"{recipe.phase}:start")
     run.console.start(recipe.phase, recipe.iteration)
     ticker = display.Ticker(run, recipe)
-    with run.store.workspace() as workspace:
+    with run.store.workspace(recipe) as workspace:
         outcome = produce(workspace, ticker)
         faults.point(f"{recipe.phase}:before_commit")
         ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
@@ -85,7 +87,8 @@ def _produce(run: Run, recipe: Recipe, produce: Produce, started: float) -> Arti
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
-    display.show_artifact(run, ref)
+    if run.published:
+        display.show_artifact(run, ref)
     return ref
 
 
@@ -110,11 +113,16 @@ def _journal(run: Run, recipe: Recipe, ref: ArtifactRef, state: str, seconds: fl
 
 
 def _record_failure(run: Run, recipe: Recipe, error: Exception, seconds: float) -> None:
-    run.failed = recipe.phase
     message = f"{type(error).__name__}: {error}"
     run.journal.append(
         phase=recipe.phase, iteration=recipe.iteration, state="failed", seconds=seconds, key=recipe.key, message=message
     )
+
+
+def _named(run: Run, recipe: Recipe, error: Exception) -> StageError:
+    """What a person should know of an error that is not ours."""
+    hint = f"finished stages are kept: `infuser resume {run.name}` goes on from here"
+    return StageError(f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}", hint=hint)
 
 
 def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
@@ -172,12 +180,3 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def _show_cached(artifacts: int) -> Any:
     return Completed(name="Cached", message=f"{artifacts} artifacts found in the store", data=artifacts)
-
-
-def explain(run: Run, error: Exception) -> InfuserError:
-    """The error a person sees: our own as it is, anything else named with its stage."""
-    if isinstance(error, InfuserError):
-        return error
-    where = f"stage {run.failed} of run {run.name}" if run.failed else f"run {run.name}"
-    hint = f"finished stages are kept; `infuser resume {run.name}` goes on from here"
-    return StageError(f"{where} failed: {type(error).__name__}: {error}", hint=hint)

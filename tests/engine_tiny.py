@@ -1,4 +1,4 @@
-"""A random two-layer Qwen3 with a word tokenizer, and groups of random responses: what the engine tests run on."""
+"""A random two-layer model with a word tokenizer, and groups of random responses: what the engine tests run on."""
 
 import random
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from infuser_core.engines.anchor import prepare_anchor
 from infuser_core.engines.protocols import TrainGroup, TrainRow
@@ -16,17 +16,18 @@ VOCABULARY = 64
 END = 1
 
 
-def make_checkpoint(folder: Path, *, seed: int = 0, tied: bool = True) -> Checkpoint:
-    """An anchor of the tiny model in `folder`."""
+def make_checkpoint(folder: Path, *, seed: int = 0, tied: bool = True, family: str = "qwen3") -> Checkpoint:
+    """An anchor of the tiny model in `folder`; `family` is a model type of transformers."""
     torch.manual_seed(seed)
-    config = Qwen3Config(
+    sizes = {} if family == "olmo2" else {"head_dim": 8}
+    config = AutoConfig.for_model(
+        family,
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=8,
         max_position_embeddings=256,
         tie_word_embeddings=tied,
         eos_token_id=END,
@@ -34,9 +35,13 @@ def make_checkpoint(folder: Path, *, seed: int = 0, tied: bool = True) -> Checkp
         pad_token_id=0,
         # Wide initial weights, so that the next token depends visibly on the context.
         initializer_range=0.2,
+        **sizes,
     )
     source = folder / "source"
-    Qwen3ForCausalLM(config).save_pretrained(source)
+    model = AutoModelForCausalLM.from_config(config)
+    if family != "qwen3":
+        _disturb(model)
+    model.save_pretrained(source)
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
@@ -48,6 +53,14 @@ def make_checkpoint(folder: Path, *, seed: int = 0, tied: bool = True) -> Checkp
     tokenizer.save_pretrained(source)
     prepare_anchor(source, folder / "anchor")
     return Checkpoint(checkpoint_id="anchor", role="solver", path=str(folder / "anchor"), step=0)
+
+
+@torch.no_grad()
+def _disturb(model: PreTrainedModel) -> None:
+    """Give biases and norm scales values of their own: they start at zero and one."""
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
 
 
 def make_groups(shapes: Sequence[tuple[int, Sequence[int]]], *, seed: int = 0, old: bool = False) -> list[TrainGroup]:

@@ -21,6 +21,7 @@ VIEWS = {
     "overlaps": "document_id VARCHAR, reference_id VARCHAR, jaccard DOUBLE, longest_run BIGINT, matched BOOLEAN",
     "questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[], answer VARCHAR, subdomain VARCHAR, "
     "document_id VARCHAR, reasoning VARCHAR",
+    "question_labels": "question_id VARCHAR, topic VARCHAR, key VARCHAR",
     "rollouts": "rollout_id VARCHAR, group_id VARCHAR, sample_index BIGINT, role VARCHAR, token_ids BIGINT[], "
     "text VARCHAR, finish_reason VARCHAR, verdict VARCHAR, reward DOUBLE, malformed_reason VARCHAR",
     "scores": "question_id VARCHAR, status VARCHAR, score DOUBLE, reference_norm DOUBLE, solver_accuracy DOUBLE",
@@ -203,8 +204,9 @@ def test_chart_ids_do_not_meet(write: Callable[..., tuple[str, str]]) -> None:
 
 def test_key_correctness_is_shown_where_the_run_knows_it(tmp_path: Path) -> None:
     query = database(whole_run())
-    query("ALTER TABLE questions ADD COLUMN key_correct BOOLEAN")
-    query("UPDATE questions SET key_correct = (question_id LIKE '%1') WHERE iteration = 1")
+    query("""INSERT INTO question_labels
+        SELECT run, iteration, phase, artifact_key, question_id, 'clock', if(question_id LIKE '%1', 'sound', 'unsound')
+        FROM questions WHERE iteration = 1""")
     markdown = build(query, run="r", out=tmp_path).markdown.read_text()
     assert "| 1 | 4 | 75.0% | 5 | 20.0% |" in markdown and "| 2 | 4 | 75.0% | - | - |" in markdown
 

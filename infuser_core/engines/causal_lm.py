@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from infuser_core.engines.attention import IMPLEMENTATION, Layout
+from infuser_core.engines.rms_norm import compute_in_own_dtype
 from infuser_core.errors import CheckpointError, EngineError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
@@ -59,6 +60,8 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
+    if dtype == torch.float64:
+        compute_in_own_dtype(model)
     nn.Module.to(model, device)
     return model.eval()
 

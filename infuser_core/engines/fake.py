@@ -18,6 +18,7 @@ from infuser_core.engines.protocols import (
     Completion,
     Messages,
     Objective,
+    Probed,
     Progress,
     PromptGroup,
     SamplingParams,
@@ -216,6 +217,18 @@ class FakeTrainer:
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> list[Similarity]:
         """Each group's own AdamW direction against `reference`; changes nothing."""
+        return self.probe_once(groups, objective, reference, progress=progress).similarities
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        """`probe` with log-probabilities and, with `denominator`, the update's gradient."""
         self._check()
         kept, scratch = torch.zeros_like(self._flat.gradient), torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(kept))
@@ -226,8 +239,16 @@ class FakeTrainer:
             self.forward_backward([group], objective, denominator=1)
             results.append(self._similarity(group.group_id, -scratch, kept))
             progress(done, len(groups), 0)
+        scratch.zero_()
+        report = self.forward_backward(groups, objective, denominator=denominator or 1)
         self._flat.bind(self._flat.gradient)
-        return results
+        if denominator is not None:
+            self._flat.gradient.add_(scratch)
+        logprobs = [
+            [self._logprobs(row.token_ids, objective.temperature).tolist() if row.advantage else [] for row in rows]
+            for rows in (group.rows for group in groups)
+        ]
+        return Probed(similarities=results, logprobs=logprobs, report=report)
 
     def keep_gradient(self, path: Path) -> float:
         """Write the ascent direction as fp32 safetensors; returns its norm."""

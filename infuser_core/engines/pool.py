@@ -15,6 +15,7 @@ from infuser_core.engines.chat import SamplerChat
 from infuser_core.engines.protocols import (
     ChatModel,
     Objective,
+    Probed,
     Progress,
     Sampler,
     Similarity,
@@ -159,6 +160,17 @@ class _Watched:
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> list[Similarity]:
         return self._trainer.probe(groups, objective, reference, progress=progress)
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        return self._trainer.probe_once(groups, objective, reference, denominator=denominator, progress=progress)
 
     def keep_gradient(self, path: Path) -> float:
         return self._trainer.keep_gradient(path)

@@ -154,7 +154,9 @@ class QuestionSums:
                 rows_UI[cut],
                 self._preconditioner.reference[name][tokens],
                 self._preconditioner.second[name][tokens],
-                step=self._preconditioner.step, beta2=self._preconditioner.beta2, eps=self._preconditioner.eps,
+                step=self._preconditioner.step,
+                beta2=self._preconditioner.beta2,
+                eps=self._preconditioner.eps,
             )
             self.totals += words.member_QU[:, cut] @ sums_U4
 
@@ -198,7 +200,9 @@ class QuestionSums:
             self._preconditioner.reference[name][rows].reshape(-1),
             self._preconditioner.second[name][rows].reshape(-1),
             scratch_KN=self._workspace.scratch(*pieces_KN.shape),
-            step=self._preconditioner.step, beta2=self._preconditioner.beta2, eps=self._preconditioner.eps,
+            step=self._preconditioner.step,
+            beta2=self._preconditioner.beta2,
+            eps=self._preconditioner.eps,
         )
 
 

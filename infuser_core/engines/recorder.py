@@ -15,10 +15,7 @@ from transformers import PreTrainedModel
 
 from infuser_core.engines.question_sums import QuestionSums, refusal
 from infuser_core.engines.recorded_layers import RecordedEmbedding, RecordedLinear, RecordedNorm
-
-NORM_TOLERANCE = 1e-3
-"""Largest deviation of a layer from the root-mean-square formula at which it counts as one: the check is about which
-formula it is, and stock layers round to fp32 or less."""
+from infuser_core.engines.rms_norm import epsilon_of, is_rms_norm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +54,16 @@ class Recorder:
     def recording(self, sums: QuestionSums) -> Iterator[None]:
         """Forward passes inside, and backward passes through them, report to `sums`."""
         self._sums = sums
+        own = [(module, module.__dict__.get("forward")) for module, _ in self._forwards]
         for module, forward in self._forwards:
             module.__dict__["forward"] = forward
         try:
             yield
         finally:
-            for module, _ in self._forwards:
+            for module, before in own:
                 del module.__dict__["forward"]
+                if before is not None:
+                    module.__dict__["forward"] = before
             self._sums = None
 
     def _now(self) -> QuestionSums:
@@ -79,14 +79,14 @@ class Recorder:
         return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)
 
     def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
+        if is_rms_norm(module):
+            return self._norm(module)
         if "forward" in module.__dict__:
             raise refusal(f"{path}, whose forward method something else has replaced")
         if type(module) is nn.Linear:
             return self._linear(module)
         if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
             return self._embedding(module)
-        if is_rms_norm(module):
-            return self._norm(module)
         names = ", ".join(name for name, _ in module.named_parameters(recurse=False))
         raise refusal(f"{path} ({type(module).__name__} with {names})")
 
@@ -123,8 +123,9 @@ class Recorder:
 
     def _norm(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
         weight = module.weight
-        assert isinstance(weight, nn.Parameter)
-        name, eps, wide = self._names[id(weight)], _epsilon(module), weight.dtype
+        eps = epsilon_of(module)
+        assert isinstance(weight, nn.Parameter) and eps is not None
+        name, wide = self._names[id(weight)], weight.dtype
         # Some stock layers multiply by the scale after returning to the input's dtype, some before.
         with torch.no_grad():
             widens = module(torch.ones(1, len(weight), dtype=torch.bfloat16, device=weight.device)).dtype == wide
@@ -140,25 +141,6 @@ class Recorder:
             return output if widens else output.to(states.dtype)
 
         return forward
-
-
-def is_rms_norm(module: nn.Module) -> bool:
-    """Whether the module computes weight * x / sqrt(mean(x^2) + eps), tried on numbers."""
-    own = dict(module.named_parameters(recurse=False))
-    if list(own) != ["weight"] or own["weight"].dim() != 1 or _epsilon(module) is None:
-        return False
-    weight = own["weight"].detach()
-    generator = torch.Generator().manual_seed(0)
-    trial = torch.randn(3, len(weight), generator=generator).add_(0.5).to(weight.device, weight.dtype)
-    expected = trial * weight * torch.rsqrt(trial.square().mean(-1, keepdim=True) + _epsilon(module))
-    with torch.no_grad():
-        found = module(trial)
-    return found.shape == expected.shape and bool((found - expected).abs().max() <= NORM_TOLERANCE)
-
-
-def _epsilon(module: nn.Module) -> float | None:
-    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    return found if isinstance(found, float) else None
 
 
 def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:

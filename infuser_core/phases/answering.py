@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from infuser_core.config import SamplingSettings
@@ -13,6 +14,7 @@ from infuser_core.engines.protocols import (
     SamplingParams,
     no_progress,
 )
+from infuser_core.errors import ConfigError
 from infuser_core.prompts.load import Template, load, render_question
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
@@ -41,7 +43,10 @@ class AnswerSettings:
 
 def solver_templates(profile: str) -> dict[bool, Template]:
     """Templates by whether the question has choices. A profile may lack the free-form one until it is needed."""
-    return {True: load("solve_mcq", profile=profile)}
+    templates = {True: load("solve_mcq", profile=profile)}
+    with suppress(ConfigError):
+        templates[False] = load("solve_free_form", profile=profile)
+    return templates
 
 
 def template_digest(*templates: Template) -> str:

@@ -1,11 +1,13 @@
 """Runs side by side: area under the validation curve and benchmark accuracy, mean and spread over seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
+from typing import Any
 
-from infuser_core.report.content import Query
 from infuser_core.report.tables import literal
+
+Query = Callable[[str], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ def influence(query: Query, run: str) -> Section:
     if measured:
         svg = figures.lines(mean, name="influence", label="mean influence")
         charts.insert(0, Figure(title="Mean influence of the scored questions", svg=svg))
-    columns = ["iteration", "questions", "mean influence", "scored", "all samples alike", "no responses"]
+    columns = ["iteration", "questions", "mean influence", "scored", "all samples alike", "not probed"]
     cells = [
         [
             number(row["iteration"]),

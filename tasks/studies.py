@@ -1,0 +1,160 @@
+"""Studies on a finished or running run: does the influence score predict, and does a generator climb it?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from infuser_core.engines.protocols import Progress
+from infuser_core.errors import UsageError
+from infuser_core.phases import influence_study as study
+from infuser_core.phases import rollout_dev, update_solver
+from infuser_core.phases.answering import AnswerSettings, answer_questions
+from infuser_core.phases.groups import by_group
+from infuser_core.recipe import ArtifactRef
+from infuser_core.report.ranking import RankCorrelation, pearson, rank_correlations
+from infuser_core.report.study_figure import draw_study
+from infuser_core.runs import Journal
+from infuser_core.schemas import InfluenceScore, Question, Role, Rollout
+from infuser_core.store import Lineage, Outcome, Table
+from tasks.context import Run
+from tasks.recipes import recipe_of
+from tasks.stage import StageResult, run_stage
+
+PREDICTORS = ("preconditioned_cosine", "sgd_cosine", "uncertainty", "variance", "difficulty", "random")
+
+
+def influence_study(
+    run: Run, *, iteration: int, questions: int, rollouts: int, retest_sizes: Sequence[int]
+) -> StageResult:
+    """Trials, rank correlations and score reliability for one iteration of the run, as an artifact."""
+    inputs = _inputs(run, iteration)
+    settings = study.StudySettings(
+        step=update_solver.settings_of(run.config),
+        questions=questions,
+        rollouts=rollouts,
+        retest_sizes=tuple(retest_sizes),
+    )
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        return _study(run, settings, inputs, workspace, progress)
+
+    recipe = recipe_of(run, "influence_study", study.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    return run_stage(run, recipe, produce)
+
+
+def _inputs(run: Run, iteration: int) -> dict[str, ArtifactRef]:
+    """The iteration's scores and, along their lineage, what they were made from."""
+    latest = Journal(run.store.root, run.name).latest()
+    scored = [entry for entry in latest if entry.phase == "score_influence" and entry.iteration == iteration]
+    validated = [entry for entry in latest if entry.phase == "validate"]
+    if not scored or not validated:
+        raise UsageError(
+            f"run {run.name} has no influence scores in iteration {iteration}",
+            hint="choose an iteration that `infuser status` lists with score_influence",
+        )
+    lineage = Lineage(run.store)
+    scores, validation = (lineage.of_key(entry.key) for entry in (scored[-1], validated[-1]))
+    return {
+        "scores": scores,
+        "solver": lineage.input(scores, "solver"),
+        "questions": lineage.input(scores, "questions"),
+        "rollouts": lineage.input(scores, "rollouts"),
+        "dev": lineage.input(lineage.input(lineage.input(scores, "gradient"), "rollouts"), "dev"),
+        "held_out": lineage.input(validation, "validation"),
+    }
+
+
+def _study(
+    run: Run, settings: study.StudySettings, inputs: dict[str, ArtifactRef], workspace: Path, progress: Progress
+) -> Outcome:
+    scores = run.store.rows(inputs["scores"], "scores", InfluenceScore)
+    answers = run.store.rows(inputs["rollouts"], "rollouts", Rollout)
+    checkpoint = run.checkpoint(inputs["solver"], Role.SOLVER)
+    dev = _panel(run, inputs, "dev", settings.rollouts)
+    held_out = _panel(run, inputs, "held_out", settings.rollouts)
+    sample = study.sample_questions(scores, settings.questions, seed=run.config.seed)
+    trainer = run.pool.trainer(checkpoint)
+    trials = study.run_trials(
+        sample, answers, dev, held_out, trainer, checkpoint, settings, seed=run.config.seed, progress=progress
+    )
+    correlations = rank_correlations(
+        {name: [getattr(trial, name) for trial in trials] for name in PREDICTORS},
+        {
+            "dev": [trial.dev_change for trial in trials],
+            "held_out": [trial.held_out_change for trial in trials],
+        },
+    )
+    reliability = _reliability(run, inputs, [row.question_id for row in sample], settings, workspace)
+    return Outcome(
+        tables={
+            "influence_trials": Table(row_type=study.Trial, rows=trials),
+            "influence_correlations": Table(row_type=RankCorrelation, rows=correlations),
+        },
+        summary={"trials": len(trials), "reliability": reliability},
+    )
+
+
+def _answer_settings(run: Run, samples: int) -> AnswerSettings:
+    return replace(rollout_dev.settings_of(run.config), samples=samples)
+
+
+def _panel(run: Run, inputs: dict[str, ArtifactRef], name: str, samples: int, *, scope: str = "panel") -> list[Rollout]:
+    questions = run.store.rows(inputs[name], "reference_questions", Question)
+    return answer_questions(
+        questions,
+        run.pool.sampler(run.checkpoint(inputs["solver"], Role.SOLVER)),
+        _answer_settings(run, samples),
+        checkpoint_id=inputs["solver"].id,
+        seed=run.config.seed,
+        scope=f"influence_study/{scope}/{name}",
+    )
+
+
+def _reliability(
+    run: Run, inputs: dict[str, ArtifactRef], chosen: list[str], settings: study.StudySettings, workspace: Path
+) -> dict[str, float]:
+    """Pearson correlation of two independent scorings of the same questions, by group size."""
+    generated = _generated(run, inputs, chosen)
+    solver = run.checkpoint(inputs["solver"], Role.SOLVER)
+    found: dict[str, float] = {}
+    for size in settings.retest_sizes:
+        halves = []
+        for half in ("a", "b"):
+            dev = _panel(run, inputs, "dev", size, scope=f"retest-{size}{half}")
+            rollouts = answer_questions(
+                generated,
+                run.pool.sampler(solver),
+                _answer_settings(run, size),
+                checkpoint_id=inputs["solver"].id,
+                seed=run.config.seed,
+                scope=f"influence_study/retest-{size}{half}",
+            )
+            groups = list(by_group(rollouts).values())
+            halves.append(study.rescore(groups, dev, run.pool.trainer(solver), settings, workspace=workspace))
+        found[f"n={size}"] = pearson([halves[0][name] for name in chosen], [halves[1][name] for name in chosen])
+    return found
+
+
+def _generated(run: Run, inputs: dict[str, ArtifactRef], chosen: list[str]) -> list[Question]:
+    rows = {row.question_id: row for row in run.store.rows(inputs["questions"], "questions", Question)}
+    return [rows[name] for name in chosen]
+
+
+def study_result(run: Run, ref: ArtifactRef, *, figure: Path | None = None) -> dict[str, Any]:
+    """The study as one JSON object; draws its figure where a path is given."""
+    manifest = run.store.manifest(ref)
+    rows = run.store.rows(ref, "influence_correlations", RankCorrelation)
+    trials = run.store.rows(ref, "influence_trials", study.Trial)
+    if figure is not None:
+        draw_study([t.preconditioned_cosine for t in trials], [t.dev_change for t in trials], rows, figure)
+    return {
+        "run": run.name,
+        "iteration": manifest.recipe["iteration"],
+        "trials": len(trials),
+        "reliability": manifest.summary["reliability"],
+        "correlations": [
+            {name: getattr(row, name) for name in ("predictor", "target", "spearman", "low", "high", "count")}
+            for row in rows
+        ],
+    }

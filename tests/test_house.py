@@ -1,0 +1,241 @@
+"""The rules of the house. A failing test here says which rule, where, and what to do."""
+
+import ast
+import importlib
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("flows", "tasks", "corpus", "infuser_core")
+FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+# Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
+BOUNDARIES = {"flows/execute.py", "tasks/stage.py"}
+# State of one process, by their nature not frozen.
+MUTABLE = {"infuser_core/engines/pool.py:_Warm", "tasks/console.py:Console", "tasks/context.py:Run"}
+# Heavy imports and the rooms that may have them. The nano lab pre-trains its anchor with transformers.
+ROOMS = {
+    "duckdb": ("infuser_core/lens.py",),
+    "transformers": ("infuser_core/engines/", "infuser_core/nano/"),
+    "torch": ("infuser_core/algorithm/", "infuser_core/engines/", "infuser_core/nano/"),
+    "vllm": ("infuser_core/engines/",),
+    "ray": ("infuser_core/engines/",),
+    "deepspeed": ("infuser_core/engines/",),
+    "prefect": ("flows/", "tasks/"),
+    "httpx": ("corpus/", "flows/"),
+    "pyarrow": ("infuser_core/tables.py",),
+}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def at(path: Path, node: ast.AST) -> str:
+    return f"{name(path)}:{getattr(node, 'lineno', 0)}"
+
+
+def nodes(kind: type | tuple[type, ...], *rooms: str) -> Iterator[tuple[Path, ast.AST]]:
+    """Every node of a kind in the files of the rooms, or everywhere."""
+    for path, tree in TREES.items():
+        if not rooms or name(path).startswith(rooms):
+            yield from ((path, node) for node in ast.walk(tree) if isinstance(node, kind))
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Top-level names that an import statement loads."""
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    assert isinstance(node, ast.ImportFrom)
+    return [(node.module or "").split(".")[0]]
+
+
+def test_import_contracts_hold():
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_packages_are_those_of_the_checkout():
+    for package in PACKAGES:
+        found = Path(str(importlib.import_module(package).__file__)).parent
+        assert found == ROOT / package, f"{package} comes from {found}: another distribution owns the name"
+        installed = Path(sysconfig.get_paths()["purelib"]) / package
+        assert not installed.exists(), f"{installed} hides the checkout's package"
+
+
+def test_importing_the_command_loads_nothing_heavy():
+    heavy = "torch transformers prefect duckdb pyarrow matplotlib ray httpx".split()
+    code = f"import sys, flows.cli; print(*sorted(set({heavy}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("module", sorted(ROOMS))
+def test_heavy_imports_have_their_room(module: str):
+    found = [at(path, node) for path, node in nodes((ast.Import, ast.ImportFrom)) if module in imported(node)]
+    assert [place for place in found if not place.startswith(ROOMS[module])] == []
+
+
+def test_imports_are_absolute():
+    assert [at(path, node) for path, node in nodes(ast.ImportFrom) if getattr(node, "level", 0)] == []
+
+
+def test_files_stay_below_400_lines():
+    sizes = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {path: lines for path, lines in sizes.items() if lines > 400} == {}
+
+
+def test_functions_stay_below_60_lines():
+    sizes = {
+        f"{at(path, node)} {node.name}": node.end_lineno - node.lineno + 1
+        for path, node in nodes((ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    assert {function: lines for function, lines in sizes.items() if lines > 60} == {}
+
+
+def test_package_files_hold_no_code():
+    holding = [name(path) for path, tree in TREES.items() if path.name == "__init__.py" and not is_bare(tree)]
+    assert holding == []
+
+
+def is_bare(tree: ast.Module) -> bool:
+    """Nothing but, at most, a docstring."""
+    return not tree.body or (len(tree.body) == 1 and ast.get_docstring(tree) is not None)
+
+
+def dataclasses() -> Iterator[tuple[Path, ast.ClassDef, str]]:
+    for path, node in nodes(ast.ClassDef):
+        for decorator in node.decorator_list:
+            if "dataclass" in ast.unparse(decorator):
+                yield path, node, ast.unparse(decorator)
+
+
+def test_dataclasses_are_frozen_slotted_and_keyword_only():
+    loose = []
+    for path, node, decorator in dataclasses():
+        wanted = {"slots=True", "kw_only=True"}
+        if f"{name(path)}:{node.name}" not in MUTABLE:
+            wanted |= {"frozen=True"}
+        loose += [f"{at(path, node)} {node.name}: no {mark}" for mark in wanted if mark not in decorator]
+    assert loose == []
+
+
+def test_dataclass_fields_have_a_docstring():
+    bare = []
+    for path, node, _ in dataclasses():
+        for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+            if isinstance(field, ast.AnnAssign) and not ast.unparse(field.target).startswith("_"):
+                if not is_docstring(after):
+                    bare.append(f"{at(path, field)} {node.name}.{ast.unparse(field.target)}")
+    assert bare == [], "say what the field holds, with its unit, in a string below it"
+
+
+def is_docstring(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def test_flows_compose_and_do_not_compute():
+    found = [f"{at(path, node)} {ast.unparse(node)}" for path, node in nodes(ast.BinOp, "flows/")]
+    sums = [f"{at(path, node)} {ast.unparse(node)}" for path, node in nodes(ast.AugAssign, "flows/")]
+    allowed = {f"{at(path, node)} {ast.unparse(node)}" for path, node in nodes(ast.BinOp, "flows/") if composes(node)}
+    assert [line for line in [*found, *sums] if line not in allowed] == [], "arithmetic belongs into infuser_core"
+
+
+def composes(node: ast.AST) -> bool:
+    """Operators that are no arithmetic: unions of types, sets, paths, lists; a count, an "every k-th", a deadline."""
+    assert isinstance(node, ast.BinOp)
+    left, right, operator = ast.unparse(node.left), ast.unparse(node.right), node.op
+    if isinstance(operator, ast.BitOr | ast.BitAnd):
+        return True
+    if isinstance(operator, ast.Div):
+        return isinstance(node.right, ast.Constant | ast.JoinedStr) and not right.isnumeric()
+    if isinstance(operator, ast.Mod):
+        return right.endswith("_every")
+    if isinstance(operator, ast.Add):
+        joins = isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
+        return joins or right == "1" or left == "time.monotonic()"
+    return False
+
+
+def test_flows_and_tasks_pass_references_not_tensors_or_tables():
+    heavy = {"Tensor", "Table", "RecordBatch", "DataFrame", "ndarray", "Module"}
+    found = []
+    for path, node in nodes((ast.FunctionDef, ast.AsyncFunctionDef), "flows/", "tasks/"):
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        annotations = [argument.annotation for argument in arguments] + [node.returns]
+        for annotation in filter(None, annotations):
+            words = {child.id for child in ast.walk(annotation) if isinstance(child, ast.Name)}
+            words |= {child.attr for child in ast.walk(annotation) if isinstance(child, ast.Attribute)}
+            if words & heavy:
+                found.append(f"{at(path, node)} {node.name}: {ast.unparse(annotation)}")
+    assert found == []
+
+
+def test_exceptions_are_caught_by_name():
+    broad = {"Exception", "BaseException"}
+    found = [
+        at(path, node)
+        for path, node in nodes(ast.ExceptHandler)
+        if node.type is None or broad & {ast.unparse(part) for part in parts(node.type)}
+    ]
+    assert [place for place in found if place.split(":")[0] not in BOUNDARIES] == []
+
+
+def parts(node: ast.AST) -> list[ast.AST]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def test_no_code_asks_for_a_model_by_name():
+    named = [
+        f"{at(path, node)} {node.value!r}"
+        for path, node in nodes(ast.Constant)
+        if isinstance(node.value, str)
+        and not is_prose(node.value)
+        and any(family in node.value.lower() for family in ("qwen", "olmo", "llama", "gpt", "mistral"))
+    ]
+    assert named == [], "differences between models are data: a chat template, a field of a configuration"
+
+
+def is_prose(text: str) -> bool:
+    """Docstrings and messages have blanks; names of models have none."""
+    return " " in text
+
+
+def test_zips_are_strict_or_say_why_not():
+    loose = [
+        at(path, node)
+        for path, node in nodes(ast.Call)
+        if ast.unparse(node.func) == "zip" and "strict" not in {keyword.arg for keyword in node.keywords}
+    ]
+    assert loose == []
+
+
+def test_only_commands_print():
+    found = {name(path) for path, node in nodes(ast.Call) if ast.unparse(node.func) == "print"}
+    assert found <= {"infuser_core/nano/build.py"}
+
+
+def test_no_work_is_left_in_comments():
+    marks = ("TO" + "DO", "FIX" + "ME", "XX" + "X")
+    found = [name(path) for path in FILES for line in path.read_text().splitlines() if any(m in line for m in marks)]
+    assert found == []
+
+
+def test_code_is_plain_ascii():
+    found = [name(path) for path in FILES if not path.read_text(encoding="utf-8").isascii()]
+    assert found == []
+
+
+def test_tests_neither_mock_nor_patch():
+    words = ("unittest" + ".mock", "monkeypatch.setattr", "mocker", "MagicMock")
+    files = sorted((ROOT / "tests").glob("*.py"))
+    found = [f"{path.name}: {word}" for path in files for word in words if word in path.read_text()]
+    assert [line for line in found if not line.startswith("test_house.py")] == []
