@@ -30,7 +30,7 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     settings = current(run).config.cotrain
     if settings.dev_only:
         return _dev_only(run, number, dev, players)
-    gradient = None
+    gradient, scores = None, None
     if settings.generator.update and phase.needs_influence(run):
         dev_rollouts = phase.rollout_dev(run, number, dev, players.solver)
         gradient = phase.dev_gradient(run, number, dev_rollouts, players.solver)
@@ -43,11 +43,11 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         scores = phase.score_influence(run, number, questions, answers, gradient, players.solver)
         generator = phase.update_generator(run, number, questions, scores, players.generator)
     if settings.solver.update:
-        solver = phase.update_solver(run, number, questions, answers, players.solver)
+        solver = phase.update_solver(run, number, questions, answers, scores, players.solver)
     return Players(solver=solver, generator=generator)
 
 
 def _dev_only(run: str, number: int, dev: ArtifactRef, players: Players) -> Players:
     rollouts = phase.rollout_dev(run, number, dev, players.solver)
-    solver = phase.update_solver(run, number, dev, rollouts, players.solver)
+    solver = phase.update_solver(run, number, dev, rollouts, None, players.solver)
     return Players(solver=solver, generator=players.generator)

@@ -10,7 +10,7 @@ from typing import Any
 
 from infuser_core import runs
 
-_EVERY = 5.0
+_EVERY = 4.0
 
 
 def store_tag(root: Path) -> str:

@@ -262,6 +262,16 @@ class InfluenceScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerLogprobs:
+    """What the trainer gave a response at the start of the iteration: the old policy of the update's ratio."""
+
+    rollout_id: str
+    """Solver rollout."""
+    logprobs: list[float]
+    """Log-probability of each response token under the sampling temperature, nats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorScore:
     """Reward and advantage of one generator rollout (Phase 4)."""
 

@@ -97,18 +97,16 @@ class Store:
             locks.mkdir(parents=True, exist_ok=True)
         with (locks / recipe.key).open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            # Whoever worked on this key before and is gone was killed.
+            for left in (self.root / ".staging").glob(f"{recipe.key}.*"):
+                shutil.rmtree(left, ignore_errors=True)
             yield
 
     @contextmanager
     def workspace(self, recipe: Recipe) -> Iterator[Path]:
-        """A private folder on the store's file system; gone afterwards unless committed.
-
-        The caller holds the key's lock: what a killed process left behind for the same key is removed.
-        """
+        """A private folder on the store's file system; gone afterwards unless committed."""
         folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
         with _store_errors(self.root):
-            for left in folder.parent.glob(f"{recipe.key}.*"):
-                shutil.rmtree(left)
             folder.mkdir(parents=True)
         try:
             yield folder

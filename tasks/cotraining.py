@@ -22,6 +22,7 @@ from infuser_core.schemas import (
     QuestionLabel,
     Role,
     Rollout,
+    TrainerLogprobs,
     Update,
 )
 from infuser_core.store import Outcome, Table
@@ -175,7 +176,7 @@ def score_influence(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
-        scores = score_phase.score_influence(
+        scored = score_phase.score_influence(
             run.store.rows(questions, "questions", Question),
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
@@ -184,9 +185,13 @@ def score_influence(
             reference_norm=norm,
             progress=progress,
         )
+        scores = scored.scores
         mean = sum(row.score for row in scores) / max(1, len(scores))
         return Outcome(
-            tables={"scores": Table(row_type=InfluenceScore, rows=scores)},
+            tables={
+                "scores": Table(row_type=InfluenceScore, rows=scores),
+                "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
+            },
             summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
         )
 
@@ -238,9 +243,14 @@ def update_generator(
 
 @stage
 def update_solver(
-    run: Run, iteration: int, questions: ArtifactRef, rollouts: ArtifactRef, solver: ArtifactRef
+    run: Run,
+    iteration: int,
+    questions: ArtifactRef,
+    rollouts: ArtifactRef,
+    scores: ArtifactRef | None,
+    solver: ArtifactRef,
 ) -> StageResult:
-    """Phase 5."""
+    """Phase 5; the scoring pass over the same solver, where there was one, spares a forward pass."""
     settings = solver_phase.settings_of(run.config)
     table = "questions" if questions.kind == "generate_questions" else "reference_questions"
 
@@ -257,7 +267,7 @@ def update_solver(
         )
         return Outcome(tables={"updates": Table(row_type=Update, rows=updates)}, summary=_steps(before.step, updates))
 
-    inputs = {"questions": questions, "rollouts": rollouts, "solver": solver}
+    inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
     recipe = recipe_of(run, "update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
     return _adopted(run, run_stage(run, recipe, produce), Role.SOLVER)
 

@@ -30,8 +30,8 @@ class Ticker:
     def __call__(self, done: int, total: int, tokens: int) -> None:
         faults.point(f"{self._recipe.phase}:inside")
         self._run.console.progress(done, total, tokens)
-        if self._run.published and time.monotonic() - self._last >= _EVERY:
-            self._last = time.monotonic()
+        if self._run.published and time.monotonic() >= self._due:
+            self._due = time.monotonic() + _EVERY
             self._publish(100.0 * done / max(1, total))
 
     def finish(self) -> None:

@@ -18,6 +18,7 @@ from infuser_core.anchors import anchor_digest, anchor_folder
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf, textbooks
+from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load
 from infuser_core.questions import load_questions
@@ -83,12 +84,13 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> StageResult:
 @stage
 def print_textbooks(run: Run) -> StageResult:
     """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
+    world = run.config.corpus.catalogue.world
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        books = textbooks.build_shelf(workspace, seed=0)
+        books = textbooks.build_shelf(workspace, seed=0, world=WORLDS[world])
         return Outcome(tables={}, summary={"offers": len(books)})
 
-    return run_stage(run, recipe_of(run, "textbooks", VERSION, {}, {}), produce)
+    return run_stage(run, recipe_of(run, "textbooks", VERSION, {"world": world}, {}), produce)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Advantages: how the rewards of a group become credit (eq:gen_advantage, eq:group_batch_std_advantages).
 
 Groups are sequences of floats, one inner sequence per prompt; sizes may differ. Statistics use exact summation and
-ddof 1. A group of one row has no baseline: its advantage is 0 and it stays out of every batch statistic.
+ddof 1. A group of one row has no baseline: its advantage is 0 and it stays out of every batch statistic, unless
+`single_row="unit"` gives it mean 0 and standard deviation 1, as the authors' code does.
 """
 
 import math
@@ -10,6 +11,7 @@ from typing import Literal
 
 Groups = Sequence[Sequence[float]]
 SigmaB = Literal["all", "nonzero"]
+SingleRow = Literal["zero", "unit"]
 
 FLAT_RANGE = 1e-12
 """A group whose rewards span no more than this carries no signal; influence rewards are of order 1e-3 and above."""
@@ -28,87 +30,122 @@ def zero_variance(groups: Groups) -> list[bool]:
     return [is_flat(rewards_G) for rewards_G in groups]
 
 
-def group_sigma(rewards_G: Sequence[float]) -> float:
-    """sigma_d: standard deviation with ddof 1; exactly 0 for a flat group."""
+def group_sigma(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> float:
+    """sigma_d: standard deviation with ddof 1; exactly 0 for a flat group, but for a single row of `unit`."""
+    if len(rewards_G) == 1 and single_row == "unit":
+        return 1.0
     if is_flat(rewards_G):
         return 0.0
     centred_G = centre(rewards_G)
     return math.sqrt(math.fsum(value * value for value in centred_G) / (len(centred_G) - 1))
 
 
-def batch_sigma(groups: Groups, *, sigma_b: SigmaB = "all") -> float:
+def batch_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero") -> float:
     """sigma_B: mean of sigma_d over all groups (paper) or over those with variance (`nonzero`, authors' code)."""
-    counted = _counted(groups, sigma_b)
-    return math.fsum(group_sigma(rewards_G) for rewards_G in counted) / len(counted) if counted else 0.0
+    counted = _counted(groups, sigma_b, single_row)
+    sigmas = [group_sigma(rewards_G, single_row=single_row) for rewards_G in counted]
+    return math.fsum(sigmas) / len(sigmas) if sigmas else 0.0
 
 
-def pooled_sigma(groups: Groups, *, sigma_b: SigmaB = "all") -> float:
+def pooled_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero") -> float:
     """Standard deviation (ddof 1) of all centred rewards of the batch together."""
-    pooled = [value for rewards_G in _counted(groups, sigma_b) for value in centre(rewards_G)]
+    counted = _counted(groups, sigma_b, single_row)
+    pooled = [value for rewards_G in counted for value in centre(rewards_G, single_row=single_row)]
     if len(pooled) < 2:
         return 0.0
     mean = math.fsum(pooled) / len(pooled)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in pooled) / (len(pooled) - 1))
 
 
-def centre(rewards_G: Sequence[float]) -> list[float]:
+def centre(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> list[float]:
     """Rewards minus their mean; exactly 0 for a flat group, whatever rounding the mean suffers."""
+    if len(rewards_G) == 1 and single_row == "unit":
+        return list(rewards_G)
     if is_flat(rewards_G):
         return [0.0] * len(rewards_G)
     mean = math.fsum(rewards_G) / len(rewards_G)
     return [reward - mean for reward in rewards_G]
 
 
-def mean_centred(groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all") -> list[list[float]]:
+def mean_centred(
+    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[list[float]]:
     """A = r - mu_d: the solver's advantage (Dr.GRPO). `epsilon` and `sigma_b` have no effect."""
     del epsilon, sigma_b
-    return [centre(rewards_G) for rewards_G in groups]
+    return [centre(rewards_G, single_row=single_row) for rewards_G in groups]
 
 
-def dugrpo(groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all") -> list[list[float]]:
+def dugrpo(
+    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_d + sigma_B + eps): the generator's advantage (eq:gen_advantage)."""
-    batch = batch_sigma(groups, sigma_b=sigma_b)
-    return [_divide(rewards_G, group_sigma(rewards_G) + batch + epsilon) for rewards_G in groups]
+    batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
+    own = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
+    return _divided(groups, [sigma + batch + epsilon for sigma in own], single_row)
 
 
-def group_std(groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all") -> list[list[float]]:
+def group_std(
+    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_d + eps): GRPO's form (A_GRPO). `sigma_b` has no effect."""
     del sigma_b
-    return [_divide(rewards_G, group_sigma(rewards_G) + epsilon) for rewards_G in groups]
+    divisors = [group_sigma(rewards_G, single_row=single_row) + epsilon for rewards_G in groups]
+    return _divided(groups, divisors, single_row)
 
 
-def batch_mean_std(groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all") -> list[list[float]]:
+def batch_mean_std(
+    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_B + eps): the paper's batch-normalised ablation (A_BN)."""
-    batch = batch_sigma(groups, sigma_b=sigma_b)
-    return [_divide(rewards_G, batch + epsilon) for rewards_G in groups]
+    batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
+    return _divided(groups, [batch + epsilon] * len(groups), single_row)
 
 
-def batch_pooled_std(groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all") -> list[list[float]]:
+def batch_pooled_std(
+    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[list[float]]:
     """A = (s - mu_d) / (pooled std + eps): what the authors' code calls batch normalisation."""
-    pooled = pooled_sigma(groups, sigma_b=sigma_b)
-    return [_divide(rewards_G, pooled + epsilon) for rewards_G in groups]
+    pooled = pooled_sigma(groups, sigma_b=sigma_b, single_row=single_row)
+    return _divided(groups, [pooled + epsilon] * len(groups), single_row)
 
 
 NORMALISERS: dict[str, Callable[..., list[list[float]]]] = {
     function.__name__: function for function in (mean_centred, dugrpo, group_std, batch_mean_std, batch_pooled_std)
 }
-"""Every advantage by its configuration name; all take `(groups, *, epsilon, sigma_b)`."""
+"""Every advantage by its configuration name; all take `(groups, *, epsilon, sigma_b, single_row)`."""
 
 
 def advantages(
-    groups: Groups, *, normaliser: str, epsilon: float = EPSILON, sigma_b: SigmaB = "all"
+    groups: Groups,
+    *,
+    normaliser: str,
+    epsilon: float = EPSILON,
+    sigma_b: SigmaB = "all",
+    single_row: SingleRow = "zero",
 ) -> list[list[float]]:
     """The named advantage of every row. Raises ValueError for an unknown name."""
     if normaliser not in NORMALISERS:
         raise ValueError(f"unknown advantage {normaliser!r}; choose one of {', '.join(sorted(NORMALISERS))}")
-    return NORMALISERS[normaliser](groups, epsilon=epsilon, sigma_b=sigma_b)
+    if single_row not in ("zero", "unit"):
+        raise ValueError(f"unknown single_row {single_row!r}; choose zero (ours) or unit (authors' code)")
+    return NORMALISERS[normaliser](groups, epsilon=epsilon, sigma_b=sigma_b, single_row=single_row)
 
 
-def _counted(groups: Groups, sigma_b: SigmaB) -> list[Sequence[float]]:
+def _counted(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Sequence[float]]:
+    """Groups that enter batch statistics."""
     if sigma_b not in ("all", "nonzero"):
         raise ValueError(f"unknown sigma_b {sigma_b!r}; choose all (paper) or nonzero (authors' code)")
-    return [rewards_G for rewards_G in groups if (len(rewards_G) > 1 if sigma_b == "all" else not is_flat(rewards_G))]
+
+    def counts(rewards_G: Sequence[float]) -> bool:
+        if len(rewards_G) == 1:
+            return single_row == "unit"
+        return len(rewards_G) > 1 if sigma_b == "all" else not is_flat(rewards_G)
+
+    return [rewards_G for rewards_G in groups if counts(rewards_G)]
 
 
-def _divide(rewards_G: Sequence[float], divisor: float) -> list[float]:
-    return [value / divisor if value else 0.0 for value in centre(rewards_G)]
+def _divided(groups: Groups, divisors: Sequence[float], single_row: SingleRow) -> list[list[float]]:
+    return [
+        [value / divisor if value else 0.0 for value in centre(rewards_G, single_row=single_row)]
+        for rewards_G, divisor in zip(groups, divisors, strict=True)
+    ]

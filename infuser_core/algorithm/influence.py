@@ -45,30 +45,24 @@ def partial_sums(
     )
 
 
-def batched_sums(
-    gradients_KN: Tensor,
-    reference_N: Tensor,
-    second_moment_N: Tensor,
-    *,
-    step: int,
-    beta2: float,
-    eps: float,
-    scratch_KN: Tensor | None = None,
+def batched_norms(
+    gradients_KN: Tensor, reference_N: Tensor, decayed_N: Tensor, *, fresh: float, eps: float, scratch_KN: Tensor
 ) -> Tensor:
-    """`partial_sums` of K gradients of the same piece in few passes: fp64 of shape [K, 4].
+    """[<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece in few passes: [4, K], in their own dtype.
 
-    Sums over the piece are made in the tensors' own dtype: keep pieces short (see flat.CPU_CHUNK) and add the results
-    up in fp64. `scratch_KN` is overwritten where given, and saves an allocation.
+    `decayed_N` is b2 v / (1 - b2^t) and `fresh` (1 - b2) / (1 - b2^t), see `moment_shares`. Sums run in the tensors'
+    dtype: keep pieces short and add the results up in fp64. `scratch_KN` is overwritten.
     """
+    raw_K, gradient_K = torch.mv(gradients_KN, reference_N), torch.linalg.vector_norm(gradients_KN, dim=1)
+    scale_KN = torch.addcmul(decayed_N, gradients_KN, gradients_KN, value=fresh, out=scratch_KN).sqrt_().add_(eps)
+    gamma_KN = torch.div(gradients_KN, scale_KN, out=scratch_KN)
+    return torch.stack([torch.mv(gamma_KN, reference_N), raw_K, torch.linalg.vector_norm(gamma_KN, dim=1), gradient_K])
+
+
+def moment_shares(*, step: int, beta2: float) -> tuple[float, float]:
+    """(b2, 1 - b2) / (1 - b2^t), t = step + 1: how AdamW weighs v and g^2 (eq:adamw_moments)."""
     correction = 1.0 - beta2 ** (step + 1)
-    decayed_N = second_moment_N * (beta2 / correction)
-    scale_KN = torch.addcmul(decayed_N, gradients_KN, gradients_KN, value=(1.0 - beta2) / correction, out=scratch_KN)
-    raw_K, gradient_K = gradients_KN @ reference_N, torch.linalg.vector_norm(gradients_KN, dim=1)
-    gamma_KN = torch.div(gradients_KN, scale_KN.sqrt_().add_(eps), out=scale_KN)
-    dot_K, direction_K = gamma_KN @ reference_N, torch.linalg.vector_norm(gamma_KN, dim=1)
-    sums_K4 = torch.stack([dot_K, raw_K, direction_K, gradient_K], dim=1).double()
-    sums_K4[:, 2:].square_()
-    return sums_K4
+    return beta2 / correction, (1.0 - beta2) / correction
 
 
 def row_sums(

@@ -95,3 +95,16 @@ def length_norm(lengths: Sequence[int], *, mode: Literal["fixed", "token_mean"],
     if mode == "token_mean":
         return max(1.0, sum(lengths) / max(1, len(lengths)))
     raise ValueError(f"unknown length norm {mode!r}; choose fixed (paper) or token_mean (authors' code)")
+
+
+def step_denominator(groups: int, *, minibatch: int, mode: Literal["real", "nominal"]) -> int:
+    """What a step's gradient is divided by, in groups.
+
+    `real` is the number of groups in the step; `nominal` (authors' code) the configured minibatch, so that a smaller
+    last minibatch has a smaller gradient, and its full AdamW step. Raises ValueError for another mode.
+    """
+    if mode == "real":
+        return groups
+    if mode == "nominal":
+        return minibatch
+    raise ValueError(f"unknown partial minibatch {mode!r}; choose real (ours) or nominal (authors' code)")

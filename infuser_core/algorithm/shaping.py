@@ -1,16 +1,27 @@
 """Rewards as the paper shapes them: correctness for the solver, influence or the invalid penalty for the generator."""
 
+from collections.abc import Collection
+
 from infuser_core.schemas import Verdict
 
+MID_EOS_VERDICTS = (Verdict.NO_ANSWER,)
+"""A response that could not be verified did nothing wrong; the authors' code shapes it as well (see preset)."""
 
-def solver_reward(verdict: str, finish_reason: str, *, mid_eos_penalty: float = 0.0) -> float:
+
+def solver_reward(
+    verdict: str,
+    finish_reason: str,
+    *,
+    mid_eos_penalty: float = 0.0,
+    mid_eos_verdicts: Collection[str] = MID_EOS_VERDICTS,
+) -> float:
     """1 for a correct response, else 0; `mid_eos_penalty` (hybrid runs: -0.5) for one that stopped without an answer.
 
-    Only the verdict `no_answer` is shaped: a response that could not be verified did nothing wrong.
+    `mid_eos_verdicts` are the verdicts that count as no answer.
     """
     if verdict == Verdict.CORRECT:
         return 1.0
-    if verdict == Verdict.NO_ANSWER and finish_reason == "stop":
+    if verdict in mid_eos_verdicts and finish_reason == "stop":
         return mid_eos_penalty
     return 0.0
 

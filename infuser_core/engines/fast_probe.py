@@ -13,10 +13,11 @@ from infuser_core.engines.adamw import AdamW
 from infuser_core.engines.batch_loss import batch_terms
 from infuser_core.engines.flat import FlatParameters
 from infuser_core.engines.packing import Packer
+from infuser_core.engines.piece_scorer import PieceScorer, Preconditioner
 from infuser_core.engines.policy import LOGIT_CELLS, Policy
 from infuser_core.engines.probe_ledger import ProbeLedger
 from infuser_core.engines.protocols import Objective, TrainGroup
-from infuser_core.engines.question_sums import Accumulator, Preconditioner, QuestionSums, Watch, refusal
+from infuser_core.engines.question_sums import Accumulator, QuestionSums, Watch, refusal
 from infuser_core.engines.recorder import Recorder
 from infuser_core.engines.reference_probe import ReferenceProbe
 from infuser_core.engines.segments import Segment
@@ -89,7 +90,8 @@ class FastProbe:
     ) -> None:
         batch = self._packer.pack(segments, trim=True)
         spans = spans_of(segments, batch, trim=True)
-        sums = QuestionSums(spans, preconditioner, workspace, accumulator=accumulator, watch=self.watch)
+        scorer = PieceScorer(preconditioner, workspace, len(spans))
+        sums = QuestionSums(spans, scorer, accumulator=accumulator, watch=self.watch)
         with self._recorder.recording(sums):
             hidden_SH = self._policy.predictors(batch)
             logprobs_S = self._head.logprobs(hidden_SH, batch.targets_S, objective.temperature, sums)
@@ -97,6 +99,6 @@ class FastProbe:
             terms.loss.backward()
         for name in self._flat.bound():
             raise refusal(f"{name}, which is used outside of its layer")
-        ledger.sums[spans.places] = sums.totals
+        ledger.sums[spans.places] = scorer.totals()
         ledger.note(segments, logprobs_S, terms)
         ledger.finish(len(spans))

@@ -14,29 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import batched_sums, row_sums
+from infuser_core.engines.piece_scorer import PieceScorer
 from infuser_core.engines.spans import Spans
-from infuser_core.engines.workspace import Workspace, product
+from infuser_core.engines.workspace import product
 from infuser_core.errors import EngineError
 
 Watch = Callable[[str, int, slice | Tensor, Tensor], None]
 """`watch(parameter, place, rows, piece)` sees every piece of the gradient of -J; a group's pieces add up to it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preconditioner:
-    """What turns a gradient into its four sums (eq:adamw_moments)."""
-
-    reference: Mapping[str, Tensor]
-    """Reference direction of every parameter."""
-    second: Mapping[str, Tensor]
-    """AdamW's v of every parameter."""
-    step: int
-    """Optimizer steps so far."""
-    beta2: float
-    """Decay of v."""
-    eps: float
-    """Added to the root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,23 +34,16 @@ class Accumulator:
 
 
 class QuestionSums:
-    """`totals`: [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of the questions of one micro-batch, fp64, [Q, 4]."""
+    """Forms the per-question gradients of one micro-batch, piece by piece, and gives them to `scorer`."""
 
     def __init__(
-        self,
-        spans: Spans,
-        preconditioner: Preconditioner,
-        workspace: Workspace,
-        *,
-        accumulator: Accumulator | None = None,
-        watch: Watch | None = None,
+        self, spans: Spans, scorer: PieceScorer, *, accumulator: Accumulator | None = None, watch: Watch | None = None
     ) -> None:
         self.spans = spans
-        self.totals = torch.zeros(len(spans), 4, dtype=torch.float64, device=spans.member_QT.device)
-        self._preconditioner = preconditioner
-        self._workspace = workspace
+        self._scorer = scorer
         self._accumulator = accumulator
         self._watch = watch
+        self._everyone = slice(0, len(spans))
         self._held: dict[str, Tensor] = {}
         self._seen: set[str] = set()
 
@@ -77,7 +54,7 @@ class QuestionSums:
 
     def piece_rows(self, rows: int, columns: int) -> int:
         """Weight rows that fit into a piece."""
-        return self._workspace.tile(rows, columns)[0]
+        return self._scorer.workspace.tile(rows, columns)[0]
 
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
         """The weight gradient left^T right of every question. Raises EngineError where the weight is used twice."""
@@ -86,29 +63,32 @@ class QuestionSums:
             raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")
         if left_TO.device.type == "cpu":
             # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
-            left_TO, right_TI = left_TO.to(self._workspace.dtype), right_TI.to(self._workspace.dtype)
+            left_TO, right_TI = left_TO.to(self._scorer.workspace.dtype), right_TI.to(self._scorer.workspace.dtype)
         rows, columns = left_TO.shape[1], right_TI.shape[1]
-        height, together = self._workspace.tile(rows, columns)
+        lefts = left_TO.t().split(self.spans.lengths, dim=1)
+        rights = right_TI.split(self.spans.lengths)
+        height, together = self._scorer.workspace.tile(rows, columns)
         for start in range(0, rows, height):
             tile = slice(start, min(rows, start + height))
-            for first in range(0, len(self.spans), together):
-                picked = slice(first, min(len(self.spans), first + together))
-                pieces = self._workspace.piece(picked.stop - first, tile.stop - start, columns)
-                for piece, span in zip(pieces, self.spans.tokens[picked], strict=True):
-                    product(left_TO[span, tile].t(), right_TI[span], piece.dtype, out=piece)
+            target = self._scorer.target(name, tile)
+            for first in range(0, len(lefts), together):
+                picked = slice(first, min(len(lefts), first + together))
+                pieces = self._scorer.workspace.piece(picked.stop - first, tile.stop - start, columns)
+                for piece, left, right in zip(pieces.unbind(0), lefts[picked], rights[picked], strict=True):
+                    product(left[tile], right, piece.dtype, out=piece)
                 self._note(name, tile, pieces, picked)
-                self._reduce(name, tile, pieces, picked)
+                self._scorer.score(pieces, target, picked)
 
     def add_tokens(self, name: str, gradients: Tensor) -> None:
         """A vector that every token adds to, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
         self._once(name)
         member_QT = self.spans.member_QT
         pieces = member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype)
-        size = self._preconditioner.reference[name].numel()
-        pieces = pieces.view(len(self.spans), -1, size).sum(1)
-        everyone = slice(0, len(self.spans))
-        self._note(name, slice(None), pieces, everyone)
-        self._reduce(name, slice(None), pieces, everyone)
+        size = self._scorer.size(name)
+        if pieces.shape[1] != size:
+            pieces = pieces.view(len(pieces), -1, size).sum(1)
+        self._note(name, slice(None), pieces, self._everyone)
+        self._scorer.score(pieces, self._scorer.target(name, slice(None)), self._everyone)
 
     def add_head_rows(
         self, name: str, question: int, rows: slice, left_SO: Tensor, right_SI: Tensor, *, hold: bool
@@ -118,27 +98,27 @@ class QuestionSums:
         `hold` keeps the rows that the question's own tokens touch for `add_embedding`: a tied weight's two parts are
         added before the square root sees them.
         """
-        pieces = self._workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
+        pieces = self._scorer.workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
         product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
         picked = slice(question, question + 1)
         self._note(name, rows, pieces, picked)
         if hold:
             self._hold(name, question, rows, pieces[0])
-        self._reduce(name, rows, pieces, picked)
+        self._scorer.score(pieces, self._scorer.target(name, rows), picked)
 
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
         """Elements of one question's bias gradient, from operands in the parameter's dtype."""
         pieces = left_SO.sum(0)[None]
         picked = slice(question, question + 1)
         self._note(name, rows, pieces, picked)
-        self._reduce(name, rows, pieces, picked)
+        self._scorer.score(pieces, self._scorer.target(name, rows), picked)
 
     def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
         """The touched rows of an embedding; untouched ones have gradient 0 and add exactly 0."""
         self._once(name)
         words = self.spans.words
         count = len(words.tokens_U)
-        gradients_TI = gradients_TI.to(self._workspace.dtype)
+        gradients_TI = gradients_TI.to(self._scorer.workspace.dtype)
         # The kernel behind embedding's own backward: sums rows of equal index in a fixed order on every device.
         rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
         if padding is not None:
@@ -146,19 +126,7 @@ class QuestionSums:
         self._note_words(name, rows_UI)
         if name in self._held:
             rows_UI += self._held.pop(name)
-        height, _ = self._workspace.tile(count, rows_UI.shape[1])
-        for part in range(0, count, height):
-            cut = slice(part, part + height)
-            tokens = words.tokens_U[cut]
-            sums_U4 = row_sums(
-                rows_UI[cut],
-                self._preconditioner.reference[name][tokens],
-                self._preconditioner.second[name][tokens],
-                step=self._preconditioner.step,
-                beta2=self._preconditioner.beta2,
-                eps=self._preconditioner.eps,
-            )
-            self.totals += words.member_QU[:, cut] @ sums_U4
+        self._scorer.score_rows(name, rows_UI, words)
 
     def _once(self, name: str) -> None:
         if name in self._seen:
@@ -192,18 +160,6 @@ class QuestionSums:
         places = words.tokens_U[touched] - rows.start
         self._held[name][touched] = piece[places]
         piece[places] = 0.0
-
-    def _reduce(self, name: str, rows: slice, pieces: Tensor, picked: slice) -> None:
-        pieces_KN = pieces.flatten(1)
-        self.totals[picked] += batched_sums(
-            pieces_KN,
-            self._preconditioner.reference[name][rows].reshape(-1),
-            self._preconditioner.second[name][rows].reshape(-1),
-            scratch_KN=self._workspace.scratch(*pieces_KN.shape),
-            step=self._preconditioner.step,
-            beta2=self._preconditioner.beta2,
-            eps=self._preconditioner.eps,
-        )
 
 
 def refusal(what: str) -> EngineError:

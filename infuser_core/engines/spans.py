@@ -45,6 +45,8 @@ class Spans:
     """Place of each question in the caller's list."""
     tokens: list[slice]
     """Its tokens, in [0, T)."""
+    lengths: list[int]
+    """Number of its tokens."""
     responses: list[slice]
     """Its response tokens, in [0, S)."""
     member_QT: Tensor
@@ -71,11 +73,13 @@ def spans_of(segments: Sequence[Segment], batch: MicroBatch, *, trim: bool) -> S
         places.append(place)
         tokens.append(slice(first[0], token))
         responses.append(slice(first[1], response))
-    owners_T = np.repeat(np.arange(len(places)), [each.stop - each.start for each in tokens])
+    lengths = [each.stop - each.start for each in tokens]
+    owners_T = np.repeat(np.arange(len(places)), lengths)
     device, dtype = batch.input_ids.device, batch.advantages_S.dtype
     return Spans(
         places=places,
         tokens=tokens,
+        lengths=lengths,
         responses=responses,
         member_QT=_member(owners_T, len(places)).to(device, dtype),
         words=_words(batch.input_ids[0].cpu().numpy(), owners_T, len(places), device),

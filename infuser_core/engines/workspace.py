@@ -1,4 +1,4 @@
-"""Two buffers that every piece of a per-question gradient passes through: memory for pieces, never for models."""
+"""Three buffers that every piece of a per-question gradient passes through: memory for pieces, never for models."""
 
 import math
 
@@ -13,13 +13,13 @@ DEVICE_PIECE = 1 << 26
 
 
 class Workspace:
-    """A piece and its scratch, each of `elements` elements or of one weight row where that is longer."""
+    """A piece, its scratch and its moment, each of `elements` elements or of one weight row where that is longer."""
 
     def __init__(self, *, dtype: torch.dtype, device: torch.device, elements: int | None = None) -> None:
         self.elements = elements or (CPU_PIECE if device.type == "cpu" else DEVICE_PIECE)
         self.dtype = dtype
-        self._device = device
-        self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(2)]
+        self.device = device
+        self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(3)]
 
     def tile(self, rows: int, columns: int) -> tuple[int, int]:
         """Weight rows of a piece, and questions that fit into it with all of these rows."""
@@ -34,12 +34,15 @@ class Workspace:
         """Room for what is computed from a piece, uninitialised."""
         return self._room(1, shape)
 
+    def moment(self, *shape: int) -> Tensor:
+        """Room for the second moment that belongs to a piece, uninitialised."""
+        return self._room(2, shape)
+
     def _room(self, which: int, shape: tuple[int, ...]) -> Tensor:
         wanted = math.prod(shape)
         if self._buffers[which].numel() < wanted:
-            self._buffers[which] = torch.empty(
-                wanted if wanted > self.elements else self.elements, dtype=self.dtype, device=self._device
-            )
+            size = max(wanted, self.elements)
+            self._buffers[which] = torch.empty(size, dtype=self.dtype, device=self.device)
         return self._buffers[which][:wanted].view(shape)
 
 

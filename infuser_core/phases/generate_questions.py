@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from infuser_core.config import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
@@ -96,6 +97,7 @@ def generate_questions(
     """n texts per document, parsed into questions or kept with the reason why they are none."""
     batch = draw_documents(pool, settings.documents, seed=seed, iteration=0 if settings.frozen_batch else iteration)
     template = load("generate_mcq", profile=settings.prompts)
+    oracle: Callable[[Question], Question] | None = _named(settings.question.oracle)
     scope = f"generate_questions/{iteration}"
     groups = [
         PromptGroup(
@@ -116,7 +118,7 @@ def generate_questions(
             rollout_id = f"{iteration}/{document.document_id}/{index}"
             result = _read(text, document, rollout_id, completion is not None, settings.question)
             if isinstance(result, Question):
-                questions.append(result)
+                questions.append(oracle(result) if oracle else result)
             rollouts.append(_rollout(rollout_id, index, group, completion, text, result, checkpoint_id))
     return Generated(rollouts=rollouts, questions=questions, labels=_labels(questions, settings.question.labeller))
 
@@ -160,8 +162,11 @@ def _rollout(
 
 
 def _labels(questions: Sequence[Question], name: str) -> list[QuestionLabel]:
-    if not name:
-        return []
+    label: Callable[[Question], QuestionLabel] | None = _named(name)
+    return [label(question) for question in questions] if label else []
+
+
+def _named(name: str) -> Any:
+    """What `package.module:name` names; None for an empty name."""
     module, _, attribute = name.partition(":")
-    label: Callable[[Question], QuestionLabel] = getattr(import_module(module), attribute)
-    return [label(question) for question in questions]
+    return getattr(import_module(module), attribute) if name else None

@@ -25,7 +25,7 @@ def train_group(
             token_ids=rollout.token_ids,
             advantage=advantage,
             sampler_logprobs=rollout.sampler_logprobs,
-            old_logprobs=old_logprobs[rollout.rollout_id] if old_logprobs else None,
+            old_logprobs=old_logprobs.get(rollout.rollout_id) if old_logprobs else None,
         )
         for rollout, advantage in zip(rollouts, advantages_G, strict=True)
         if rollout.token_ids

@@ -11,9 +11,19 @@ from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_pro
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings
 from infuser_core.phases.groups import by_group, objective, train_group
-from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus
+from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
-VERSION = 1
+VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One pass over the questions, two uses."""
+
+    scores: list[InfluenceScore]
+    """One row per question, in order."""
+    logprobs: list[TrainerLogprobs]
+    """Old policy of the solver's update, for every response that pass computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +52,13 @@ def score_influence(
     reference: Path | None,
     reference_norm: float,
     progress: Progress = no_progress,
-) -> list[InfluenceScore]:
-    """One row per question. Questions without a direction score 0 and say why in `status`."""
+) -> Scored:
+    """Questions without a direction score 0 and say why in `status`; they cost nothing in the backward pass."""
     groups = by_group(rollouts)
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
-    found: dict[str, Similarity] = {}
+    similarities: list[Similarity] = []
+    logprobs: list[TrainerLogprobs] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
         train = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
         constants = objective(
@@ -55,11 +66,23 @@ def score_influence(
             length_norm=settings.gradient.length_norm,
             temperature=settings.gradient.temperature,
         )
-        similarities = solver.probe(train, constants, reference, progress=progress)
-        found = {similarity.group_id: similarity for similarity in similarities}
-    return [
+        probed = solver.probe_once(train, constants, reference, progress=progress)
+        similarities = probed.similarities
+        logprobs = _logprobs([groups[group_id] for group_id in varied], probed.logprobs)
+    found = {similarity.group_id: similarity for similarity in similarities}
+    scores = [
         _row(question, rewards[question.question_id], found.get(question.question_id), settings, reference_norm)
         for question in questions
+    ]
+    return Scored(scores=scores, logprobs=logprobs)
+
+
+def _logprobs(groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[list[float]]]) -> list[TrainerLogprobs]:
+    return [
+        TrainerLogprobs(rollout_id=rollout.rollout_id, logprobs=logprobs_T)
+        for rows, group in zip(groups, computed, strict=True)
+        for rollout, logprobs_T in zip((row for row in rows if row.token_ids), group, strict=True)
+        if logprobs_T
     ]
 
 

@@ -44,16 +44,20 @@ def update(
     *,
     workspace: Path,
     first_step: int,
+    old_logprobs: Mapping[str, list[float]] | None = None,
     progress: Progress = no_progress,
 ) -> list[Update]:
     """One pass over the groups in minibatches, then the checkpoint is written into `workspace`.
 
     With several steps the policy moves away from the rollouts' policy: the trainer's log-probabilities at the start
-    are the old policy of the ratio. With one step old and current coincide and the pass is saved.
+    are the old policy of the ratio. They are computed here unless an earlier pass over the same checkpoint yielded
+    them (`old_logprobs`, by rollout id). With one step old and current coincide and nothing is needed.
     """
     constants = objective(settings.loss, length_norm=settings.length_norm, temperature=settings.temperature)
     batches = minibatches(groups, settings.minibatch)
-    old = _old_logprobs(trainer, groups, constants) if len(batches) > 1 else None
+    old = None
+    if len(batches) > 1:
+        old = old_logprobs or _old_logprobs(trainer, groups, constants)
     updates: list[Update] = []
     total = sum(len(rollout.token_ids) for rows in groups for rollout in rows)
     tokens = 0

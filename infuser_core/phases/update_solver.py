@@ -9,9 +9,9 @@ from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group
 from infuser_core.phases.stepping import UpdateSettings, update
-from infuser_core.schemas import Question, Role, Rollout, Update
+from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update
 
-VERSION = 1
+VERSION = 2
 
 
 def settings_of(config: RunConfig) -> UpdateSettings:
@@ -36,6 +36,7 @@ def update_solver(
     *,
     workspace: Path,
     first_step: int,
+    old_logprobs: Sequence[TrainerLogprobs] = (),
     progress: Progress = no_progress,
 ) -> list[Update]:
     """Groups with zero variance are removed; the others are spread so that a minibatch mixes documents."""
@@ -54,5 +55,6 @@ def update_solver(
         settings,
         workspace=workspace,
         first_step=first_step,
+        old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
         progress=progress,
     )

@@ -1,0 +1,90 @@
+"""Presets: where the authors' code differs from the paper, each difference a named option.
+
+| option | `paper` | `official` | what it decides |
+|---|---|---|---|
+| `length_norm` | fixed | token_mean | C: the longest generation, or the mean response length of the update batch |
+| `dual_clip` | none | 3.0 | bound of the loss of a negative advantage, in units of abs(A) |
+| `tis_form` | old_over_sampler | old_over_sampler | which policy's ratio to the sampler is truncated (1) |
+| `sigma_b` | all | nonzero | groups that enter sigma_B: every document, or those with variance |
+| `single_row` | zero | unit | a group of one row: no credit, or mean 0 and standard deviation 1 in sigma_B (2) |
+| `batch_std` | batch_mean_std | batch_pooled_std | batch normalisation: by sigma_B, or by the std of centred rewards |
+| `partial_minibatch` | real | nominal | divisor of a smaller last step, which takes a full AdamW step (3) |
+| `mid_eos_verdicts` | no_answer | no_answer, unverified | verdicts the mid-EOS penalty of hybrid runs applies to (4) |
+| `influence` | preconditioned_cosine | preconditioned_cosine | the score (5) |
+| `ddof` | 1 | 1 | of sigma_d and of the pooled std; the paper does not say |
+
+(1) The text truncates the current policy's ratio; the method it cites, and the code, that of the policy before the
+    update, times the clipped ratio. Both presets follow the method; `current_over_sampler` is the letter of the text.
+    They differ in the second and later steps of one update only.
+(2) Undefined in the paper. One such row among influence rewards of 1e-3 shrinks every other advantage 500 times.
+(3) Unstated in the paper.
+(4) The code cannot tell a verifier's timeout from a missing answer.
+(5) Default `cosine` in the code's base settings; every released recipe sets the preconditioned one.
+
+The same under both, whatever the code does: the dev gradient's and the influence pass's own constant factors (they
+cancel in a cosine); the zero-variance filter (the code tests the population variance in fp32, here the range); rewards
+of unscored questions (0, here with a status); fp32 sums of the score (here fp64).
+Not reproduced, because they lose or corrupt data: a dev gradient of an earlier iteration where this one's groups are
+all flat, repeated sampling seeds, documents drawn twice, rows dropped from uneven groups.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from infuser_core.algorithm.advantage import SigmaB, SingleRow
+from infuser_core.algorithm.objective import TisForm
+from infuser_core.schemas import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """Resolved options of the algorithm; the defaults are the paper's."""
+
+    length_norm: Literal["fixed", "token_mean"] = "fixed"
+    """See objective.length_norm."""
+    dual_clip: float | None = None
+    """See objective.clipped_objective."""
+    tis_form: TisForm = "old_over_sampler"
+    """See objective.clipped_objective."""
+    sigma_b: SigmaB = "all"
+    """See advantage.batch_sigma."""
+    single_row: SingleRow = "zero"
+    """See advantage.group_sigma."""
+    batch_std: Literal["batch_mean_std", "batch_pooled_std"] = "batch_mean_std"
+    """The normaliser that `batch_std` means."""
+    partial_minibatch: Literal["real", "nominal"] = "real"
+    """See objective.step_denominator."""
+    mid_eos_verdicts: tuple[str, ...] = (Verdict.NO_ANSWER,)
+    """See shaping.solver_reward."""
+    influence: str = "preconditioned_cosine"
+    """One of influence.MODES."""
+    ddof: Literal[1] = 1
+    """Of every standard deviation among the advantages; there is no other choice."""
+
+    def normaliser(self, name: str) -> str:
+        """The advantage a configuration name means: ours, one of the authors' code, or `batch_std` as preset."""
+        return self.batch_std if name == "batch_std" else OFFICIAL_NORMALISERS.get(name, name)
+
+
+OFFICIAL_NORMALISERS = {"none": "mean_centred", "hybrid_std": "dugrpo"}
+"""Names of the authors' settings that are not ours."""
+
+PRESETS = {
+    "paper": Preset(),
+    "official": Preset(
+        length_norm="token_mean",
+        dual_clip=3.0,
+        sigma_b="nonzero",
+        single_row="unit",
+        batch_std="batch_pooled_std",
+        partial_minibatch="nominal",
+        mid_eos_verdicts=(Verdict.NO_ANSWER, Verdict.UNVERIFIED),
+    ),
+}
+
+
+def resolve(name: str, **changed: Any) -> Preset:
+    """The preset with some options changed. Raises ValueError for an unknown preset, TypeError for an option."""
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
+    return replace(PRESETS[name], **changed)
