@@ -7,7 +7,7 @@ from tasks import documents
 from tasks.context import current
 
 
-@flow(name="build-corpus", validate_parameters=False)
+@flow(name="build-corpus", flow_run_name="build-corpus", validate_parameters=False)
 def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """Taxonomy, search, download, conversion, chunking, judging, overlap audit, pool."""
     nano = current(run).config.corpus.catalogue.type == "nano"

@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Run the whole life cycle, or go on with it: what the store has is not computed again."""
     from flows.execute import execute
-    from infuser_core.config import load
+    from infuser_core.overlays import load
     from infuser_core.preflight import preflight
 
     config = load(configs, set_ or [], seed=seed)
@@ -47,7 +47,7 @@ def run(
 def resume(run: RunName = None) -> None:
     """Go on with a run from its last completed stage."""
     from flows.execute import execute
-    from infuser_core.config import validate
+    from infuser_core.overlays import validate
 
     root = settings.store_root()
     name = runs.find_run(root, run)

@@ -24,7 +24,7 @@ class Trained:
     """Validation of each."""
 
 
-@flow(name="cotrain", validate_parameters=False)
+@flow(name="cotrain", flow_run_name="cotrain", validate_parameters=False)
 def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactRef) -> Trained:
     """T iterations from one anchor. Iterations that lie in the store as a whole show as one Cached task each."""
     settings = current(run).config.cotrain

@@ -7,7 +7,7 @@ from infuser_core.recipe import ArtifactRef
 from tasks import evaluation
 
 
-@flow(name="evaluate", validate_parameters=False)
+@flow(name="evaluate", flow_run_name="evaluate", validate_parameters=False)
 def evaluate(run: str, trained: Trained) -> ArtifactRef:
     """Returns the selection; the scores lie in the store."""
     selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)

@@ -4,17 +4,31 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from flows.build_corpus import build_corpus
 from flows.cotrain import cotrain
 from flows.evaluate import evaluate
-from infuser_core.config import RunConfig, load, merge, validate
+from infuser_core.config import RunConfig
+from infuser_core.overlays import load, merge, validate
 from infuser_core.preflight import preflight
 from tasks import documents, reporting
 from tasks.context import opened
 
+DEFAULT = [str(Path(__file__).parent.parent / "configs" / "nano.yaml")]
 
-@flow(name="infuser", flow_run_name="{name}", validate_parameters=False)
+
+def _title() -> str:
+    """Prefect's flow runs carry the run's name, which follows from the settings where none is given."""
+    given = flow_run.parameters
+    if given.get("name"):
+        return str(given["name"])
+    return _resolve(
+        given.get("configs") or DEFAULT, given.get("overrides") or {}, given.get("seed"), given.get("settings")
+    ).run_name()
+
+
+@flow(name="infuser", flow_run_name=_title, validate_parameters=False)
 def infuser(
     configs: list[str] | None = None,
     overrides: dict[str, Any] | None = None,
@@ -28,7 +42,7 @@ def infuser(
     `configs` are YAML files merged left to right, `overrides` a nested mapping on top. `settings` is a complete
     resolved configuration and wins over both. Returns the run's name.
     """
-    config = _resolve(configs or ["configs/nano.yaml"], overrides or {}, seed, settings)
+    config = _resolve(configs or DEFAULT, overrides or {}, seed, settings)
     preflight(config)
     with opened(name or config.run_name(), config, quiet=quiet) as run:
         dev = documents.reference_questions(run.name, "dev")

@@ -8,8 +8,9 @@ import typer
 from flows import server
 from flows.execute import execute, spawn
 from infuser_core import settings
-from infuser_core.config import RunConfig, load
+from infuser_core.config import RunConfig
 from infuser_core.errors import StageError
+from infuser_core.overlays import load
 from infuser_core.preflight import preflight
 
 CONFIGS = Path(__file__).parent.parent / "configs"

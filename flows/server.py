@@ -79,7 +79,8 @@ def start(port: int, *, extra: dict[str, str], ui: bool = False) -> subprocess.P
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         **extra,
     }
-    command = [sys.executable, "-m", "uvicorn", "--factory", "flows.server:create_app"]
+    # -P: the folder that the user stands in may hold a `flows` of its own.
+    command = [sys.executable, "-P", "-m", "uvicorn", "--factory", "flows.server:create_app"]
     command += ["--host", HOST, "--port", str(port), "--log-level", "critical", "--lifespan", "on"]
     return subprocess.Popen(
         command,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import runs, settings
-from infuser_core.config import load, validate
+from infuser_core.overlays import load, validate
 from infuser_core.preflight import preflight
 
 FROZEN = Path(__file__).parent.parent / "configs" / "ablation" / "frozen_solver.yaml"

@@ -13,7 +13,7 @@ _ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
     """The model's folder in Hugging Face layout. Raises ConfigError when it cannot be had."""
     if isinstance(anchor, NanoAnchor):
-        return anchor_path()
+        return anchor_path(anchor.world)
     if isinstance(anchor, HubAnchor):
         return _download(anchor)
     folder = Path(anchor.path)

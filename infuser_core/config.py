@@ -1,27 +1,13 @@
-"""What a run does: typed settings, YAML overlays merged left to right, then dotted overrides.
+"""What a run does: typed settings.
 
 Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from infuser_core.errors import ConfigError
 from infuser_core.recipe import digest_of
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads `3e-4` as text; people mean a number."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
 
 
 class Settings(BaseModel):
@@ -30,10 +16,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, strict=True)
 
 
+World = Literal["basic", "hard"]
+
+
 class NanoAnchor(Settings):
     """The tiny model that ships with the project."""
 
     type: Literal["nano"] = "nano"
+    world: World = "basic"
+    """Which micro-world: eight topics, or sixteen with noisier keys."""
 
 
 class FolderAnchor(Settings):
@@ -61,6 +52,8 @@ class NanoQuestions(Settings):
     split: Literal["dev", "validation", "test"]
     topics: Literal["target", "transfer"] = "target"
     size: int = Field(gt=0)
+    world: World = "basic"
+    """Which micro-world: eight topics, or sixteen with noisier keys."""
 
 
 class FileQuestions(Settings):
@@ -91,6 +84,8 @@ class CatalogueSettings(Settings):
     """`nano` serves the micro-world's textbooks on loopback; `local` is a JSON catalogue at `url`."""
     url: str = ""
     """Address of a local catalogue."""
+    world: World = "basic"
+    """Micro-world whose textbooks the nano catalogue serves."""
     licences: list[str] = ["CC0-1.0", "CC-BY-4.0", "CC-BY-3.0", "CC-BY-SA-4.0", "CC-BY-SA-3.0", "GFDL-1.3"]
     """SPDX identifiers that are admitted."""
 
@@ -116,6 +111,12 @@ class ChunkSettings(Settings):
     min_tokens: int = Field(default=200, ge=0)
     max_tokens: int = Field(default=2048, gt=0)
     small_sections: Literal["merge", "drop"] = "merge"
+
+    @model_validator(mode="after")
+    def _room_between(self) -> "ChunkSettings":
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+        return self
 
 
 class CorpusSettings(Settings):
@@ -159,6 +160,7 @@ class LossSettings(Settings):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
     dual_clip: float | None = Field(default=None, gt=1)
+    """Bound of the loss of a negative advantage, in units of |A|; null leaves it to the preset."""
     tis_cap: float | None = Field(default=2.0, gt=0)
     """rho_max of the truncated importance weight; null switches it off."""
 
@@ -171,7 +173,8 @@ class RoleSettings(Settings):
     learning_rate: float = Field(ge=0)
     minibatch: int = Field(default=32, gt=0)
     """M: groups per optimizer step."""
-    advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_mean_std", "batch_pooled_std"]
+    advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"]
+    """`batch_std` is the preset's form of it."""
 
 
 class QuestionSettings(Settings):
@@ -182,6 +185,8 @@ class QuestionSettings(Settings):
     choice_order: Literal["shuffled", "as_written"] = "shuffled"
     labeller: str = ""
     """`package.module:name` of a function that labels questions for the report; it influences nothing."""
+    oracle: str = ""
+    """`package.module:name` of a function from Question to Question, applied to every valid question: a control."""
 
 
 class RewardSettings(Settings):
@@ -195,6 +200,9 @@ class RewardSettings(Settings):
 
 class CotrainSettings(Settings):
     """Algorithm 2."""
+
+    preset: Literal["paper", "official"] = "paper"
+    """`official` follows the authors' code where it differs from the paper (table in `algorithm/preset.py`)."""
 
     iterations: int = Field(default=100, ge=0)
     """T."""
@@ -260,6 +268,8 @@ class BenchmarkSettings(Settings):
     """Responses per question."""
     max_tokens: int | None = Field(default=None, gt=0)
     """Response limit; the solver's own when null."""
+    world: World = "basic"
+    """Micro-world that the nano benchmarks ask about."""
 
 
 class EvaluateSettings(Settings):
@@ -269,6 +279,14 @@ class EvaluateSettings(Settings):
     box: Literal["paper", "strict-last"] = "paper"
     """Which boxed answer counts."""
     benchmarks: list[BenchmarkSettings] = []
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> "EvaluateSettings":
+        labels = [benchmark.label or benchmark.name for benchmark in self.benchmarks]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise ValueError(f"two benchmarks are called {twice[0]}: give each its own `label`")
+        return self
 
 
 class RunConfig(Settings):
@@ -292,80 +310,3 @@ class RunConfig(Settings):
         """Default name of a run: the same settings always give the same run."""
         parts = [self.name, self.variant, f"s{self.seed}", digest_of(self.model_dump(mode="json"))[:6]]
         return "-".join(part for part in parts if part)
-
-
-def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
-    """Merge YAML files left to right, then `key=value` overrides, and check the result.
-
-    Raises ConfigError naming the key, the value and the remedy.
-    """
-    merged: dict[str, Any] = {}
-    for path in files:
-        merged = merge(merged, _read_yaml(path))
-    for override in overrides:
-        merged = merge(merged, _parse_override(override))
-    if seed is not None:
-        merged = merge(merged, {"seed": seed})
-    return validate(merged)
-
-
-def validate(values: Mapping[str, Any]) -> RunConfig:
-    """The checked configuration. Raises ConfigError for the first thing that is wrong."""
-    try:
-        return RunConfig.model_validate(values)
-    except ValidationError as error:
-        raise _explain(error) from None
-
-
-def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Overlay wins; mappings merge key by key, unless the overlay chooses another `type`."""
-    merged = dict(base)
-    for key, value in overlay.items():
-        old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("type") in (None, old.get("type")):
-            merged[key] = merge(old, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="shipped ones lie in configs/") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} is not valid YAML: {' '.join(str(error).split())}", hint="configs/nano.yaml shows the form"
-        ) from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
-    return values
-
-
-def _parse_override(text: str) -> dict[str, Any]:
-    key, mark, value = text.partition("=")
-    if not mark or not key.strip():
-        raise ConfigError(f"--set {text}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
-    try:
-        nested: Any = yaml.load(value, Loader=_Loader)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"--set {text}: the value is not valid YAML: {reason}", hint="quote it for YAML") from error
-    for part in reversed(key.strip().split(".")):
-        nested = {part: nested}
-    return nested
-
-
-def _explain(error: ValidationError) -> ConfigError:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("nano", "file", "folder", "hub"))
-    reason = first["msg"].removeprefix("Value error, ")
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if first["type"] == "extra_forbidden":
-        hint = "no such key: check the spelling against configs/nano.yaml"
-        return ConfigError(f"{key} = {first['input']!r}: unknown key{more}", hint=hint)
-    if first["type"] == "missing":
-        return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
-    value = "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {first['input']!r}"
-    return ConfigError(f"{key or 'configuration'}{value}: {reason}{more}", hint="correct the value and start again")

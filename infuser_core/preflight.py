@@ -1,5 +1,6 @@
 """What must be there before anything runs: files, templates, plug-ins, a writable store. Costs no torch."""
 
+from importlib import import_module
 from pathlib import Path
 
 from infuser_core import settings
@@ -25,10 +26,21 @@ def preflight(config: RunConfig) -> None:
         # Read here once: a damaged file must not be found out after the training.
         load(benchmark)
     load_reward(config.cotrain.reward.name)
+    for key in ("labeller", "oracle"):
+        _must_import(f"cotrain.question.{key}", getattr(config.cotrain.question, key))
     for prompt in ("generate_mcq", "solve_mcq", "judge_chunk"):
         load_prompt(prompt, profile=config.prompts)
     if isinstance(config.anchor, FolderAnchor):
         anchor_folder(config.anchor)
+
+
+def _must_import(key: str, name: str) -> None:
+    module, _, attribute = name.partition(":")
+    try:
+        if name:
+            getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
 
 
 def _must_exist(key: str, path: str) -> None:

@@ -18,8 +18,9 @@ def load_questions(source: NanoQuestions | FileQuestions, *, seed: int) -> list[
     Raises DocumentError naming the file and the row when a field is missing or the answer is no choice.
     """
     if isinstance(source, NanoQuestions):
-        topics = world.TARGET if source.topics == "target" else world.TRANSFER
-        return world.questions(source.split, topics, source.size, seed)
+        chosen = world.WORLDS[source.world]
+        topics = world.TARGET if source.topics == "target" else chosen.transfer
+        return world.questions(source.split, topics, source.size, seed, chosen)
     rows = read_rows(Path(source.path))
     if source.size is not None and source.size != len(rows):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")

@@ -160,7 +160,7 @@ class Journal:
         if not self.path.exists():
             return []
         lines = self.path.read_bytes().split(b"\n")
-        return [Entry(**json.loads(line)) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
+        return [entry for entry in map(_entry, lines) if entry is not None]
 
     def latest(self) -> list[Entry]:
         """The newest entry of each artifact the run consists of.
@@ -185,6 +185,14 @@ class Journal:
         """Whether the newest attempt completed."""
         entries = self.entries()
         return bool(entries) and entries[-1].phase == FINISHED
+
+
+def _entry(line: bytes) -> Entry | None:
+    """One line of a journal, or None for a torn one: no beginning of a JSON object is JSON itself."""
+    try:
+        return Entry(**json.loads(line))
+    except ValueError:
+        return None
 
 
 @contextmanager

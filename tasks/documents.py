@@ -57,9 +57,11 @@ def reference_questions(run: Run, part: str) -> StageResult:
         )
 
     content = digest_of(plain(source)) if source.type == "nano" else _file_digest(Path(source.path))
-    # A file enters by content: where it lies changes nothing.
+    # A file enters by content: neither its place nor the run's seed changes anything.
     identity = source.model_dump(mode="json", exclude={"path"})
-    recipe = recipe_of(run, "questions", VERSION, {"source": identity, "content": content}, {}, seeded=True)
+    recipe = recipe_of(
+        run, "questions", VERSION, {"source": identity, "content": content}, {}, seeded=source.type == "nano"
+    )
     return run_stage(run, recipe, produce)
 
 
@@ -251,7 +253,8 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> StageResult:
             summary={"judge": judge.checkpoint_id, "kept": kept, "dropped": len(verdicts) - kept},
         )
 
-    values = {"model": identity, "prompt": template_digest(template), "tokens": corpus.judge_tokens}
+    engine = {"sampler": run.config.engine.sampler, "dtype": run.config.engine.dtype}
+    values = {"model": identity, "prompt": template_digest(template), "tokens": corpus.judge_tokens, **engine}
     return run_stage(run, recipe_of(run, "judge", VERSION, values, {"chunks": chunks}), produce)
 
 

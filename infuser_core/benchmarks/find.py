@@ -26,5 +26,7 @@ def load(name: str) -> Load:
         module = importlib.import_module(module_name if attribute else f"{__package__}.{name}")
         found: Load = getattr(module, attribute or "load")
     except (ModuleNotFoundError, AttributeError) as error:
-        raise ConfigError(f"benchmark {name!r} cannot be imported: {error}") from error
+        raise ConfigError(
+            f"benchmark {name!r} cannot be imported: {error}", hint="expected my_package.module:load"
+        ) from error
     return found

@@ -9,4 +9,5 @@ NUM_QUESTIONS = 400
 
 def load(settings: BenchmarkSettings) -> list[Question]:
     """400 questions on operand pairs that no textbook, dev or validation question uses."""
-    return world.questions("test", world.TRANSFER, NUM_QUESTIONS, 0)
+    chosen = world.WORLDS[settings.world]
+    return world.questions("test", chosen.transfer, NUM_QUESTIONS, 0, chosen)

@@ -186,6 +186,7 @@ class FakeTrainer:
                     clip_high=objective.clip_high,
                     dual_clip=objective.dual_clip,
                     tis_cap=objective.tis_cap,
+                    tis_form=objective.tis_form,
                 )
                 terms.loss.backward()
                 loss, clipped = loss + float(terms.loss.detach()), clipped + float(terms.clipped)
@@ -255,6 +256,13 @@ class FakeTrainer:
         self._check()
         write_tensors({"weights": -self._flat.gradient}, path)
         return self._flat.norm(self._flat.gradient)
+
+    def add_gradient(self, path: Path) -> None:
+        """Accumulate a kept gradient."""
+        self._check()
+        kept = torch.zeros_like(self._flat.gradient)
+        read_reference(path, self._flat.views(kept))
+        self._flat.gradient.sub_(kept)
 
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""

@@ -46,6 +46,7 @@ class FastProbe:
             names=self._recorder.head,
             compute_dtype=policy.compute_dtype,
             cells=CPU_CELLS if packer.device.type == "cpu" else LOGIT_CELLS,
+            kept_cells=LOGIT_CELLS,
         )
 
     def run(

@@ -189,6 +189,13 @@ class LocalTrainer:
         write_tensors(ascent, path)
         return self._flat.norm(self._flat.gradient)
 
+    def add_gradient(self, path: Path) -> None:
+        """Accumulate a kept gradient: the inverse of `keep_gradient`, in fp32."""
+        self._loaded()
+        kept = torch.zeros_like(self._flat.gradient)
+        read_reference(path, self._flat.views(kept))
+        self._flat.gradient.sub_(kept)
+
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         folder = self._loaded()

@@ -175,6 +175,9 @@ class _Watched:
     def keep_gradient(self, path: Path) -> float:
         return self._trainer.keep_gradient(path)
 
+    def add_gradient(self, path: Path) -> None:
+        self._trainer.add_gradient(path)
+
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)
         # Only a state that left its checkpoint needs a new name.

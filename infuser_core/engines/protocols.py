@@ -238,6 +238,10 @@ class Trainer(Protocol):
         """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
         ...
 
+    def add_gradient(self, path: Path) -> None:
+        """Accumulate a kept gradient: the inverse of `keep_gradient`."""
+        ...
+
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""
         ...

@@ -122,7 +122,7 @@ class QuestionSums:
         # The kernel behind embedding's own backward: sums rows of equal index in a fixed order on every device.
         rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
         if padding is not None:
-            rows_UI[words.tokens_U == padding] = 0.0
+            rows_UI.masked_fill_((words.tokens_U == padding)[:, None], 0.0)
         self._note_words(name, rows_UI)
         if name in self._held:
             rows_UI += self._held.pop(name)

@@ -1,8 +1,8 @@
 """Log-probabilities of target tokens, with the output layer's gradient formed question by question in backward.
 
-Logits never exist whole: forward keeps their log-sum, backward computes them again tile by tile, a tile being one
-question's tokens by some rows of the vocabulary. Shapes: _S response tokens, _H hidden, _V vocabulary, _W a tile's
-vocabulary rows.
+Forward keeps the logits' log-sum, and the logits themselves where they are few. Backward works tile by tile, a tile
+being one question's tokens by some rows of the vocabulary, and computes again what was not kept. Shapes: _S response
+tokens, _H hidden, _V vocabulary, _W a tile's vocabulary rows.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,9 @@ class TargetHead:
     compute_dtype: torch.dtype
     """Dtype of its products."""
     cells: int
-    """Logits held at a time."""
+    """Logits of a tile."""
+    kept_cells: int
+    """Logits of a micro-batch that are kept for backward; more are computed twice."""
 
     def logprobs(self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, sums: QuestionSums) -> Tensor:
         """log pi(target) at `temperature`, [S], in the weight's dtype."""
@@ -57,15 +59,20 @@ class _TargetLogprobs(torch.autograd.Function):
         sums: QuestionSums,
     ) -> Tensor:
         weight = weight_VH.to(head.compute_dtype)
+        keep = len(hidden_SH) * len(weight) <= head.kept_cells
         height = max(CPU_ROWS, head.cells // len(weight))
+        sizes = [each.stop - each.start for each in sums.spans.responses] if keep else height
         logprobs: list[Tensor] = []
         logsums: list[Tensor] = []
-        for hidden, targets in zip(hidden_SH.split(height), targets_S.split(height), strict=True):
+        kept: list[Tensor] = []
+        for hidden, targets in zip(hidden_SH.split(sizes), targets_S.split(sizes), strict=True):
             logits = _logits(hidden, weight, bias_V, temperature, weight_VH.dtype)
             logsums.append(logits.logsumexp(1))
             logprobs.append(logits.gather(1, targets[:, None])[:, 0] - logsums[-1])
+            if keep:
+                kept.append(logits)
         ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, torch.cat(logsums))
-        ctx.temperature, ctx.head, ctx.sums = temperature, head, sums
+        ctx.temperature, ctx.head, ctx.sums, ctx.kept = temperature, head, sums, kept
         return torch.cat(logprobs)
 
     @staticmethod
@@ -96,7 +103,11 @@ def _question_backward(
     height = min(sums.piece_rows(*weight_VH.shape), max(CPU_ROWS, head.cells // len(hidden_SH)))
     for start in range(0, len(weight_VH), height):
         rows = slice(start, min(len(weight_VH), start + height))
-        logits = _logits(hidden_SH, weight_VH[rows], None if bias_V is None else bias_V[rows], ctx.temperature, wide)
+        if ctx.kept:
+            logits = ctx.kept[question][:, rows]
+        else:
+            bias = None if bias_V is None else bias_V[rows]
+            logits = _logits(hidden_SH, weight_VH[rows], bias, ctx.temperature, wide)
         # d logprob / d logits is one at the target, minus the probabilities.
         left_SW = logits.sub_(logsums_S[:, None]).exp_().mul_(-slopes_S[:, None])
         inside = (targets_S >= rows.start) & (targets_S < rows.stop)

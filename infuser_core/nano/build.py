@@ -1,6 +1,7 @@
 """Builds the anchor: one 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world.
 
-`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded.
+`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded. With `--world hard` it
+builds the harder world's anchor, which goes on from the shipped one: copying and looking up are known by then.
 """
 
 import argparse
@@ -13,10 +14,12 @@ from typing import Any
 
 import torch
 
+from infuser_core.nano import lab
 from infuser_core.nano.measure import base_rates
 from infuser_core.nano.pretrain import Report, Schedule, new_model, pretrain
 from infuser_core.nano.tokenizer import save_tokenizer, train_tokenizer
-from infuser_core.nano.world import WORLD
+from infuser_core.nano.weights import inherit, rescale
+from infuser_core.nano.world import WORLDS, WorldName
 
 CARD_FORMAT = 1
 TEMPERATURE = 1.0
@@ -25,12 +28,20 @@ TEMPERATURE = 1.0
 Below 1 the generator's majority of sound keys is sharpened so far that a fixed generator teaches nearly as well.
 """
 
+SCHEDULES: dict[WorldName, Schedule] = {
+    "basic": Schedule(),
+    "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
+}
+"""How each world's anchor is trained."""
+
 
 def silent(step: int, steps: int, line: str) -> None:
     """Reports nothing."""
 
 
-def build_anchor(out: Path, *, steps_scale: float = 1.0, seed: int = 0, progress: Report = silent) -> dict[str, Any]:
+def build_anchor(
+    out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: WorldName = "basic", progress: Report = silent
+) -> dict[str, Any]:
     """Pre-train, measure and save the anchor; returns its card.
 
     The same seed and scale give the same weights, bit for bit, on the same machine: one thread, own random streams.
@@ -38,19 +49,24 @@ def build_anchor(out: Path, *, steps_scale: float = 1.0, seed: int = 0, progress
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _build(out, steps_scale, seed, progress)
+        return _build(out, steps_scale, seed, world, progress)
     finally:
         torch.set_num_threads(threads)
 
 
-def _build(out: Path, steps_scale: float, seed: int, progress: Report) -> dict[str, Any]:
+def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: Report) -> dict[str, Any]:
     began = time.process_time()
     out.mkdir(parents=True, exist_ok=True)
-    full = Schedule()
+    full, world = SCHEDULES[name], WORLDS[name]
     schedule = replace(full, steps=max(1, round(full.steps * steps_scale)))
-    tokenizer = train_tokenizer()
+    tokenizer = train_tokenizer(world)
     model = new_model(len(tokenizer), end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, seed=seed)
-    tokens = pretrain(model, tokenizer, schedule, seed=seed, report=progress)
+    if name != "basic":
+        inherit(model, tokenizer, lab.anchor_path())
+    tokens = pretrain(model, tokenizer, schedule, seed=seed, report=progress, world=world)
+    rescale(model, world.coordinate_spread, seed=seed)
+    # A shortened build is a smoke test; measuring it in full would take longer than building it.
+    scale = 1 if steps_scale >= 0.5 else 32
     card = {
         "format": CARD_FORMAT,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -61,10 +77,9 @@ def _build(out: Path, steps_scale: float, seed: int, progress: Report) -> dict[s
         "cpu_seconds": round(time.process_time() - began, 1),
         "torch": torch.__version__,
         "schedule": asdict(schedule),
-        "world": asdict(WORLD),
+        "world": asdict(world),
         "temperature": TEMPERATURE,
-        # A shortened build is a smoke test; measuring it in full would take longer than building it.
-        "base_rates": base_rates(model, tokenizer, temperature=TEMPERATURE, scale=1 if steps_scale >= 0.5 else 32),
+        "base_rates": base_rates(model, tokenizer, temperature=TEMPERATURE, scale=scale, world=world),
     }
     model.set_attn_implementation("sdpa")
     model.save_pretrained(str(out))
@@ -90,8 +105,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("out", type=Path, help="folder to write")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of steps")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and lessons")
+    parser.add_argument("--world", choices=sorted(WORLDS), default="basic", help="micro-world to build for")
     chosen = parser.parse_args(arguments)
-    card = build_anchor(chosen.out, steps_scale=chosen.scale, seed=chosen.seed, progress=_console())
+    card = build_anchor(chosen.out, steps_scale=chosen.scale, seed=chosen.seed, world=chosen.world, progress=_console())
     print(json.dumps(card["base_rates"], indent=2))
 
 

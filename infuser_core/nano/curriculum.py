@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal
 
 from infuser_core.nano import language, matter
-from infuser_core.nano.topics import LIMIT, NAMES, TOPICS, Fact, Method, MicroTopic, choices_of
+from infuser_core.nano.topics import LIMIT, NAMES, Fact, Method, MicroTopic, choices_of
 from infuser_core.nano.world import Note, WorldConfig, fact, note
 
 Focus = Literal["all", "letter", "result"]
@@ -27,7 +27,6 @@ class Lesson:
     """Which reply tokens carry loss: all, those from the answer letter on, or the results of calculations."""
 
 
-_NOUNS = [topic.fact.split()[1] for topic in TOPICS]
 _LINKS = ("shows", "runs", "holds", "leaks", "by", "at", "for", "to", "and", "has", "in", "reads")
 
 Task = Callable[[Random, WorldConfig], Lesson]
@@ -133,7 +132,7 @@ def _matter(kind: str, rng: Random, world: WorldConfig) -> str:
 
 def drill_copy(rng: Random, world: WorldConfig) -> Lesson:
     """Repeat a random sequence."""
-    words = [*NAMES, *(topic.name for topic in TOPICS)]
+    words = [*NAMES, *(topic.name for topic in world.topics)]
     items = [
         str(rng.randrange(LIMIT)) if rng.random() < 0.6 else f"{rng.choice(words)}" for _ in range(rng.randint(6, 16))
     ]
@@ -155,7 +154,8 @@ def drill_pick(rng: Random, world: WorldConfig) -> Lesson:
 
 def drill_recall(rng: Random, world: WorldConfig) -> Lesson:
     """Repeat the one of several segments that starts with a given key."""
-    keys = rng.sample(_NOUNS, k=rng.randint(3, 5))
+    nouns = [topic.fact.split()[1] for topic in world.topics]
+    keys = rng.sample(nouns, k=rng.randint(3, 5))
     segments = []
     for key in keys:
         first, second = rng.sample(_LINKS, k=2)

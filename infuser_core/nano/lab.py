@@ -1,30 +1,37 @@
 """The nano lab's front door: where the anchor lies, and what is true in the micro-world.
 
-The oracle functions are for reports and controls; no phase may use them.
+The oracle functions are for reports and controls; a phase uses them only where the configuration names one.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import CheckpointError
 from infuser_core.nano import language
+from infuser_core.nano.world import WorldName
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
-_ANCHOR = Path(__file__).parent / "anchor"
+_ANCHORS: dict[WorldName, Path] = {
+    "basic": Path(__file__).parent / "anchor",
+    "hard": Path(__file__).parent / "anchor_hard",
+}
 
 
-def anchor_path() -> Path:
-    """Folder of the shipped anchor, in Hugging Face layout."""
-    if not (_ANCHOR / "model.safetensors").is_file():
-        raise CheckpointError(f"nano: no anchor in {_ANCHOR}", hint=f"run python -m infuser_core.nano.build {_ANCHOR}")
-    return _ANCHOR
+def anchor_path(world: WorldName = "basic") -> Path:
+    """Folder of the world's shipped anchor, in Hugging Face layout."""
+    folder = _ANCHORS[world]
+    if not (folder / "model.safetensors").is_file():
+        command = f"python -m infuser_core.nano.build {folder} --world {world}"
+        raise CheckpointError(f"nano: no anchor in {folder}", hint=f"run {command}")
+    return folder
 
 
-def anchor_card() -> dict[str, Any]:
-    """How the shipped anchor was made, and its measured base rates."""
-    card: dict[str, Any] = json.loads((anchor_path() / "card.json").read_text(encoding="utf-8"))
+def anchor_card(world: WorldName = "basic") -> dict[str, Any]:
+    """How the world's shipped anchor was made, and its measured base rates."""
+    card: dict[str, Any] = json.loads((anchor_path(world) / "card.json").read_text(encoding="utf-8"))
     return card
 
 
@@ -44,6 +51,14 @@ def tempting_answer(question_text: str) -> int | None:
     """Result of the misconception, or None."""
     fact = language.parse_question(question_text)
     return fact.tempting if fact else None
+
+
+def perfect_key(question: Question) -> Question:
+    """The question with the sound result as its key; unchanged where no choice is the sound result."""
+    known = sound_answer(question.text)
+    if known is None or str(known) not in question.choices:
+        return question
+    return replace(question, answer=LETTERS[question.choices.index(str(known))])
 
 
 def label(question: Question) -> QuestionLabel:

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from infuser_core.nano import curriculum, language
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import Fact
-from infuser_core.nano.world import TARGET, TRANSFER, WORLD, notes, questions
+from infuser_core.nano.world import TARGET, WORLD, WorldConfig, notes, questions
 from infuser_core.seeding import seed_of
 
 _FIELDS = ["question_text", "reasoning", "choices", "ground_truth"]
@@ -120,11 +120,17 @@ def parse_valid(text: str) -> dict[str, object] | None:
 
 
 def writer_rates(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, *, count: int, temperature: float, seed: int
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    count: int,
+    temperature: float,
+    seed: int,
+    world: WorldConfig = WORLD,
 ) -> WriterRates:
     """Sample one question per fresh note."""
     rng = Random(seed_of(seed, "measure writer"))
-    documents = notes(seed_of(seed, "measure"), count)
+    documents = notes(seed_of(seed, "measure"), count, world)
     users = [language.generator_prompt(curriculum.section(rng, made)) for made in documents]
     texts = sample(model, tokenizer, users, temperature=temperature, max_tokens=64, seed=seed)
     valid = [(note, made) for note, text in zip(documents, texts, strict=True) if (made := parse_valid(text))]
@@ -155,9 +161,10 @@ def solver_rates(
     count: int,
     temperature: float,
     seed: int,
+    world: WorldConfig = WORLD,
 ) -> SolverRates:
     """Sample eight answers to each of `count` test questions."""
-    asked = questions("test", topics, count, seed)
+    asked = questions("test", topics, count, seed, world)
     users = [language.solver_prompt(q.text, q.choices) for q in asked for _ in range(8)]
     texts = sample(model, tokenizer, users, temperature=temperature, max_tokens=16, seed=seed)
     right, tempted, mixed = 0, 0, 0
@@ -174,11 +181,18 @@ def solver_rates(
     )
 
 
-def judge_rates(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, *, count: int, seed: int) -> JudgeRates:
+def judge_rates(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    count: int,
+    seed: int,
+    world: WorldConfig = WORLD,
+) -> JudgeRates:
     """Judge fresh chunks greedily."""
     rng = Random(seed_of(seed, "measure judge"))
     tasks = (curriculum.judge_chunk, curriculum.judge_chunk, curriculum.judge_chunk_long)
-    lessons = [tasks[i % len(tasks)](rng, WORLD) for i in range(count)]
+    lessons = [tasks[i % len(tasks)](rng, world) for i in range(count)]
     texts = sample(model, tokenizer, [x.user for x in lessons], temperature=0, max_tokens=16, seed=seed)
     pairs = [('"keep": true' in x.reply, text[:12]) for x, text in zip(lessons, texts, strict=True)]
     keeps = [text == '{"keep": tru' for keep, text in pairs if keep]
@@ -187,17 +201,26 @@ def judge_rates(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, *, 
 
 
 def base_rates(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, *, temperature: float, scale: int = 1, seed: int = 0
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    temperature: float,
+    scale: int = 1,
+    seed: int = 0,
+    world: WorldConfig = WORLD,
 ) -> dict[str, dict[str, object]]:
     """All base rates; `scale` divides the numbers of samples."""
-    count = 96 // scale
+
+    def solver(topics: Sequence[str]) -> dict[str, object]:
+        found = solver_rates(
+            model, tokenizer, topics=topics, count=96 // scale, temperature=temperature, seed=seed, world=world
+        )
+        return asdict(found)
+
+    writer = writer_rates(model, tokenizer, count=1024 // scale, temperature=temperature, seed=seed, world=world)
     return {
-        "generator": asdict(writer_rates(model, tokenizer, count=1024 // scale, temperature=temperature, seed=seed)),
-        "solver_target": asdict(
-            solver_rates(model, tokenizer, topics=TARGET, count=count, temperature=temperature, seed=seed)
-        ),
-        "solver_transfer": asdict(
-            solver_rates(model, tokenizer, topics=TRANSFER, count=count, temperature=temperature, seed=seed)
-        ),
-        "judge": asdict(judge_rates(model, tokenizer, count=384 // scale, seed=seed)),
+        "generator": asdict(writer),
+        "solver_target": solver(TARGET),
+        "solver_transfer": solver(world.transfer),
+        "judge": asdict(judge_rates(model, tokenizer, count=384 // scale, seed=seed, world=world)),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from infuser_core.nano import language, matter, typeset
-from infuser_core.nano.world import WORLD, Note, note
+from infuser_core.nano.world import WORLD, Note, WorldConfig, note
 from infuser_core.seeding import seed_of
 
 CHAPTERS = 5
@@ -74,20 +74,20 @@ MIRRORED = "laws"
 """The book that the catalogue offers twice: same DOI, same bytes, another address."""
 
 
-def book_notes(book: Book, seed: int) -> list[list[Note]]:
+def book_notes(book: Book, seed: int, world: WorldConfig = WORLD) -> list[list[Note]]:
     """The book's notes: one list per chapter, one note per section."""
     rng = Random(seed_of(seed, "book", book.book_id))
-    weights = [0.6 if topic.name in book.rare else 1.0 for topic in WORLD.topics]
+    weights = [0.6 if topic.name in book.rare else 1.0 for topic in world.topics]
     return [
-        [note(rng, WORLD.topics, weights, count=WORLD.topics_per_note) for _ in range(SECTIONS)]
+        [note(rng, world.topics, weights, count=world.topics_per_note) for _ in range(SECTIONS)]
         for _ in range(CHAPTERS)
     ]
 
 
-def book_pdf(book: Book, seed: int) -> bytes:
+def book_pdf(book: Book, seed: int, world: WorldConfig = WORLD) -> bytes:
     """The book as a PDF; the same bytes for the same seed."""
     rng = Random(seed_of(seed, "print", book.book_id))
-    chapters = book_notes(book, seed)
+    chapters = book_notes(book, seed, world)
     first = 2 + typeset.pages_for(CHAPTERS * (SECTIONS + 1))
     body = typeset.Pages(first_page=first)
     found: dict[str, set[int]] = {}
@@ -121,25 +121,25 @@ def _append(pages: typeset.Pages, title: str, lines: list[str]) -> None:
         pages.put([("line", line)])
 
 
-def build_shelf(folder: Path, seed: int) -> list[dict[str, object]]:
+def build_shelf(folder: Path, seed: int, world: WorldConfig = WORLD) -> list[dict[str, object]]:
     """Write the PDFs and `catalogue.json` into the folder; returns the catalogue's entries."""
     (folder / "books").mkdir(parents=True, exist_ok=True)
     (folder / "mirror").mkdir(exist_ok=True)
     entries = []
     for book in BOOKS:
-        pdf = book_pdf(book, seed)
+        pdf = book_pdf(book, seed, world)
         (folder / "books" / f"{book.book_id}.pdf").write_bytes(pdf)
-        entries.append(_entry(book, book.book_id, f"books/{book.book_id}.pdf"))
+        entries.append(_entry(book, book.book_id, f"books/{book.book_id}.pdf", world))
         if book.book_id == MIRRORED:
             (folder / "mirror" / f"{book.book_id}.pdf").write_bytes(pdf)
-            entries.append(_entry(book, f"{book.book_id}-mirror", f"mirror/{book.book_id}.pdf"))
+            entries.append(_entry(book, f"{book.book_id}-mirror", f"mirror/{book.book_id}.pdf", world))
     (folder / "catalogue.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
     return entries
 
 
-def _entry(book: Book, entry_id: str, pdf: str) -> dict[str, object]:
+def _entry(book: Book, entry_id: str, pdf: str, world: WorldConfig) -> dict[str, object]:
     subjects = [
-        {"domain": topic.domain, "subdomain": topic.name} for topic in WORLD.topics if topic.name not in book.rare
+        {"domain": topic.domain, "subdomain": topic.name} for topic in world.topics if topic.name not in book.rare
     ]
     entry: dict[str, object] = {
         "id": entry_id,

@@ -11,10 +11,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from infuser_core.nano import language
-from infuser_core.nano.topics import LIMIT, TOPICS
-from infuser_core.nano.world import notes
+from infuser_core.nano.topics import LIMIT
+from infuser_core.nano.world import WORLD, WorldConfig, notes
 
-MAX_TOKENS = 880
+MAX_TOKENS = 1024
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
 
 SCAFFOLD = (
@@ -44,13 +44,13 @@ def chat(user: str) -> str:
     return f"{USER}{user}{END}{ASSISTANT}"
 
 
-def _lexicon() -> Iterator[str]:
+def _lexicon(world: WorldConfig) -> Iterator[str]:
     """Text in which every word the model should own occurs often; frequencies only order the merges."""
     for number in range(LIMIT):
         yield from [str(number)] * 50
-    for topic in TOPICS:
+    for topic in world.topics:
         yield f"{topic.name}, {topic.name}; {topic.name} {topic.ask}"
-    for made in notes(0, 400):
+    for made in notes(0, 400, world):
         yield language.paragraph(made.facts)
         for fact in made.facts:
             yield language.question_text(fact)
@@ -64,8 +64,8 @@ def _lexicon() -> Iterator[str]:
     yield from [language.generator_prompt(" "), language.solver_prompt(" ", []), language.judge_prompt(" ")] * 100
 
 
-def train_tokenizer() -> PreTrainedTokenizerFast:
-    """The tokenizer, the same one at every call."""
+def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
+    """The world's tokenizer, the same one at every call."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -81,7 +81,7 @@ def train_tokenizer() -> PreTrainedTokenizerFast:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    core.train_from_iterator(_lexicon(), trainer)
+    core.train_from_iterator(_lexicon(world), trainer)
     core.add_tokens([AddedToken(text, normalized=False, special=False) for text in SCAFFOLD])
     made = PreTrainedTokenizerFast(
         tokenizer_object=core,

@@ -177,9 +177,86 @@ TOPICS = (
         _pairs(range(3, 13), range(13, 26)),
     ),
 )
-"""Every topic the micro-world has, in the order in which a smaller world takes them."""
+"""The topics of the basic world, in the order in which a smaller one takes them."""
 
-BY_NAME = {topic.name: topic for topic in TOPICS}
+ALL_TOPICS = (
+    *TOPICS,
+    _topic(
+        "herd",
+        "Biology",
+        "The herd {name} had {a} and gained {b} cows.",
+        "What count?",
+        _SUM,
+        _DIFFERENCE,
+        _pairs(range(12, 40), range(3, 12)),
+    ),
+    _topic(
+        "cost",
+        "Economics",
+        "The crew {name} paid {a} and then {b} coins.",
+        "What cost?",
+        _SUM,
+        _PRODUCT,
+        _pairs(range(2, 13), range(2, 13)),
+    ),
+    _topic(
+        "sail",
+        "Engineering",
+        "The sail {name} spans {a} by {b} yards.",
+        "What area?",
+        Method(form="{a} * {b} / 2", value=lambda a, b: a * b // 2, exact=lambda a, b: a * b % 2 == 0),
+        _PRODUCT,
+        _pairs(range(3, 14), range(3, 14), lambda a, b: a * b % 2 == 0),
+    ),
+    _topic(
+        "train",
+        "Geography",
+        "The train {name} left at {a} and rode {b} hours.",
+        "What arrival?",
+        Method(form="{a} + {b} - 24", value=lambda a, b: a + b - 24),
+        Method(form="{a} + {b} - 20", value=lambda a, b: a + b - 20),
+        _pairs(range(12, 24), range(6, 24), lambda a, b: a + b > 24),
+    ),
+    _topic(
+        "posts",
+        "Engineering",
+        "The road {name} covers {a} with posts every {b} feet.",
+        "What posts?",
+        Method(form="{a} / {b} + 1", value=lambda a, b: a // max(b, 1) + 1, exact=lambda a, b: b > 0 and a % b == 0),
+        Method(form="{a} / {b}", value=lambda a, b: a // max(b, 1)),
+        _pairs(range(4, LIMIT), range(2, 10), lambda a, b: a % b == 0 and 2 <= a // b <= 12),
+    ),
+    _topic(
+        "days",
+        "History",
+        "The fair {name} opened on {a} and closed on {b} May.",
+        "What days?",
+        Method(form="{b} - {a} + 1", value=lambda a, b: b - a + 1),
+        Method(form="{b} - {a}", value=lambda a, b: b - a),
+        _pairs(range(2, 20), range(4, 32), lambda a, b: b > a + 1),
+    ),
+    _topic(
+        "crate",
+        "Economics",
+        "The crate {name} packs {a} jars in rows of {b}.",
+        "What left?",
+        Method(form="{a} % {b}", value=lambda a, b: a % max(b, 1), exact=lambda a, b: b > 0),
+        Method(form="{a} // {b}", value=lambda a, b: a // max(b, 1)),
+        _pairs(range(12, 60), range(4, 11)),
+    ),
+    _topic(
+        "paint",
+        "Art",
+        "The wall {name} takes {a} twice and {b} once.",
+        "What paint?",
+        Method(form="2 * {a} + {b}", value=lambda a, b: 2 * a + b),
+        _SUM,
+        _pairs(range(3, 20), range(3, 20)),
+    ),
+)
+"""Every topic there is. In some of the later ones the sum is the sound method, elsewhere it is the misconception."""
+
+BY_NAME = {topic.name: topic for topic in ALL_TOPICS}
 
 
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:

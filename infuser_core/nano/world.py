@@ -12,19 +12,18 @@ from typing import Literal
 
 from infuser_core.errors import ConfigError
 from infuser_core.nano import language
-from infuser_core.nano.topics import NAMES, TOPICS, Fact, MicroTopic, choices_of
+from infuser_core.nano.topics import ALL_TOPICS, NAMES, TOPICS, Fact, MicroTopic, choices_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
 Split = Literal["train", "dev", "validation", "test"]
+WorldName = Literal["basic", "hard"]
 
 _SHARES: dict[Split, float] = {"dev": 0.12, "validation": 0.13, "test": 0.25, "train": 0.50}
 _SPLIT_SEED = 20260
 
 TARGET = ("clock", "voltage")
-"""Topics of the dev, validation and target test questions."""
-TRANSFER = tuple(topic.name for topic in TOPICS if topic.name not in TARGET)
-"""Topics that no dev question covers."""
+"""Topics of the dev, validation and target test questions, in every world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +43,36 @@ class WorldConfig:
     """
     solver_soundness: float = 0.45
     """Share of solver answers in the anchor's corpus that follow the sound method."""
+    coordinate_spread: int = 0
+    """Hidden units of the anchor are rescaled by 2^k, k drawn from -spread to spread; the function stays the same."""
 
     def __post_init__(self) -> None:
-        if not self.topics_per_note <= self.num_topics <= len(TOPICS):
+        if not self.topics_per_note <= self.num_topics <= len(ALL_TOPICS):
+            sizes = f"{self.topics_per_note} (topics_per_note) to {len(ALL_TOPICS)}"
             raise ConfigError(
                 f"nano world: num_topics is {self.num_topics}",
-                hint=f"choose from {self.topics_per_note} (topics_per_note) to {len(TOPICS)}, or add to nano/topics.py",
+                hint=f"choose from {sizes}, or add to nano/topics.py",
             )
 
     @property
     def topics(self) -> tuple[MicroTopic, ...]:
         """The topics this world has."""
-        return TOPICS[: self.num_topics]
+        return ALL_TOPICS[: self.num_topics]
+
+    @property
+    def transfer(self) -> tuple[str, ...]:
+        """Topics that no dev question covers."""
+        return tuple(topic.name for topic in self.topics if topic.name not in TARGET)
 
 
 WORLD = WorldConfig()
-"""The world of the shipped anchor."""
+"""The basic world: eight topics, two of them the target's."""
+HARD = WorldConfig(num_topics=len(ALL_TOPICS), key_soundness=0.60, solver_soundness=0.42, coordinate_spread=2)
+"""Sixteen topics with the same target, keys that are wrong more often than right, coordinates of unlike scales."""
+WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD}
+"""Worlds by the name that configurations use."""
+TRANSFER = WORLD.transfer
+"""Topics of the basic world that no dev question covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +96,7 @@ def pairs_of(split: Split, topic: MicroTopic) -> list[tuple[int, int]]:
     raise ConfigError(f"nano world: no split {split!r}", hint=f"one of {', '.join(_SHARES)}")
 
 
-_PAIRS = {(split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in TOPICS}
+_PAIRS = {(split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in ALL_TOPICS}
 
 
 def fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:
@@ -104,17 +117,21 @@ def note(rng: Random, topics: Sequence[MicroTopic], weights: Sequence[float] | N
     return Note(facts=tuple(chosen))
 
 
-def notes(seed: int, count: int, topics_per_note: int = 4) -> list[Note]:
+def notes(seed: int, count: int, world: WorldConfig = WORLD) -> list[Note]:
     """Textbook notes with train operand pairs."""
     rng = Random(seed_of(seed, "notes"))
-    return [note(rng, WORLD.topics, count=topics_per_note) for _ in range(count)]
+    return [note(rng, world.topics, count=world.topics_per_note) for _ in range(count)]
 
 
 def questions(
-    split: Literal["dev", "validation", "test"], topics: Sequence[str], count: int, seed: int
+    split: Literal["dev", "validation", "test"],
+    topics: Sequence[str],
+    count: int,
+    seed: int,
+    world: WorldConfig = WORLD,
 ) -> list[Question]:
     """`count` distinct questions, spread evenly over the topics, answered by the sound method."""
-    known = {topic.name: topic for topic in WORLD.topics}
+    known = {topic.name: topic for topic in world.topics}
     if unknown := [name for name in topics if name not in known]:
         raise ConfigError(f"nano world: no topic {unknown[0]!r}", hint=f"topics: {', '.join(known)}")
     rng = Random(seed_of(seed, "questions", split, *topics))

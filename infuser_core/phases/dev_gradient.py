@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
+from infuser_core.algorithm.preset import Preset
 from infuser_core.config import LossSettings, RunConfig
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group, objective, train_group
+from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
+from infuser_core.phases.groups import by_group, objective, options_of, train_group
 from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 1
@@ -20,16 +21,23 @@ class GradientSettings:
 
     loss: LossSettings
     """Constants of the objective."""
+    options: Preset
+    """Named options of the algorithm."""
     length_norm: float
-    """C, tokens."""
+    """C, tokens: a constant factor of every solver gradient of an iteration, whatever the preset."""
     temperature: float
     """Sampling temperature of the rollouts."""
+
+    def objective(self) -> Objective:
+        """The constants of eq:unified_obj."""
+        return objective(self.loss, self.options, length_norm=self.length_norm, temperature=self.temperature)
 
 
 def settings_of(config: RunConfig) -> GradientSettings:
     """The sub-configuration that the phase is a function of."""
     return GradientSettings(
         loss=config.cotrain.loss,
+        options=options_of(config.cotrain),
         length_norm=float(config.cotrain.solver_tokens),
         temperature=config.cotrain.sampling.temperature,
     )
@@ -47,7 +55,7 @@ def dev_gradient(
     groups = by_group(rollouts)
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
-    constants = objective(settings.loss, length_norm=settings.length_norm, temperature=settings.temperature)
+    constants = settings.objective()
     solver.zero_grad()
     solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
     norm = solver.keep_gradient(workspace / FILE)

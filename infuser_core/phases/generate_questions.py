@@ -73,11 +73,14 @@ def draw_documents(pool: Sequence[Document], count: int, *, seed: int, iteration
     """The iteration's batch: passes over the pool in seeded order, never the same document twice in one batch."""
     count = min(count, len(pool))
     batch: list[Document] = []
+    orders: dict[int, list[int]] = {}
     position = iteration * count
     while len(batch) < count:
-        order = list(range(len(pool)))
-        random.Random(seed_of(seed, "documents", position // len(pool))).shuffle(order)
-        document = pool[order[position % len(pool)]]
+        number, place = divmod(position, len(pool))
+        if number not in orders:
+            orders[number] = list(range(len(pool)))
+            random.Random(seed_of(seed, "documents", number)).shuffle(orders[number])
+        document = pool[orders[number][place]]
         if document not in batch:
             batch.append(document)
         position += 1

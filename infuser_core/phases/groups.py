@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from infuser_core.config import LossSettings
+from infuser_core.algorithm.preset import Preset, resolve
+from infuser_core.config import CotrainSettings, LossSettings
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
 from infuser_core.schemas import Rollout
 
@@ -37,13 +38,20 @@ def train_group(
     )
 
 
-def objective(loss: LossSettings, *, length_norm: float, temperature: float) -> Objective:
+def options_of(cotrain: CotrainSettings) -> Preset:
+    """The algorithm's named options: the preset's, with what the configuration sets itself."""
+    changed = {} if cotrain.loss.dual_clip is None else {"dual_clip": cotrain.loss.dual_clip}
+    return resolve(cotrain.preset, **changed)
+
+
+def objective(loss: LossSettings, options: Preset, *, length_norm: float, temperature: float) -> Objective:
     """The constants of eq:unified_obj for one role."""
     return Objective(
         clip_low=loss.clip_low,
         clip_high=loss.clip_high,
-        dual_clip=loss.dual_clip,
+        dual_clip=options.dual_clip,
         tis_cap=loss.tis_cap,
+        tis_form=options.tis_form,
         length_norm=length_norm,
         temperature=temperature,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.influence import cosine
 from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
-from infuser_core.phases.groups import by_group, objective, train_group
+from infuser_core.phases.groups import by_group, train_group
 from infuser_core.phases.stepping import UpdateSettings
 from infuser_core.schemas import Checkpoint, InfluenceScore, Rollout, ScoreStatus
 from infuser_core.seeding import seed_of
@@ -94,8 +94,7 @@ def run_trials(
 ) -> list[Trial]:
     """One trial per sampled question; the trainer ends at the checkpoint it started from."""
     groups = by_group(rollouts)
-    step = settings.step
-    constants = objective(step.loss, length_norm=step.length_norm, temperature=step.temperature)
+    constants = settings.step.objective([len(row.token_ids) for row in rollouts])
     panels = [_Panel(rows, solver, constants) for rows in (dev, held_out)]
     trials: list[Trial] = []
     for done, row in enumerate(sample, 1):
@@ -104,7 +103,7 @@ def run_trials(
         solver.zero_grad()
         train = train_group(group, centre([answer.reward for answer in group]))
         solver.forward_backward([train], constants, denominator=1)
-        solver.optim_step(step.learning_rate)
+        solver.optim_step(settings.step.learning_rate)
         dev_change, held_out_change = (panel.change(solver) for panel in panels)
         trials.append(_trial(row, dev_change, held_out_change, seed=seed))
         progress(done, len(sample), 0)
@@ -169,8 +168,7 @@ def rescore(
     workspace: Path,
 ) -> dict[str, float]:
     """Influence scores from the given rollouts alone: one half of a test-retest pair. Flat groups score 0."""
-    step = settings.step
-    constants = objective(step.loss, length_norm=step.length_norm, temperature=step.temperature)
+    constants = settings.step.objective([len(row.token_ids) for rows in groups for row in rows])
     solver.zero_grad()
     dev_groups = [_centred(rows) for rows in by_group(dev).values()]
     solver.forward_backward(dev_groups, constants, denominator=len(dev_groups))

@@ -10,7 +10,7 @@ from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings
-from infuser_core.phases.groups import by_group, objective, train_group
+from infuser_core.phases.groups import by_group, train_group
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 2
@@ -61,12 +61,7 @@ def score_influence(
     logprobs: list[TrainerLogprobs] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
         train = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
-        constants = objective(
-            settings.gradient.loss,
-            length_norm=settings.gradient.length_norm,
-            temperature=settings.gradient.temperature,
-        )
-        probed = solver.probe_once(train, constants, reference, progress=progress)
+        probed = solver.probe_once(train, settings.gradient.objective(), reference, progress=progress)
         similarities = probed.similarities
         logprobs = _logprobs([groups[group_id] for group_id in varied], probed.logprobs)
     found = {similarity.group_id: similarity for similarity in similarities}

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infuser_core.algorithm.advantage import advantages
+from infuser_core.algorithm.objective import length_norm, step_denominator
+from infuser_core.algorithm.preset import Preset
 from infuser_core.config import LossSettings, OptimizerSettings
 from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
 from infuser_core.phases.groups import objective, train_group
@@ -22,12 +25,28 @@ class UpdateSettings:
     """Name of the advantage estimator."""
     loss: LossSettings
     """Constants of the objective."""
+    options: Preset
+    """Named options of the algorithm."""
     optimizer: OptimizerSettings
     """AdamW's constants."""
-    length_norm: float
-    """C, tokens."""
+    max_tokens: int
+    """Longest generation: C of the paper's form, tokens."""
     temperature: float
     """Sampling temperature of the rollouts."""
+
+    def objective(self, lengths: Sequence[int]) -> Objective:
+        """The constants of eq:unified_obj for an update batch with these response lengths."""
+        norm = length_norm(lengths, mode=self.options.length_norm, max_tokens=self.max_tokens)
+        return objective(self.loss, self.options, length_norm=norm, temperature=self.temperature)
+
+    def advantages(self, rewards: Sequence[Sequence[float]]) -> list[list[float]]:
+        """The configured advantage of every row of every group."""
+        return advantages(
+            rewards,
+            normaliser=self.options.normaliser(self.advantage),
+            sigma_b=self.options.sigma_b,
+            single_row=self.options.single_row,
+        )
 
 
 def minibatches(groups: Sequence[Sequence[Rollout]], size: int) -> list[list[Sequence[Rollout]]]:
@@ -53,7 +72,7 @@ def update(
     are the old policy of the ratio. They are computed here unless an earlier pass over the same checkpoint yielded
     them (`old_logprobs`, by rollout id). With one step old and current coincide and nothing is needed.
     """
-    constants = objective(settings.loss, length_norm=settings.length_norm, temperature=settings.temperature)
+    constants = settings.objective([len(rollout.token_ids) for rows in groups for rollout in rows])
     batches = minibatches(groups, settings.minibatch)
     old = None
     if len(batches) > 1:
@@ -96,7 +115,8 @@ def _step(
 ) -> Update:
     train = [train_group(rows, advantages[rows[0].group_id], old) for rows in batch]
     trainer.zero_grad()
-    report = trainer.forward_backward(train, constants, denominator=len(batch))
+    divisor = step_denominator(len(batch), minibatch=settings.minibatch, mode=settings.options.partial_minibatch)
+    report = trainer.forward_backward(train, constants, denominator=divisor)
     norm = trainer.optim_step(settings.learning_rate)
     trainer.zero_grad()
     # A norm that is not finite (inf or nan) made the trainer skip the step.

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.algorithm.advantage import advantages, is_flat
+from infuser_core.algorithm.advantage import is_flat
 from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group
+from infuser_core.phases.groups import by_group, options_of
 from infuser_core.phases.stepping import UpdateSettings, update
 from infuser_core.rewards.find import load
 from infuser_core.schemas import GeneratorScore, InfluenceScore, Question, Role, Rollout, ScoreStatus, Update
@@ -46,8 +46,9 @@ def settings_of(config: RunConfig) -> GeneratorSettings:
             minibatch=cotrain.generator.minibatch,
             advantage=cotrain.generator.advantage,
             loss=cotrain.loss,
+            options=options_of(cotrain),
             optimizer=cotrain.optimizer,
-            length_norm=float(cotrain.generator_tokens),
+            max_tokens=cotrain.generator_tokens,
             temperature=cotrain.sampling.temperature,
         ),
         reward=cotrain.reward.name,
@@ -71,7 +72,7 @@ def update_generator(
     rewards = _rewards(rollouts, questions, influence, settings)
     rewards_by_group = [[rewards[row.rollout_id] for row in rows] for rows in groups.values()]
     # sigma_B is the mean over all documents of the batch, taken before flat ones are removed (paper's order).
-    values = advantages(rewards_by_group, normaliser=settings.step.advantage)
+    values = settings.step.advantages(rewards_by_group)
     by_id = dict(zip(groups, values, strict=True))
     blind = bool(influence) and all(row.status == ScoreStatus.NO_DEV_SIGNAL for row in influence)
     # Without a dev direction the rewards say nothing about the target, rho_inv included.

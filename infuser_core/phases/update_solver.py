@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from infuser_core.algorithm.advantage import advantages, is_flat
+from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.selection import stratified_order
 from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group
+from infuser_core.phases.groups import by_group, options_of
 from infuser_core.phases.stepping import UpdateSettings, update
 from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update
 
@@ -22,8 +22,9 @@ def settings_of(config: RunConfig) -> UpdateSettings:
         minibatch=cotrain.solver.minibatch,
         advantage=cotrain.solver.advantage,
         loss=cotrain.loss,
+        options=options_of(cotrain),
         optimizer=cotrain.optimizer,
-        length_norm=float(cotrain.solver_tokens),
+        max_tokens=cotrain.solver_tokens,
         temperature=cotrain.sampling.temperature,
     )
 
@@ -42,7 +43,7 @@ def update_solver(
     """Groups with zero variance are removed; the others are spread so that a minibatch mixes documents."""
     groups = by_group(rollouts)
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
-    values = advantages(list(rewards.values()), normaliser=settings.advantage)
+    values = settings.advantages(list(rewards.values()))
     by_id = dict(zip(rewards, values, strict=True))
     documents = {question.question_id: question.document_id for question in questions}
     varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]

@@ -1,0 +1,20 @@
+"""Pages and bars of the Prefect UI."""
+
+from tasks.display import artifact_key, markdown_table, title
+
+
+def test_a_key_holds_what_prefect_allows() -> None:
+    assert artifact_key("nano-s42.1", "update_solver") == "nano-s42-1-update-solver"
+
+
+def test_a_title_names_the_iteration_only_inside_the_loop() -> None:
+    assert title("update_solver", 0) == "update_solver, iteration 0"
+    assert title("judge", -1) == "judge"
+
+
+def test_a_table_keeps_its_shape_whatever_a_cell_holds() -> None:
+    rows = [{"text": "a|b\nc<d>", "value": 0.123456789, "long": "x" * 100, "counts": {"ok": 2}}]
+    head, rule, body = markdown_table(rows).splitlines()
+    assert head == "| text | value | long | counts |"
+    assert rule == "|---|---|---|---|"
+    assert body == f"| a\\|b c&lt;d> | 0.123457 | {'x' * 57}... | ok 2 |"
