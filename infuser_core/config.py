@@ -225,6 +225,8 @@ class CotrainSettings(Settings):
     loss: LossSettings = LossSettings()
     generator: RoleSettings
     solver: RoleSettings
+    one_backward: bool = False
+    """Scoring and solver update share one backward pass: possible where the update is a single optimizer step."""
     validate_every: int = Field(default=5, gt=0)
     """Iterations between validations; the anchor and the last iteration are always validated."""
     validation_samples: int = Field(default=1, gt=0)
@@ -238,7 +240,19 @@ class CotrainSettings(Settings):
             raise ValueError("sampling.temperature 0 gives groups without variance: use a positive temperature")
         if self.question.min_choices > self.question.max_choices:
             raise ValueError("question.min_choices is above question.max_choices")
+        if self.one_backward:
+            self._check_one_backward()
         return self
+
+    def _check_one_backward(self) -> None:
+        if self.solver.minibatch < self.documents * self.group_size:
+            raise ValueError("one_backward needs one optimizer step: solver.minibatch >= documents * group_size")
+        if self.preset != "paper" or self.solver.advantage != "mean_centred":
+            raise ValueError(
+                "one_backward needs preset paper and solver.advantage mean_centred, as the score uses them"
+            )
+        if not self.generator.update or self.dev_only:
+            raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
 
 
 class EngineSettings(Settings):

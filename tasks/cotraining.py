@@ -183,6 +183,7 @@ def score_influence(
             settings,
             reference=reference,
             reference_norm=norm,
+            workspace=workspace,
             progress=progress,
         )
         scores = scored.scores
@@ -191,6 +192,7 @@ def score_influence(
             tables={
                 "scores": Table(row_type=InfluenceScore, rows=scores),
                 "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
+                "shared_backwards": Table(row_type=score_phase.SharedBackward, rows=scored.shared),
             },
             summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
         )
@@ -256,20 +258,33 @@ def update_solver(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
+        trainer = run.pool.trainer(before)
+        shared = run.store.rows(scores, "shared_backwards", score_phase.SharedBackward) if scores else []
+        if scores and shared:
+            kept = run.store.path(scores, score_phase.SHARED)
+            updates = solver_phase.finish_shared_step(
+                shared[0], kept, trainer, settings, workspace=workspace, first_step=before.step
+            )
+            return _updated(before.step, updates)
         updates = solver_phase.update_solver(
             run.store.rows(questions, table, Question),
             run.store.rows(rollouts, "rollouts", Rollout),
-            run.pool.trainer(before),
+            trainer,
             settings,
             workspace=workspace,
             first_step=before.step,
+            old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
             progress=progress,
         )
-        return Outcome(tables={"updates": Table(row_type=Update, rows=updates)}, summary=_steps(before.step, updates))
+        return _updated(before.step, updates)
 
     inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
     recipe = recipe_of(run, "update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
     return _adopted(run, run_stage(run, recipe, produce), Role.SOLVER)
+
+
+def _updated(before: int, updates: list[Update]) -> Outcome:
+    return Outcome(tables={"updates": Table(row_type=Update, rows=updates)}, summary=_steps(before, updates))
 
 
 def _steps(before: int, updates: list[Update]) -> dict[str, object]:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_tiny import make_checkpoint, make_groups
+from engine_tiny import VOCABULARY, make_checkpoint, make_groups
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from infuser_core.algorithm.influence import cosine
+from infuser_core.engines.causal_lm import load_model
 from infuser_core.engines.fast_probe import FastProbe
 from infuser_core.engines.local_trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
@@ -173,6 +175,22 @@ def test_small_pieces_change_nothing(
     agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"qwen3-{tied}"), 1e-9)
     # 8 groups of 32 elements are more than a piece holds; no buffer outgrows the largest of a piece and a norm.
     assert max(sizes) == 300
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_output_layer_with_bias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool) -> None:
+    def with_bias(*arguments: object, **options: object) -> PreTrainedModel:
+        model = load_model(*arguments, **options)  # type: ignore[arg-type]
+        model.lm_head.bias = torch.nn.Parameter(torch.linspace(-1, 1, VOCABULARY, dtype=model.dtype))
+        return model
+
+    for module in ("anchor", "local_trainer"):
+        monkeypatch.setattr(f"infuser_core.engines.{module}.load_model", with_bias)
+    checkpoint = make_checkpoint(tmp_path, tied=tied)
+    fast, plain = (LocalTrainer(device="cpu", dtype="float64", probe=name) for name in ("fast", "reference"))
+    for each in (fast, plain):
+        each.load(checkpoint)
+    agree(fast, plain, make_groups(SHAPES), reference(plain, tmp_path), 1e-9)
 
 
 def test_budgets_leave_the_scores_alone(engine, folder: Path) -> None:

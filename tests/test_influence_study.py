@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from infuser_core.algorithm.advantage import centre
+from infuser_core.algorithm.preset import Preset
 from infuser_core.config import LossSettings, OptimizerSettings
 from infuser_core.engines.local_trainer import LocalTrainer
 from infuser_core.phases.groups import by_group, objective, train_group
@@ -23,8 +24,9 @@ def settings(learning_rate: float) -> StudySettings:
         minibatch=4,
         advantage="mean_centred",
         loss=LossSettings(tis_cap=None),
+        options=Preset(),
         optimizer=OptimizerSettings(),
-        length_norm=1.0,
+        max_tokens=1,
         temperature=1.0,
     )
     return StudySettings(step=step, questions=2, rollouts=4, retest_sizes=(4,))
@@ -62,7 +64,7 @@ def score(question_id: str, status: str = "scored") -> InfluenceScore:
 
 
 def gradient_of(trainer: LocalTrainer, rows: Sequence[Rollout], folder: Path) -> dict[str, torch.Tensor]:
-    constants = objective(LossSettings(tis_cap=None), length_norm=1.0, temperature=1.0)
+    constants = objective(LossSettings(tis_cap=None), Preset(), length_norm=1.0, temperature=1.0)
     groups = [train_group(group, centre([row.reward for row in group])) for group in by_group(rows).values()]
     trainer.zero_grad()
     trainer.forward_backward(groups, constants, denominator=len(groups))
@@ -80,7 +82,7 @@ def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Pat
     before = load_file(Path(checkpoint.path) / "model.safetensors")
     chosen = [score(name) for name in by_group(answers)][:1]
     (trial,) = run_trials(chosen, answers, dev, held_out, trainer, checkpoint, settings(1e-5), seed=0)
-    constants = objective(LossSettings(tis_cap=None), length_norm=1.0, temperature=1.0)
+    constants = objective(LossSettings(tis_cap=None), Preset(), length_norm=1.0, temperature=1.0)
     group = next(iter(by_group(answers).values()))
     trainer.forward_backward([train_group(group, centre([row.reward for row in group]))], constants, denominator=1)
     trainer.optim_step(1e-5)

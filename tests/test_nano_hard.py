@@ -129,15 +129,15 @@ def test_the_anchor_does_what_its_card_says(anchor):
     card = lab.anchor_card("hard")
     written, solved = card["base_rates"]["generator"], card["base_rates"]["solver_target"]
     options = {"temperature": card["temperature"], "seed": 7, "world": HARD}
-    rates = measure.writer_rates(*anchor, count=256, **options)
-    # Three standard errors of a share of 256 samples are at most 0.094.
-    assert rates.valid == pytest.approx(written["valid"], abs=0.095) and written["valid"] >= 0.8
-    assert rates.sound_keys == pytest.approx(written["sound_keys"], abs=0.1) and 0.4 <= written["sound_keys"] <= 0.52
+    rates = measure.writer_rates(*anchor, count=144, **options)
+    # Three standard errors of a share of 144 samples are at most 0.125.
+    assert rates.valid == pytest.approx(written["valid"], abs=0.125) and written["valid"] >= 0.8
+    assert rates.sound_keys == pytest.approx(written["sound_keys"], abs=0.125) and 0.4 <= written["sound_keys"] <= 0.55
     assert 0.08 <= written["target_share"] <= 0.22 and len(written["topics"]) == 16
-    answers = measure.solver_rates(*anchor, topics=TARGET, count=32, **options)
-    assert answers.sound == pytest.approx(solved["sound"], abs=0.1) and 0.3 <= solved["sound"] <= 0.5
+    answers = measure.solver_rates(*anchor, topics=TARGET, count=20, **options)
+    assert answers.sound == pytest.approx(solved["sound"], abs=0.12) and 0.3 <= solved["sound"] <= 0.5
     assert answers.mixed >= 0.7
-    judged = measure.judge_rates(*anchor, count=90, seed=7, world=HARD)
+    judged = measure.judge_rates(*anchor, count=48, seed=7, world=HARD)
     assert judged.keep_right >= 0.95 and judged.drop_right >= 0.95
 
 

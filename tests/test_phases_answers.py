@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infuser_core.config import load
 from infuser_core.engines.fake import ScriptedSampler
+from infuser_core.overlays import load
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases.answering import answer_questions, template_digest

@@ -68,7 +68,7 @@ class WorldConfig:
 WORLD = WorldConfig()
 """The basic world: eight topics, two of them the target's."""
 HARD = WorldConfig(num_topics=len(ALL_TOPICS), key_soundness=0.60, solver_soundness=0.42, coordinate_spread=2)
-"""Sixteen topics with the same target, keys that are wrong more often than right, coordinates of unlike scales."""
+"""Sixteen topics with the same target, keys that are right half the time, coordinates of unlike scales."""
 WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD}
 """Worlds by the name that configurations use."""
 TRANSFER = WORLD.transfer

@@ -7,13 +7,34 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.influence import cosine, score
 from infuser_core.config import RunConfig
-from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_progress
+from infuser_core.engines.protocols import Progress, Similarity, StepReport, Trainer, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings
 from infuser_core.phases.groups import by_group, train_group
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
-VERSION = 2
+VERSION = 3
+
+
+SHARED = "solver_gradient.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBackward:
+    """What the solver's update needs to know of the backward pass it shares; the gradient lies beside it."""
+
+    num_groups: int
+    """Groups in the step."""
+    num_tokens: int
+    """Response tokens."""
+    loss: float
+    """Negative objective."""
+    clip_fraction: float
+    """Share of response tokens where the clipped branch was active."""
+    mean_ratio: float
+    """Mean importance ratio."""
+    mean_tis: float
+    """Mean truncated importance weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +45,8 @@ class Scored:
     """One row per question, in order."""
     logprobs: list[TrainerLogprobs]
     """Old policy of the solver's update, for every response that pass computed."""
+    shared: list[SharedBackward]
+    """One row where the pass also kept the update's gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +59,18 @@ class ScoreSettings:
     """Which of the four scores is the reward."""
     probe: bool
     """False where the generator's reward needs no influence."""
+    share_backward: bool
+    """Whether the pass also keeps the gradient of the solver's single update step."""
 
 
 def settings_of(config: RunConfig, *, probe: bool) -> ScoreSettings:
     """The sub-configuration that the phase is a function of."""
-    return ScoreSettings(gradient=dev_gradient.settings_of(config), mode=config.cotrain.influence, probe=probe)
+    return ScoreSettings(
+        gradient=dev_gradient.settings_of(config),
+        mode=config.cotrain.influence,
+        probe=probe,
+        share_backward=config.cotrain.one_backward,
+    )
 
 
 def score_influence(
@@ -51,6 +81,7 @@ def score_influence(
     *,
     reference: Path | None,
     reference_norm: float,
+    workspace: Path,
     progress: Progress = no_progress,
 ) -> Scored:
     """Questions without a direction score 0 and say why in `status`; they cost nothing in the backward pass."""
@@ -59,9 +90,16 @@ def score_influence(
     varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
     similarities: list[Similarity] = []
     logprobs: list[TrainerLogprobs] = []
+    shared: list[SharedBackward] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
         train = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
-        probed = solver.probe_once(train, settings.gradient.objective(), reference, progress=progress)
+        divisor = len(train) if settings.share_backward else None
+        constants = settings.gradient.objective()
+        probed = solver.probe_once(train, constants, reference, denominator=divisor, progress=progress)
+        if settings.share_backward:
+            solver.keep_gradient(workspace / SHARED)
+            solver.zero_grad()
+            shared = [_shared(probed.report, len(train))]
         similarities = probed.similarities
         logprobs = _logprobs([groups[group_id] for group_id in varied], probed.logprobs)
     found = {similarity.group_id: similarity for similarity in similarities}
@@ -69,7 +107,18 @@ def score_influence(
         _row(question, rewards[question.question_id], found.get(question.question_id), settings, reference_norm)
         for question in questions
     ]
-    return Scored(scores=scores, logprobs=logprobs)
+    return Scored(scores=scores, logprobs=logprobs, shared=shared)
+
+
+def _shared(report: StepReport, num_groups: int) -> SharedBackward:
+    return SharedBackward(
+        num_groups=num_groups,
+        num_tokens=report.num_tokens,
+        loss=report.loss,
+        clip_fraction=report.clip_fraction,
+        mean_ratio=report.mean_ratio,
+        mean_tis=report.mean_tis,
+    )
 
 
 def _logprobs(groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[list[float]]]) -> list[TrainerLogprobs]:

@@ -8,8 +8,9 @@ from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.objective import length_norm, step_denominator
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config import LossSettings, OptimizerSettings
-from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
+from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, no_progress
 from infuser_core.phases.groups import objective, train_group
+from infuser_core.phases.score_influence import SharedBackward
 from infuser_core.schemas import Rollout, Update
 
 
@@ -117,6 +118,19 @@ def _step(
     trainer.zero_grad()
     divisor = step_denominator(len(batch), minibatch=settings.minibatch, mode=settings.options.partial_minibatch)
     report = trainer.forward_backward(train, constants, denominator=divisor)
+    return take_step(role, trainer, report, settings, num_groups=len(batch), step=step)
+
+
+def take_step(
+    role: str,
+    trainer: Trainer,
+    report: StepReport | SharedBackward,
+    settings: UpdateSettings,
+    *,
+    num_groups: int,
+    step: int,
+) -> Update:
+    """AdamW on the accumulated gradient, and the row about it."""
     norm = trainer.optim_step(settings.learning_rate)
     trainer.zero_grad()
     # A norm that is not finite (inf or nan) made the trainer skip the step.
@@ -124,7 +138,7 @@ def _step(
     return Update(
         role=role,
         step=step,
-        num_groups=len(batch),
+        num_groups=num_groups,
         num_tokens=report.num_tokens,
         loss=report.loss,
         gradient_norm=norm,

@@ -8,10 +8,11 @@ from infuser_core.algorithm.selection import stratified_order
 from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group, options_of
-from infuser_core.phases.stepping import UpdateSettings, update
+from infuser_core.phases.score_influence import SharedBackward
+from infuser_core.phases.stepping import UpdateSettings, take_step, update
 from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update
 
-VERSION = 2
+VERSION = 3
 
 
 def settings_of(config: RunConfig) -> UpdateSettings:
@@ -59,3 +60,20 @@ def update_solver(
         old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
         progress=progress,
     )
+
+
+def finish_shared_step(
+    shared: SharedBackward,
+    gradient: Path,
+    solver: Trainer,
+    settings: UpdateSettings,
+    *,
+    workspace: Path,
+    first_step: int,
+) -> list[Update]:
+    """The single AdamW step whose gradient the scoring pass kept: the same numbers, one backward less."""
+    solver.zero_grad()
+    solver.add_gradient(gradient)
+    update = take_step(Role.SOLVER, solver, shared, settings, num_groups=shared.num_groups, step=first_step + 1)
+    solver.save(workspace)
+    return [update]
