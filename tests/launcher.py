@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -193,12 +194,10 @@ def serve(folder: Path) -> None:
 def _import_everything() -> None:
     import torch
 
-    import flows.cli
-    import flows.full_pipeline
-    import infuser_core.engines.hf_sampler
-    import infuser_core.engines.local_trainer
-    import tasks.inspection
-    import tasks.reporting  # noqa: F401
+    for name in ("flows.cli", "flows.full_pipeline", "tasks.inspection", "tasks.reporting"):
+        import_module(name)
+    for name in ("causal_lm", "hf_sampler", "local_trainer"):
+        import_module(f"infuser_core.engines.{name}")
     from infuser_core.engines.causal_lm import load_model
     from infuser_core.nano.lab import anchor_path
 

@@ -33,7 +33,11 @@ def digest(content):
 @pytest.fixture(scope="module")
 def anchor():
     folder = lab.anchor_path("hard")
-    return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    threads = torch.get_num_threads()
+    # Tiny matrices on two threads of a busy machine wait for each other.
+    torch.set_num_threads(1)
+    yield AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    torch.set_num_threads(threads)
 
 
 def test_the_basic_world_keeps_its_bytes(tmp_path):

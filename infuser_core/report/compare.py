@@ -78,9 +78,9 @@ def _area_of(query: Query, run: str) -> float:
 
 def _test_of(query: Query, run: str) -> tuple[str, float]:
     rows = query(f"""
-        select benchmark, accuracy from benchmark_scores b join selections s using (run)
+        select b.benchmark, b.accuracy from benchmark_scores b join selections s using (run)
         where run = {literal(run)} and b.phase = 'evaluate' and b.iteration = s.selected_iteration
-        order by benchmark limit 1""")
+        order by b.benchmark limit 1""")
     return (str(rows[0]["benchmark"]), float(rows[0]["accuracy"])) if rows else ("", 0.0)
 
 
