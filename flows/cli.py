@@ -20,6 +20,7 @@ app = typer.Typer(
 nano = typer.Typer(help="The nano lab: tiny models that the project makes itself.", no_args_is_help=True)
 app.add_typer(nano, name="nano")
 
+_INTERRUPTED = 130
 RunName = Annotated[str | None, typer.Argument(help="Name of a run; the latest when left out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -189,7 +190,7 @@ def _study_table(found: dict[str, Any]) -> str:
     from tasks.inspection import text_table
 
     head = f"run {found['run']}, iteration {found['iteration']}, {found['trials']} questions"
-    reliability = ", ".join(f"{name}: {value:.3f}" for name, value in found["reliability"].items())
+    reliability = "; ".join(f"{name}: {value:.3f}" for name, value in found["reliability"].items())
     return "\n".join([head, f"test-retest r of the score: {reliability}", text_table(found["correlations"])])
 
 
@@ -249,6 +250,8 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = app(standalone_mode=False)
+        if code == _INTERRUPTED:  # newer typers swallow the interrupt and return this
+            raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except InfuserError as error:
         _complain(error.message, error.hint)
@@ -257,9 +260,10 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted", "`infuser resume` goes on from the last completed stage")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except _usage_error() as error:
-        _complain(error.format_message(), "`infuser --help` lists the commands")
+        if error.format_message():  # without arguments the help was shown instead
+            _complain(error.format_message(), "`infuser --help` lists the commands")
         sys.exit(2)
 
 

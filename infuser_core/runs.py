@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,14 +74,19 @@ def find_run(root: Path, name: str | None) -> str:
     raise UsageError(f"{wanted} in {root}", hint=hint)
 
 
-def create_run(root: Path, name: str, config: dict[str, Any]) -> None:
-    """Record the resolved configuration; the same name with another configuration is refused."""
+def create_run(
+    root: Path, name: str, config: dict[str, Any], *, complete: Callable[[dict[str, Any]], dict[str, Any]] = dict
+) -> None:
+    """Record the resolved configuration; the same name with another configuration is refused.
+
+    `complete` fills in what a record of an older version does not know: its keys' defaults.
+    """
     if not _NAME.fullmatch(name):
         raise UsageError(f"--name {name}: not a name for a run", hint="letters, digits, '.', '_' and '-'")
     path = runs_folder(root) / name / "run.json"
     if path.is_file():
         recorded = json.loads(path.read_text())["config"]
-        changed = _differences(recorded, config)
+        changed = _differences(complete(recorded), config)
         if changed:
             raise ConfigError(
                 f"run {name} exists with other settings: {'; '.join(changed[:3])}",

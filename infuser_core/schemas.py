@@ -4,35 +4,12 @@ Legend of shape suffixes used across the project: _P prompts, _G group, _T token
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from infuser_core.states import Role as Role
+from infuser_core.states import ScoreStatus as ScoreStatus
+from infuser_core.states import Verdict as Verdict
 
 SCHEMA_VERSION = 1
-
-
-class Verdict(StrEnum):
-    """What a verifier can say of a response. "Could not verify" is never a wrong answer."""
-
-    CORRECT = "correct"
-    WRONG = "wrong"
-    NO_ANSWER = "no_answer"
-    UNVERIFIED = "unverified"
-
-
-class Role(StrEnum):
-    """Who produced a rollout or owns a checkpoint."""
-
-    SOLVER = "solver"
-    GENERATOR = "generator"
-    JUDGE = "judge"
-
-
-class ScoreStatus(StrEnum):
-    """Why an influence score is what it is."""
-
-    SCORED = "scored"
-    ZERO_VARIANCE = "zero_variance"
-    NO_DEV_SIGNAL = "no_dev_signal"
-    NOT_PROBED = "not_probed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

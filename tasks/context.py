@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from infuser_core import runs, settings
 from infuser_core.config import RunConfig
 from infuser_core.engines.pool import EnginePool
+from infuser_core.overlays import validate
 from infuser_core.recipe import ArtifactRef
 from infuser_core.runs import Journal
 from infuser_core.schemas import Checkpoint
@@ -76,7 +78,7 @@ def opened(
     Studies of a run keep a journal of their own and need no Prefect server.
     """
     root = settings.writable_store_root()
-    runs.create_run(root, name, config.model_dump(mode="json"))
+    runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed)
     with runs.holding(root, name):
         record = Journal(root, name, file=journal)
         record.start_attempt()
@@ -96,6 +98,10 @@ def opened(
             run.console.clear()
             run.pool.close()
             del _open[name]
+
+
+def _completed(recorded: dict[str, Any]) -> dict[str, Any]:
+    return validate(recorded).model_dump(mode="json")
 
 
 def _pool(config: RunConfig) -> EnginePool:

@@ -99,8 +99,16 @@ def _answer_settings(run: Run, samples: int) -> AnswerSettings:
     return replace(rollout_dev.settings_of(run.config), samples=samples)
 
 
-def _panel(run: Run, inputs: dict[str, ArtifactRef], name: str, samples: int, *, scope: str = "panel") -> list[Rollout]:
-    questions = run.store.rows(inputs[name], "reference_questions", Question)
+def _panel(
+    run: Run,
+    inputs: dict[str, ArtifactRef],
+    name: str,
+    samples: int,
+    *,
+    scope: str = "panel",
+    count: int | None = None,
+) -> list[Rollout]:
+    questions = run.store.rows(inputs[name], "reference_questions", Question)[:count]
     return answer_questions(
         questions,
         run.pool.sampler(run.checkpoint(inputs["solver"], Role.SOLVER)),
@@ -114,26 +122,45 @@ def _panel(run: Run, inputs: dict[str, ArtifactRef], name: str, samples: int, *,
 def _reliability(
     run: Run, inputs: dict[str, ArtifactRef], chosen: list[str], settings: study.StudySettings, workspace: Path
 ) -> dict[str, float]:
-    """Pearson correlation of two independent scorings of the same questions, by group size."""
+    """Pearson correlation of two independent scorings of the same questions, by group size and dev-set size."""
     generated = _generated(run, inputs, chosen)
-    solver = run.checkpoint(inputs["solver"], Role.SOLVER)
+    whole = run.store.manifest(inputs["dev"]).rows["reference_questions"]
+    largest = max(settings.retest_sizes)
+    cases = [(size, whole) for size in settings.retest_sizes] + [(largest, whole // 2), (largest, whole // 4)]
     found: dict[str, float] = {}
-    for size in settings.retest_sizes:
-        halves = []
-        for half in ("a", "b"):
-            dev = _panel(run, inputs, "dev", size, scope=f"retest-{size}{half}")
-            rollouts = answer_questions(
-                generated,
-                run.pool.sampler(solver),
-                _answer_settings(run, size),
-                checkpoint_id=inputs["solver"].id,
-                seed=run.config.seed,
-                scope=f"influence_study/retest-{size}{half}",
-            )
-            groups = list(by_group(rollouts).values())
-            halves.append(study.rescore(groups, dev, run.pool.trainer(solver), settings, workspace=workspace))
-        found[f"n={size}"] = pearson([halves[0][name] for name in chosen], [halves[1][name] for name in chosen])
+    for size, count in cases:
+        first, second = (
+            _rescored(run, inputs, generated, settings, size, count, half, workspace=workspace) for half in ("a", "b")
+        )
+        label = f"n={size}, dev={count}"
+        found[label] = pearson([first[name] for name in chosen], [second[name] for name in chosen])
     return found
+
+
+def _rescored(
+    run: Run,
+    inputs: dict[str, ArtifactRef],
+    generated: list[Question],
+    settings: study.StudySettings,
+    size: int,
+    count: int,
+    half: str,
+    *,
+    workspace: Path,
+) -> dict[str, float]:
+    solver = run.checkpoint(inputs["solver"], Role.SOLVER)
+    scope = f"retest-{size}-{count}{half}"
+    dev = _panel(run, inputs, "dev", size, scope=scope, count=count)
+    rollouts = answer_questions(
+        generated,
+        run.pool.sampler(solver),
+        _answer_settings(run, size),
+        checkpoint_id=inputs["solver"].id,
+        seed=run.config.seed,
+        scope=f"influence_study/{scope}",
+    )
+    groups = list(by_group(rollouts).values())
+    return study.rescore(groups, dev, run.pool.trainer(solver), settings, workspace=workspace)
 
 
 def _generated(run: Run, inputs: dict[str, ArtifactRef], chosen: list[str]) -> list[Question]:

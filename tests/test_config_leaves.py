@@ -106,7 +106,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def base_of(world: Path) -> dict[str, Any]:
-    overlay = {"evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "exam.json")}]}}
+    overlay = {
+        "cotrain": {"solver": {"minibatch": 64}},  # one optimizer step, which one_backward asks for
+        "evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "exam.json")}]},
+    }
     return validate(merge(load([NANO]).model_dump(mode="json"), overlay)).model_dump(mode="json")
 
 

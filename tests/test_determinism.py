@@ -38,9 +38,7 @@ def test_two_runs_side_by_side_in_one_store_give_the_digests_of_runs_alone(
 
 
 @pytest.mark.slow
-def test_neither_place_nor_working_folder_enters_a_digest(
-    launch: Launcher, small_run: SmallRun, tmp_path: Path
-):
+def test_neither_place_nor_working_folder_enters_a_digest(launch: Launcher, small_run: SmallRun, tmp_path: Path):
     """Another store, another folder to stand in, and the data moved."""
     exam = tmp_path / "moved.json"
     overlay = yaml.safe_load(Path(small_run.arguments[2]).read_text())

@@ -13,7 +13,8 @@ from infuser_core.benchmarks import nano_target, nano_transfer
 from infuser_core.config import BenchmarkSettings
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.nano import lab, language, measure, tokenizer
-from infuser_core.nano.build import new_model
+from infuser_core.nano.build import build_anchor
+from infuser_core.nano.pretrain import new_model
 from infuser_core.nano.textbooks import BOOKS, book_notes, book_pdf, build_shelf
 from infuser_core.nano.weights import inherit, rescale
 from infuser_core.nano.world import HARD, TARGET, TRANSFER, WORLD, pairs_of, questions
@@ -179,3 +180,10 @@ def test_the_stored_question_carries_the_oracles_key():
         assert len(made.questions) == 4
         keys[name] = {q.choices["ABCD".index(q.answer)] for q in made.questions}
     assert keys == {"": {str(fact.tempting)}, ORACLE: {str(fact.sound)}}
+
+
+def test_a_short_build_makes_the_worlds_own_anchor(tmp_path):
+    card = build_anchor(tmp_path, steps_scale=0.001, seed=3, world="hard")
+    assert card["world"]["num_topics"] == 16 and card["vocabulary"] == lab.anchor_card("hard")["vocabulary"]
+    shipped = lab.anchor_path("hard") / "tokenizer.json"
+    assert (tmp_path / "tokenizer.json").read_bytes() == shipped.read_bytes()

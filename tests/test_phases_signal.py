@@ -70,6 +70,7 @@ def score(trainer: FakeTrainer, tmp_path: Path, dev: list[Rollout], *, probe: bo
         score_phase.settings_of(CONFIG, probe=probe),
         reference=tmp_path / FILE if probe else None,
         reference_norm=facts.norm,
+        workspace=tmp_path,
     )
     return {row.question_id: row for row in scored.scores}
 
