@@ -238,11 +238,12 @@ def nano_build(
     out: Annotated[Path, typer.Argument(help="Folder for the new anchor.")],
     scale: Annotated[float, typer.Option(help="Share of the full number of training steps.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
+    world: Annotated[str, typer.Option(help="basic or hard; the hard one starts from the basic anchor.")] = "basic",
 ) -> None:
     """Pre-train the nano anchor from scratch."""
     from infuser_core.nano.build import main as build
 
-    build([str(out), "--scale", str(scale), "--seed", str(seed)])
+    build([str(out), "--scale", str(scale), "--seed", str(seed), "--world", world])
 
 
 def main() -> None:

@@ -50,6 +50,11 @@ WRONG = [
         "cotrain: question.min_choices is above question.max_choices",
         AGAIN,
     ),
+    (
+        "cotrain.one_backward=true",
+        "cotrain: one_backward needs one optimizer step: solver.minibatch >= documents * group_size",
+        AGAIN,
+    ),
     ("corpus.catalogue.type=local", "corpus.catalogue: a local catalogue needs `url`", AGAIN),
     ("corpus.chunk.min_tokens=129", "corpus.chunk: min_tokens 129 is above max_tokens 128", AGAIN),
     (

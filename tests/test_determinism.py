@@ -1,4 +1,4 @@
-"""The same settings give the same bits: in another store, from another folder, beside another process."""
+"""The same settings give the same bits: in another store, from another folder, with moved data, beside a process."""
 
 import json
 import shutil
@@ -17,39 +17,38 @@ def digests(launch: Launcher, root: Path, name: str) -> list[str]:
     return ended.out.splitlines()
 
 
+def moved(small_run: SmallRun, folder: Path) -> dict[str, list[str]]:
+    """The arguments of both runs from another folder, with the data moved there."""
+    overlay = yaml.safe_load(Path(small_run.arguments[2]).read_text())
+    (benchmark,) = overlay["evaluate"]["benchmarks"]
+    benchmark["path"] = shutil.copy(benchmark["path"], folder / "moved.json")
+    (folder / "overlay.yaml").write_text(json.dumps(overlay, default=str))
+    base = ["run", str(ROOT / small_run.arguments[1]), str(folder / "overlay.yaml")]
+    return {
+        small_run.name: [*base, "--name", small_run.name],
+        small_run.fixed: [*base, str(ROOT / small_run.fixed_arguments[3]), "--name", small_run.fixed],
+    }
+
+
 @pytest.mark.slow
-def test_two_runs_side_by_side_in_one_store_give_the_digests_of_runs_alone(
+def test_two_runs_side_by_side_elsewhere_give_the_digests_of_runs_alone(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    store = tmp_path / "store"
-    together = [launch.start(*arguments, store=store) for arguments in (small_run.arguments, small_run.fixed_arguments)]
+    store = tmp_path / "elsewhere" / "store"
+    commands = moved(small_run, tmp_path)
+    together = [launch.start(*command, store=store, folder=tmp_path) for command in commands.values()]
     for started in together:
         ended = started.wait()
         assert ended.code == 0, ended.err
-    for name in (small_run.name, small_run.fixed):
+    for name in commands:
         assert digests(launch, store, name) == digests(launch, small_run.root, name)
 
     # What both need was computed by one of them, and only once.
-    shared = ("taxonomy", "textbooks", "search", "download", "convert", "chunk", "judge", "audit", "pool", "anchor")
-    entries = [entry for name in (small_run.name, small_run.fixed) for entry in Journal(store, name).entries()]
+    shared = ["taxonomy", "textbooks", "search", "download", "convert", "chunk", "judge", "audit", "pool", "anchor"]
+    entries = [entry for name in commands for entry in Journal(store, name).entries()]
     for phase in shared:
         states = [entry.state for entry in entries if entry.phase == phase]
         assert sorted(states) == ["cached", "ran"], phase
-
-
-@pytest.mark.slow
-def test_neither_place_nor_working_folder_enters_a_digest(launch: Launcher, small_run: SmallRun, tmp_path: Path):
-    """Another store, another folder to stand in, and the data moved."""
-    exam = tmp_path / "moved.json"
-    overlay = yaml.safe_load(Path(small_run.arguments[2]).read_text())
-    shutil.copy(overlay["evaluate"]["benchmarks"][0]["path"], exam)
-    overlay["evaluate"]["benchmarks"][0]["path"] = str(exam)
-    (tmp_path / "overlay.yaml").write_text(json.dumps(overlay))
-    store = tmp_path / "elsewhere" / "store"
-    configs = [str(ROOT / small_run.arguments[1]), str(tmp_path / "overlay.yaml")]
-    ended = launch("run", *configs, "--name", "moved", store=store, folder=tmp_path)
-    assert ended.code == 0, ended.err
-    assert digests(launch, store, "moved") == digests(launch, small_run.root, small_run.name)
 
 
 def test_the_digest_says_what_was_made_and_nothing_of_when_and_where(launch: Launcher, small_run: SmallRun):
