@@ -28,8 +28,8 @@ def quickstart(*, iterations: int, seed: int) -> None:
     log = root / "quickstart-control.log"
     server.prepare_environment(root)
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
-    with server.server(root) as url:
-        server.wait_until_up(url)
+    with server.server(root):
+        # Both arms wait for the server themselves, while they import.
         arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
         process = spawn(arguments, log=log)
         try:
@@ -50,7 +50,7 @@ def _finish(process: subprocess.Popen[bytes], log: Path) -> None:
 
 def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
     from tasks.inspection import curves
-    from tasks.reporting import describe_result, report
+    from tasks.reporting import comparison_page, describe_result
 
     names = {"INFUSER": main.run_name(), "fixed generator": control.run_name()}
     typer.echo("\nvalidation accuracy by iteration")
@@ -58,6 +58,5 @@ def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
     for label, name in names.items():
         typer.echo(f"\n{label}")
         typer.echo(describe_result(root, name))
-    page = report(root, main.run_name(), compare_with=control.run_name()).html
-    typer.echo(f"\nreport: {page}")
+    typer.echo(f"\nreport: {comparison_page(root, main.run_name(), control.run_name())}")
     typer.echo("The headroom is constructed; the report says how, and what drives the gain.")

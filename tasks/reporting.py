@@ -44,6 +44,13 @@ def report(root: Path, name: str, *, compare_with: str | None = None) -> ReportF
         lens.close()
 
 
+def comparison_page(root: Path, name: str, other: str) -> Path:
+    """The run's report beside another run's curve, written again only if one of them moved."""
+    page = report_folder(root, name) / "report.html"
+    moved = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
+    return report(root, name, compare_with=other).html if moved or not page.exists() else page
+
+
 def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
     notes = list(NANO_NOTES) if config.anchor.type == "nano" else []
     silent = lens.query("select iteration from gradients where run = ? and norm = 0 order by iteration", [name])
