@@ -9,6 +9,11 @@ from tasks.context import current
 
 @flow(name="build-corpus", flow_run_name="build-corpus", validate_parameters=False)
 def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+    """The pool as a sub-flow."""
+    return document_pool(run, dev, validation)
+
+
+def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """Taxonomy, search, download, conversion, chunking, judging, overlap audit, pool."""
     nano = current(run).config.corpus.catalogue.type == "nano"
     topics = documents.extract_taxonomy(run, dev)

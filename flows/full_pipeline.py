@@ -1,19 +1,22 @@
 """The whole life cycle: corpus, co-training, selection, evaluation, report."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.build_corpus import build_corpus
+from flows.build_corpus import build_corpus, document_pool
 from flows.cotrain import cotrain
 from flows.evaluate import evaluate
 from infuser_core.config import RunConfig
 from infuser_core.overlays import load, merge, validate
 from infuser_core.preflight import preflight
+from infuser_core.recipe import ArtifactRef
 from tasks import documents, reporting
 from tasks.context import opened
+from tasks.stage import recall
 
 DEFAULT = [str(Path(__file__).parent.parent / "configs" / "nano.yaml")]
 
@@ -47,11 +50,17 @@ def infuser(
     with opened(name or config.run_name(), config, quiet=quiet) as run:
         dev = documents.reference_questions(run.name, "dev")
         validation = documents.reference_questions(run.name, "validation")
-        pool = dev if config.cotrain.dev_only else build_corpus(run.name, dev, validation)
+        pool = dev if config.cotrain.dev_only else _pool(run.name, dev, validation)
         trained = cotrain(run.name, dev, validation, pool)
         evaluate(run.name, trained)
         reporting.write_report(run)
         return run.name
+
+
+def _pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+    """The document pool: one Cached task where all of it is stored, else the sub-flow that builds it."""
+    lookup = partial(document_pool, run, dev, validation)
+    return recall(run, "build-corpus", lookup) or build_corpus(run, dev, validation)
 
 
 def _resolve(

@@ -7,7 +7,7 @@ import typer
 
 from flows import server
 from flows.execute import execute, spawn
-from infuser_core import settings
+from infuser_core import runs, settings
 from infuser_core.config import RunConfig
 from infuser_core.errors import StageError
 from infuser_core.overlays import load
@@ -29,17 +29,26 @@ def quickstart(*, iterations: int, seed: int) -> None:
     server.prepare_environment(root)
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
     with server.server(root):
-        # Both arms wait for the server themselves, while they import.
-        arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
-        process = spawn(arguments, log=log)
-        try:
+        if runs.Journal(root, control.run_name()).is_finished():
+            # Nothing is left to compute beside the main arm: a second process would only cost its imports.
             execute(main, main.run_name())
-            _finish(process, log)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+            execute(control, control.run_name())
+        else:
+            arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
+            _side_by_side(main, arguments, log)
     _summarise(root, main, control)
+
+
+def _side_by_side(main: RunConfig, arguments: list[str], log: Path) -> None:
+    """The main arm here, the control in a process of its own; both wait for the server themselves."""
+    process = spawn(arguments, log=log)
+    try:
+        execute(main, main.run_name())
+        _finish(process, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
 
 
 def _finish(process: subprocess.Popen[bytes], log: Path) -> None:
