@@ -36,6 +36,7 @@ def quickstart(*, iterations: int, seed: int) -> None:
         else:
             arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
             _side_by_side(main, arguments, log)
+    runs.mark_latest(root, main.run_name())
     _summarise(root, main, control)
 
 

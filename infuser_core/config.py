@@ -265,7 +265,7 @@ class EngineSettings(Settings):
     threads: int = Field(default=1, gt=0)
     """CPU threads of one process."""
     token_budget: int = Field(default=16384, gt=0)
-    """Tokens of one micro-batch."""
+    """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays."""
     gradient_checkpointing: bool = False
 
 

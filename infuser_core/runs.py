@@ -62,6 +62,11 @@ def _started(folder: Path) -> float:
     return (journal if journal.exists() else folder / "run.json").stat().st_mtime
 
 
+def mark_latest(root: Path, name: str) -> None:
+    """Make the run the one that commands mean when none is named."""
+    (runs_folder(root) / name / "journal.jsonl").touch()
+
+
 def find_run(root: Path, name: str | None) -> str:
     """The named run, or the latest. Raises UsageError when there is none."""
     known = list_runs(root)
