@@ -26,7 +26,7 @@ from infuser_core.schemas import (
     Update,
 )
 from infuser_core.store import Outcome, Table
-from tasks.context import Run
+from tasks.context import Run, current
 from tasks.recipes import recipe_of
 from tasks.stage import StageResult, run_stage, stage
 
@@ -302,6 +302,4 @@ def _adopted(run: Run, result: StageResult, role: str) -> StageResult:
 
 def needs_influence(run: str) -> bool:
     """Whether the configured reward needs dev rollouts, dev gradient and probing."""
-    from tasks.context import current
-
     return load_reward(current(run).config.cotrain.reward.name).needs_influence

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.config import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -105,6 +106,7 @@ def _judged(
     checkpoint_id: str,
 ) -> Rollout:
     text = sampler.tokenizer.decode(completion.token_ids) if completion else ""
+    finish_reason = completion.finish_reason if completion else "prompt_too_long"
     verdict = (
         load_verifier(question.verifier).verify(text, question, preset=settings.box)
         if completion
@@ -120,8 +122,8 @@ def _judged(
         token_ids=completion.token_ids if completion else [],
         sampler_logprobs=completion.logprobs if completion else [],
         text=text,
-        finish_reason=completion.finish_reason if completion else "prompt_too_long",
+        finish_reason=finish_reason,
         verdict=verdict,
-        reward=float(verdict == Verdict.CORRECT),
+        reward=solver_reward(verdict, finish_reason),
         malformed_reason="",
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import is_flat
+from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group, options_of
@@ -111,4 +112,7 @@ def _rewards(
     reward = load(settings.reward).of
     by_question = {row.question_id: reward(row) for row in influence}
     by_rollout = {question.rollout_id: by_question[question.question_id] for question in questions}
-    return {row.rollout_id: by_rollout.get(row.rollout_id, settings.invalid) for row in rollouts}
+    return {
+        row.rollout_id: generator_reward(by_rollout.get(row.rollout_id), invalid_penalty=settings.invalid)
+        for row in rollouts
+    }
