@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows import cli_care, cli_corpus, cli_evaluation, cli_lineage, cli_plan, cli_runs
+from flows import cli_care, cli_corpus, cli_evaluation, cli_lineage, cli_plan, cli_runs, cli_sweep
 from infuser_core import runs, settings
 from infuser_core.benchmarks.parts.warning import one_line
 from infuser_core.errors import InfuserError
@@ -35,30 +35,44 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, e.g. cotrain.iterations=40.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; by default it follows from the settings.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run seed.")] = None,
+    again: cli_runs.From = "",
+    until: cli_runs.Until = "",
+    only: cli_runs.Only = "",
+    dry_run: cli_runs.DryRun = False,
+    as_json: cli_runs.AsJson = False,
     wait: Wait = False,
 ) -> None:
     """Run the whole life cycle, or go on with it: what the store has is not computed again."""
-    from flows.execute import execute
     from infuser_core.overlays import load
     from infuser_core.preflight import preflight
 
     config = load(configs, set_ or [], seed=seed)
     preflight(config)
     chosen = name or config.run_name()
-    execute(config, chosen, wait=wait)
-    _print_result(chosen)
+    asked = {"again": again, "until": until, "only": only}
+    if cli_runs.start(config, chosen, **asked, dry_run=dry_run, as_json=as_json, wait=wait):
+        _print_result(chosen)
 
 
 @app.command()
-def resume(run: RunName = None, wait: Wait = False) -> None:
+def resume(
+    run: RunName = None,
+    again: cli_runs.From = "",
+    until: cli_runs.Until = "",
+    only: cli_runs.Only = "",
+    dry_run: cli_runs.DryRun = False,
+    as_json: cli_runs.AsJson = False,
+    wait: Wait = False,
+) -> None:
     """Go on with a run from its last completed stage."""
-    from flows.execute import execute
     from infuser_core.overlays import validate
 
     root = settings.store_root()
     name = runs.find_run(root, run)
-    execute(validate(runs.read_config(root, name)), name, wait=wait)
-    _print_result(name)
+    config = validate(runs.read_config(root, name))
+    asked = {"again": again, "until": until, "only": only}
+    if cli_runs.start(config, name, **asked, dry_run=dry_run, as_json=as_json, wait=wait):
+        _print_result(name)
 
 
 @app.command("runs")
@@ -269,7 +283,7 @@ def nano_build(
     build([str(out), "--scale", str(scale), "--seed", str(seed), "--world", world])
 
 
-for _commands in (cli_evaluation, cli_corpus, cli_lineage, cli_care, cli_runs, cli_plan):
+for _commands in (cli_evaluation, cli_corpus, cli_lineage, cli_care, cli_runs, cli_plan, cli_sweep):
     _commands.register(app)
 
 
