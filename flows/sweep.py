@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -19,15 +18,15 @@ _LOOK = 0.5
 """Seconds between looks at the processes."""
 
 
-@dataclass(slots=True, kw_only=True)
 class _Work:
     """Processes and what became of them."""
 
-    logs: Path
-    waiting: list[Member]
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
-    failed: dict[str, str] = field(default_factory=dict)
+    def __init__(self, logs: Path, waiting: list[Member]) -> None:
+        self.logs = logs
+        self.waiting = waiting
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.failed: dict[str, str] = {}
+        self.pace = Pace()
 
     def start(self) -> None:
         """The next run, as a process of its own."""
@@ -62,7 +61,7 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
     say = partial(typer.echo, err=quiet)
     say(f"{len(members)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
     server.prepare_environment(root)
-    work = _Work(logs=root / "sweeps", waiting=open_)
+    work = _Work(root / "sweeps", open_)
     with server.server(root) as url:
         server.wait_until_up(url)
         try:
