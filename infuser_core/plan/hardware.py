@@ -1,0 +1,114 @@
+"""Accelerators and how they are joined: published numbers, read from a small table."""
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from infuser_core.errors import UsageError
+
+NODE = 8
+"""GPUs of one node, where a cluster is given by its total alone."""
+GIGA = 1e9
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One accelerator as its maker describes it."""
+
+    name: str
+    """Name in the table."""
+    memory: float
+    """Bytes that programs see."""
+    flops: float
+    """Dense bf16 FLOP/s with fp32 sums."""
+    bandwidth: float
+    """Bytes/s between its memory and its cores."""
+    link: float
+    """Bytes/s to the other GPUs of a node, one direction."""
+    network: float
+    """Bytes/s to other nodes, one direction."""
+    host: float
+    """Bytes/s to the host's memory, one direction."""
+    source: str
+    """Where the numbers come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Equal GPUs in equal nodes."""
+
+    gpu: Gpu
+    """The kind."""
+    nodes: int
+    """Nodes."""
+    per_node: int
+    """GPUs of a node."""
+
+    @property
+    def ranks(self) -> int:
+        """GPUs in all."""
+        return self.nodes * self.per_node
+
+    @property
+    def label(self) -> str:
+        """The form that `cluster` reads."""
+        return (f"{self.nodes}x" if self.nodes > 1 else "") + f"{self.per_node}x{self.gpu.name}"
+
+
+@cache
+def gpus() -> dict[str, Gpu]:
+    """The table, by name."""
+    with (files(__package__) / "hardware.csv").open(encoding="utf-8") as file:
+        return {line["name"]: _gpu(line) for line in csv.DictReader(file)}
+
+
+def _gpu(line: dict[str, str]) -> Gpu:
+    return Gpu(
+        name=line["name"],
+        memory=float(line["memory_gib"]) * GIB,
+        flops=float(line["bf16_tflops"]) * 1e12,
+        bandwidth=float(line["memory_gb_s"]) * GIGA,
+        link=float(line["link_gb_s"]) * GIGA,
+        network=float(line["network_gb_s"]) * GIGA,
+        host=float(line["host_gb_s"]) * GIGA,
+        source=line["source"],
+    )
+
+
+@cache
+def _names() -> dict[str, str]:
+    with (files(__package__) / "hardware.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {plain(name): row["name"] for row in rows for name in (row["name"], *row["also"].split())}
+
+
+def plain(name: str) -> str:
+    """A name without case and separators."""
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+def cluster(text: str) -> Cluster:
+    """`1xRTX4090`, `8xH100`, `2x8xH100`, or `64xH100` in nodes of eight. Raises UsageError for what is none of them."""
+    parts = re.fullmatch(r"\s*(?:(\d+)\s*[xX*]\s*)?(?:(\d+)\s*[xX*]\s*)?(.*?)\s*", text)
+    *counts, kind = parts.groups() if parts else ("", text)
+    found = _names().get(plain(kind))
+    if found is None:
+        raise UsageError(f"--gpus {text}: unknown GPU {kind!r}", hint=f"known: {', '.join(gpus())}")
+    numbers = [int(count) for count in counts if count]
+    if not numbers or 0 in numbers:
+        raise UsageError(f"--gpus {text}: says not how many", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight")
+    if len(numbers) == 2:
+        return Cluster(gpu=gpus()[found], nodes=numbers[0], per_node=numbers[1])
+    return of_size(gpus()[found], numbers[0])
+
+
+def of_size(gpu: Gpu, ranks: int) -> Cluster:
+    """So many GPUs, in nodes of eight where they are more. Raises UsageError for a partly empty last node."""
+    if ranks <= NODE:
+        return Cluster(gpu=gpu, nodes=1, per_node=ranks)
+    if ranks % NODE:
+        raise UsageError(f"{ranks} GPUs are no whole nodes of {NODE}", hint="say nodes and GPUs: 3x4xH100")
+    return Cluster(gpu=gpu, nodes=ranks // NODE, per_node=NODE)

@@ -1,0 +1,161 @@
+"""The shape of a decoder model: parameters, matrix work per token and cache bytes per token."""
+
+import csv
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from infuser_core.config import AnchorSource, FolderAnchor, HubAnchor
+from infuser_core.errors import ConfigError, UsageError
+
+_REMEDY = "name a known model, or a folder with its config.json: --model FOLDER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A dense decoder with grouped attention and a gated feed-forward part."""
+
+    name: str
+    """Name in the table, or of the folder."""
+    layers: int
+    """Decoder layers."""
+    hidden: int
+    """Width."""
+    ffn: int
+    """Width of the feed-forward part."""
+    heads: int
+    """Query heads."""
+    kv_heads: int
+    """Key and value heads."""
+    head_dim: int
+    """Width of a head."""
+    vocabulary: int
+    """Rows of the embedding."""
+    tied: bool
+    """Whether the output layer is the embedding."""
+    window: int
+    """Tokens that a windowed layer looks back; 0 where none is windowed."""
+    windowed_layers: int
+    """Layers with a window."""
+
+    @property
+    def layer_parameters(self) -> int:
+        """Matrices of one layer."""
+        attention = 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
+        return attention + 3 * self.hidden * self.ffn
+
+    @property
+    def parameters(self) -> int:
+        """All parameters; of the norms only those of width `hidden`."""
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        return self.layers * (self.layer_parameters + 2 * self.hidden) + self.hidden + embeddings
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Parameters that every token is multiplied with: the output layer counts, the look-up does not."""
+        return self.layers * self.layer_parameters + self.vocabulary * self.hidden
+
+    @property
+    def cache_bytes(self) -> float:
+        """Key and value cache of one token in bf16, bytes."""
+        return 2.0 * 2 * self.layers * self.kv_heads * self.head_dim
+
+    def forward_flops(self, tokens: float, context_pairs: float) -> float:
+        """FLOPs of a forward pass; `context_pairs` sums, over tokens, how many tokens each looks at."""
+        return 2 * self.matrix_parameters * tokens + 4 * self.heads * self.head_dim * self.layers * context_pairs
+
+    def pairs(self, length: float) -> float:
+        """Context pairs of one causal sequence, windows averaged over layers."""
+        full = length * length / 2
+        if not self.windowed_layers or length <= self.window:
+            return full
+        seen = self.window * (length - self.window / 2)
+        share = self.windowed_layers / self.layers
+        return share * seen + (1 - share) * full
+
+
+@cache
+def shapes() -> dict[str, Shape]:
+    """The table, by name and by every other name of a row."""
+    with (files(__package__) / "shapes.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: _row(row) for row in rows for name in (row["name"], *row["also"].split())}
+
+
+def _row(row: Mapping[str, str]) -> Shape:
+    numbers = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
+    return Shape(name=row["name"], tied=row["tied"] == "1", **numbers)
+
+
+def shape_of(anchor: AnchorSource) -> Shape:
+    """The shape of a run's anchor. Raises ConfigError for a model that is neither known nor on this machine."""
+    if isinstance(anchor, FolderAnchor):
+        return from_folder(Path(anchor.path))
+    if not isinstance(anchor, HubAnchor):
+        folder = "anchor" if anchor.world == "basic" else f"anchor_{anchor.world}"
+        return from_folder(Path(str(files("infuser_core") / "nano" / folder)), name="nano")
+    found = shapes().get(anchor.repo.rpartition("/")[2].lower())
+    cached = None if found else _cached(anchor.repo)
+    if found is None and cached is None:
+        known = ", ".join(sorted({shape.name for shape in shapes().values()}))
+        raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {known})", hint=_REMEDY)
+    return found or from_folder(cached or Path(), name=anchor.repo.rpartition("/")[2].lower())
+
+
+def named(text: str) -> Shape:
+    """A model by name or folder, as `--model` gives it. Raises UsageError for neither."""
+    found = shapes().get(text.rpartition("/")[2].lower())
+    if found is not None:
+        return found
+    if not (Path(text) / "config.json").is_file():
+        known = ", ".join(sorted({shape.name for shape in shapes().values()}))
+        raise UsageError(f"--model {text}: neither a folder with config.json nor known ({known})", hint=_REMEDY)
+    return from_folder(Path(text))
+
+
+def _cached(repo: str) -> Path | None:
+    """The newest snapshot of a hub model on this machine."""
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    found = sorted((hub / f"models--{repo.replace('/', '--')}" / "snapshots").glob("*/config.json"))
+    return found[-1].parent if found else None
+
+
+def from_folder(folder: Path, *, name: str = "") -> Shape:
+    """The shape in a folder's config.json. Raises ConfigError where it is missing, broken or of another kind."""
+    path = folder / "config.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _from_config(content, name or folder.resolve().name)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint=_REMEDY) from error
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is no JSON object of numbers: {error}", hint=_REMEDY) from error
+    except KeyError as error:
+        raise ConfigError(f"{path} has no {error}", hint="dense decoder models are planned for") from error
+
+
+def _from_config(content: Mapping[str, Any], name: str) -> Shape:
+    if "num_experts" in content or "num_local_experts" in content:
+        raise ConfigError(f"{name} is a mixture of experts", hint="dense decoder models are planned for")
+    heads, layers = int(content["num_attention_heads"]), int(content["num_hidden_layers"])
+    window = int(content.get("sliding_window") or 0)
+    windowed = list(content.get("layer_types") or []).count("sliding_attention") if window else 0
+    return Shape(
+        name=name,
+        layers=layers,
+        hidden=int(content["hidden_size"]),
+        ffn=int(content["intermediate_size"]),
+        heads=heads,
+        kv_heads=int(content.get("num_key_value_heads") or heads),
+        head_dim=int(content.get("head_dim") or int(content["hidden_size"]) // heads),
+        vocabulary=int(content["vocab_size"]),
+        tied=bool(content.get("tie_word_embeddings", False)),
+        window=window if windowed else 0,
+        windowed_layers=windowed,
+    )
