@@ -12,7 +12,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, cast
 
-from corpus import plants, shardscan
+from corpus import recall, shardscan
 from corpus.overlap import OverlapConfig, config_of
 from corpus.pool import WORK, write_atomic, write_json, write_table
 from corpus.references import Shard, shards_of
@@ -38,7 +38,7 @@ class PoolAudit:
     """Matching pairs, and the closest of those that do not match."""
     shards: list[dict[str, Any]]
     """Per shard its name, digest and counts."""
-    recalls: list[plants.Recall]
+    recalls: list[recall.Recall]
     """Per kind of planted control, the share found by each mode."""
     counts: dict[str, int]
     """Totals."""
@@ -64,7 +64,7 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     found = _scans(scanner, shards, work, workers, progress)
-    recalls = plants.measure(scanner.documents, config)
+    recalls = recall.measure(scanner.documents, config)
     findings = [row for scan in found for row in scan.findings]
     result = PoolAudit(
         mode=mode,

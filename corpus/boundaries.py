@@ -14,6 +14,9 @@ from infuser_core.schemas import Page
 SHOWN = 300
 """Headings in one prompt; a longer book is shown in several."""
 MAX_TOKENS = 256
+"""Length limit of a reply, tokens."""
+ATTEMPTS = 3
+"""Times that one list of headings is put to the model."""
 TITLE_CHARS = 120
 
 
@@ -27,12 +30,44 @@ class FoundBounds:
     """The model's replies, also those that could not be used."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookBounds:
+    """Where a book's teaching text lies, as a row."""
+
+    source_id: str
+    """The book."""
+    first: int
+    """Start of the first chapter, characters of its Markdown; 0 where none was recognised."""
+    end: int
+    """Start of the matter that closes the book, characters; the text's length where there is none."""
+    decided_by: str
+    """`rules`, or the name of the model."""
+    problem: str
+    """Why the model did not decide; empty where it did."""
+
+    def bounds(self) -> Bounds:
+        """As the structure pass takes them."""
+        return Bounds(first=self.first, end=self.end, decided_by=self.decided_by, problem=self.problem)
+
+
+def row_of(page: Page, found: FoundBounds) -> BookBounds:
+    """The row of a book."""
+    bounds = found.bounds
+    return BookBounds(
+        source_id=page.source_id,
+        first=bounds.first,
+        end=bounds.end,
+        decided_by=bounds.decided_by,
+        problem=bounds.problem,
+    )
+
+
 def find_bounds(
     page: Page,
     model: ChatModel,
     template: Template,
     *,
-    attempts: int = 3,
+    attempts: int = ATTEMPTS,
     progress: Progress = no_progress,
 ) -> FoundBounds:
     """Bounds named by the model, and its replies. Numbers that are no headings of the list are refused and asked again.

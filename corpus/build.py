@@ -1,7 +1,7 @@
 """Sources to a document pool in a folder, without a scheduler: `infuser corpus build`.
 
-Every finished step of a source is a file in the pool's work folder, named by the digest of everything it depends on.
-A build that was killed, or whose inputs changed, finds what is still valid there and does the rest.
+Every finished step is a file in the pool's work folder, named by the digest of everything it depends on. A build that
+was killed, or whose inputs changed, finds what is still valid there and does the rest.
 """
 
 import fcntl
@@ -9,23 +9,19 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
 
-from corpus import convert, langchain_chunk, marker, structure
-from corpus.choose import ChoiceConfig, convert_auto
-from corpus.chunk import Chunk, ChunkConfig, Discard, chunk
-from corpus.convert import ConvertConfig
+from corpus import pool as files
+from corpus.build_audit import Overlapping, OverlapPlan, audit_built
 from corpus.intake import Item
-from corpus.judge import JudgeSetup, judge_batches
-from corpus.marker import MarkerConfig
+from corpus.judges import Judge
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
     MARKDOWN,
+    OVERLAPS,
     SOURCES,
     WORK,
     Discarded,
@@ -35,53 +31,52 @@ from corpus.pool import (
     write_json,
     write_table,
 )
-from corpus.tokens import RULE, count_tokens
-from infuser_core import faults
+from corpus.shardscan import Finding
+from corpus.source_steps import Chunked, Converted, SourceConfig, chunked, converted, key
 from infuser_core.engines.protocols import Progress, no_progress
-from infuser_core.errors import BusyRunError, StoreError
-from infuser_core.schemas import Document, Judgement, Page
-from infuser_core.tables import read_rows
+from infuser_core.errors import BusyRunError, StoreError, UsageError
+from infuser_core.schemas import Document
 
-VERSION = 1
-_BY_STRUCTURE = frozenset({Discard.FRONT_MATTER, Discard.BACK_MATTER})
-# A process that was ended for its time or memory may succeed another time: its page is not kept.
-_PASSING = ("unreadable:",)
+VERSION = 2
+Stages = Callable[[str], AbstractContextManager[Progress]]
+"""Name of a step to the progress that it reports to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildConfig:
-    """How sources become documents."""
+    """How sources become a pool."""
 
-    choice: ChoiceConfig = field(default_factory=lambda: ChoiceConfig(embedded=ConvertConfig(), marker=MarkerConfig()))
-    """Which converter, and its settings."""
-    structure: Literal["off", "headings"] = "headings"
-    """Whether front and back matter is cut by headings."""
-    splitter: Literal["offsets", "langchain"] = "offsets"
-    """Which chunker."""
-    chunk: ChunkConfig = field(default_factory=ChunkConfig)
-    """Token bounds."""
-    count: Callable[[str], int] = count_tokens
-    """Tokens of a text."""
-    tokenizer: str = RULE
-    """Name or digest of what counts."""
-    judge: JudgeSetup | None = None
-    """Model that keeps or drops chunks; None keeps all."""
+    source: SourceConfig = field(default_factory=SourceConfig)
+    """Conversion and chunks."""
+    judge: Judge | None = None
+    """Who keeps or drops chunks; None keeps all."""
+    overlap: OverlapPlan | None = None
+    """What the pool is compared with; None for nothing."""
     workers: int = 1
-    """Files converted at one time."""
+    """Files converted, and references scanned, at one time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """What one source became."""
 
-    row: PoolSource
-    """Row of the sources table."""
-    markdown: str
-    """The source's text; empty when it was rejected before."""
+    item: Item
+    """What was given."""
+    made: Converted | None
+    """Its conversion; None when it was rejected before."""
     documents: list[Document]
     """Kept chunks in order."""
     discarded: list[Discarded]
     """All else; together with the documents a tiling of the Markdown."""
+    num_chars: int = 0
+    """Characters of the Markdown."""
+    structure: str = ""
+    """Who cut front and back matter."""
+
+    @property
+    def row(self) -> PoolSource:
+        """Row of the sources table."""
+        return _row(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +85,8 @@ class Pool:
 
     sources: list[Built]
     """In the order in which they were given."""
+    overlap: Overlapping | None
+    """What the audit found; None without one."""
     changed: bool
     """Whether the tables had to be written."""
 
@@ -106,7 +103,12 @@ class Pool:
 
 @contextmanager
 def held(out: Path) -> Iterator[None]:
-    """The folder for one build at a time. Raises StoreError when it cannot be written, BusyRunError when it is held."""
+    """The folder for one build at a time.
+
+    Raises StoreError when it cannot be written, BusyRunError when it is held, UsageError for an imported pool.
+    """
+    if (out / files.IMPORTED).is_file():
+        raise UsageError(f"{out} holds an imported pool", hint="name another folder with --out")
     try:
         (out / WORK).mkdir(parents=True, exist_ok=True)
         lock = (out / WORK / "lock").open("w")
@@ -120,217 +122,173 @@ def held(out: Path) -> Iterator[None]:
         yield
 
 
-def build(items: Sequence[Item], out: Path, config: BuildConfig, *, progress: Progress = no_progress) -> Pool:
-    """Convert, chunk and judge every item; write documents, discards, sources and Markdown into `out`."""
+def _silent(_: str) -> AbstractContextManager[Progress]:
+    return nullcontext(no_progress)
+
+
+def build(items: Sequence[Item], out: Path, config: BuildConfig, *, stages: Stages = _silent) -> Pool:
+    """Convert, chunk, judge and audit every item; write documents, discards, sources, overlaps and Markdown."""
     work = out / WORK
+    with stages("sources") as progress:
+        built = _chunk_all(items, work, config, progress)
+    if config.judge:
+        with stages("judge, chunks") as progress:
+            built = _judged(built, config.judge, progress)
+    overlap = None
+    if config.overlap:
+        with stages("audit, MB") as progress:
+            documents = [row for one in built for row in one.documents]
+            overlap = audit_built(documents, config.overlap, work, workers=config.workers, progress=progress)
+        built = _without(built, {name: ("overlap", reason, "") for name, reason in overlap.dropped.items()})
+    return Pool(sources=built, overlap=overlap, changed=_write(built, overlap, out))
+
+
+def _chunk_all(items: Sequence[Item], work: Path, config: BuildConfig, progress: Progress) -> list[Built]:
+    """Conversions run in processes beside this one, as many as there are workers."""
     built: list[Built] = []
     with ThreadPoolExecutor(max_workers=max(config.workers, 1)) as threads:
-        pages = [threads.submit(_page, item, work, config) for item in items]
+        pages = [threads.submit(converted, item, work, config.source) for item in items]
         try:
             for done, (item, page) in enumerate(zip(items, pages, strict=True), 1):
-                built.append(_built(item, page.result(), work, config))
+                made = page.result()
+                text = made is not None and not made.reason
+                parts = chunked(item, made, work, config.source) if made and text else _NOTHING
+                built.append(_of(item, made, parts))
                 progress(done, len(items), 0)
         finally:
             threads.shutdown(cancel_futures=True)
-    return Pool(sources=built, changed=_write(built, out))
+    return built
 
 
-def _page(item: Item, work: Path, config: BuildConfig) -> Page | None:
-    """The item's Markdown, from the work folder where it was converted before."""
-    if item.path is None:
-        return None
-    choice = asdict(config.choice)
-    choice["marker"].pop("work")
-    choice["marker_installed"] = marker.is_installed(config.choice.marker.command)
-    suffix = item.path.suffix.lower()
-    kept = (
-        work / "pages" / f"{_key(item.source.source_id, item.source.sha256, suffix, convert.CONVERTER, choice)}.parquet"
-    )
-    if kept.is_file():
-        return read_rows(kept, Page)[0]
-    page = _with_plain_line_ends(convert_auto(item.path, item.source.source_id, config.choice))
-    if not page.reason.startswith(_PASSING):
-        write_table(kept, [page], Page)
-    faults.point("build:converted")
-    return page
+_NOTHING = Chunked(documents=[], discarded=[], num_chars=0, structure="")
 
 
-def _with_plain_line_ends(page: Page) -> Page:
-    """Line ends as line feeds: readers of text files change the others, and offsets would no longer fit."""
-    if "\r" not in page.markdown:
-        return page
-    text = page.markdown.replace("\r\n", "\n").replace("\r", "\n")
-    starts = [start if start == 0 else len(page.markdown[:start].replace("\r\n", "\n")) for start in page.page_starts]
-    return replace(page, markdown=text, sha256=hashlib.sha256(text.encode()).hexdigest(), page_starts=starts)
-
-
-def _built(item: Item, page: Page | None, work: Path, config: BuildConfig) -> Built:
-    if page is None:
-        return Built(
-            row=_row(item, None, [], [], item.stage, item.source.reason), markdown="", documents=[], discarded=[]
-        )
-    if page.reason:
-        return Built(row=_row(item, page, [], [], "convert", page.reason), markdown="", documents=[], discarded=[])
-    documents, discarded = _chunked(item, page, work, config)
-    if config.judge:
-        documents, dropped = _judged(documents, work, config.judge)
-        discarded = discarded + dropped
-    discarded = _tiled(page, documents, discarded)
-    stage, reason = ("", "") if documents else _nothing_left(discarded)
-    row = _row(item, page, documents, discarded, stage, reason)
-    return Built(row=row, markdown=page.markdown, documents=documents, discarded=discarded)
-
-
-def _chunked(item: Item, page: Page, work: Path, config: BuildConfig) -> tuple[list[Document], list[Discarded]]:
-    settings = [asdict(config.chunk), config.structure, config.splitter, config.tokenizer, item.source.discipline]
-    folder = work / "chunks" / _key(page.source_id, page.sha256, settings)
-    if not (folder / DOCUMENTS).is_file():
-        chunks = _chunks(page, item.source.discipline, config)
-        dropped = [_discarded(row) for row in chunks if row.discard is not None]
-        write_table(folder / DISCARDED, dropped, Discarded)
-        write_table(folder / DOCUMENTS, [row.document for row in chunks if row.discard is None], Document)
-        faults.point("build:chunked")
-    return read_rows(folder / DOCUMENTS, Document), read_rows(folder / DISCARDED, Discarded)
-
-
-def _chunks(page: Page, domain: str, config: BuildConfig) -> list[Chunk]:
-    if config.splitter == "langchain":
-        return langchain_chunk.chunk_langchain(page, config.count, config.chunk, domain).chunks
-    excluded = structure.exclude(page, mode=config.structure)
-    return chunk(page, config.count, config.chunk, domain, excluded=excluded)
-
-
-def _discarded(row: Chunk) -> Discarded:
-    assert row.discard is not None
-    return Discarded(
-        source_id=row.document.source_id,
-        start=row.document.start,
-        end=row.document.end,
-        stage="structure" if row.discard in _BY_STRUCTURE else "chunk",
-        reason=row.discard.value,
-        header_path=row.document.header_path,
-        num_tokens=row.document.num_tokens,
-        response="",
+def _of(item: Item, made: Converted | None, parts: Chunked) -> Built:
+    return Built(
+        item=item,
+        made=made,
+        documents=parts.documents,
+        discarded=parts.discarded,
+        num_chars=parts.num_chars,
+        structure=parts.structure,
     )
 
 
-def _judged(documents: list[Document], work: Path, setup: JudgeSetup) -> tuple[list[Document], list[Discarded]]:
-    """Kept and dropped documents; verdicts are kept batch by batch."""
-    verdicts: list[Judgement] = []
-    folder = work / "verdicts" / _key(setup.identity)
-    for batch in judge_batches(documents, setup):
-        kept = folder / f"{_key([row.text for row in batch])}.parquet"
-        if not kept.is_file():
-            write_table(kept, setup.decide(batch), Judgement)
-            faults.point("build:judged")
-        verdicts += read_rows(kept, Judgement)
-    pairs = list(zip(documents, verdicts, strict=True))
-    dropped = [
-        Discarded(
-            source_id=row.source_id,
-            start=row.start,
-            end=row.end,
-            stage="judge",
-            reason=verdict.reason,
-            header_path=row.header_path,
-            num_tokens=row.num_tokens,
-            response=verdict.response,
-        )
-        for row, verdict in pairs
-        if not verdict.keep
-    ]
-    return [row for row, verdict in pairs if verdict.keep], dropped
+def _judged(built: Sequence[Built], judge: Judge, progress: Progress) -> list[Built]:
+    """Kept documents, and dropped ones among the discards."""
+    documents = [row for one in built for row in one.documents]
+    verdicts = judge.decide(documents, progress=progress)
+    return _without(built, {row.document_id: ("judge", row.reason, row.response) for row in verdicts if not row.keep})
 
 
-def _tiled(page: Page, documents: Sequence[Document], discarded: Sequence[Discarded]) -> list[Discarded]:
-    """The discards with blank spans between rows added, so that nothing of the Markdown is unaccounted for."""
-    spans = sorted([(row.start, row.end) for row in documents] + [(row.start, row.end) for row in discarded])
-    edges = [(0, 0), *spans, (len(page.markdown), len(page.markdown))]
-    gaps = [(left[1], right[0]) for left, right in pairwise(edges) if left[1] < right[0]]
-    blanks = [
-        Discarded(
-            source_id=page.source_id,
-            start=start,
-            end=end,
-            stage="chunk",
-            # The comparison splitter rewrites text: what it cannot be traced to is named, too.
-            reason="blank" if not page.markdown[start:end].strip() else "not_traced",
-            header_path="",
-            num_tokens=0,
-            response="",
-        )
-        for start, end in gaps
-    ]
-    return sorted([*discarded, *blanks], key=lambda row: row.start)
+def _without(built: Sequence[Built], dropped: dict[str, tuple[str, str, str]]) -> list[Built]:
+    """The sources without some documents: they become discards, with (stage, reason, response)."""
+    result = []
+    for one in built:
+        out = [row for row in one.documents if row.document_id in dropped]
+        spans = [
+            Discarded(
+                source_id=row.source_id,
+                start=row.start,
+                end=row.end,
+                stage=dropped[row.document_id][0],
+                reason=dropped[row.document_id][1],
+                header_path=row.header_path,
+                num_tokens=row.num_tokens,
+                response=dropped[row.document_id][2],
+            )
+            for row in out
+        ]
+        kept = [row for row in one.documents if row.document_id not in dropped]
+        discarded = sorted([*one.discarded, *spans], key=lambda row: row.start)
+        result.append(replace(one, documents=kept, discarded=discarded) if out else one)
+    return result
 
 
-def _nothing_left(discarded: Sequence[Discarded]) -> tuple[str, str]:
+def _ending(one: Built) -> tuple[str, str]:
+    """Stage and reason of a source that gave no documents; both empty for one that gave some."""
+    if one.made is None:
+        return one.item.stage, one.item.source.reason
+    if one.made.reason:
+        return "convert", one.made.reason
+    if one.documents:
+        return "", ""
     reasons: dict[str, int] = {}
-    for row in discarded:
+    for row in one.discarded:
         if row.reason != "blank":
-            label = "judge" if row.stage == "judge" else row.reason
+            label = row.stage if row.stage in ("judge", "overlap") else row.reason
             reasons[label] = reasons.get(label, 0) + 1
-    stage = "judge" if "judge" in reasons else "chunk"
+    stage = next((name for name in ("overlap", "judge") if name in reasons), "chunk")
     return stage, "no documents: " + ", ".join(f"{count} spans {name}" for name, count in sorted(reasons.items()))
 
 
-def _row(
-    item: Item, page: Page | None, documents: list[Document], discarded: list[Discarded], stage: str, reason: str
-) -> PoolSource:
-    source = item.source
-    text = page is not None and not page.reason
+def _row(one: Built) -> PoolSource:
+    source, made = one.item.source, one.made
+    stage, reason = _ending(one)
+    text = made is not None and not made.reason
     return PoolSource(
         source_id=source.source_id,
-        input=item.given,
+        input=one.item.given,
         title=source.title,
         author=source.author,
         domain=source.discipline,
-        subdomain=item.subdomain,
+        subdomain=one.item.subdomain,
         licence=source.licence,
         licence_evidence=source.licence_evidence,
         sha256=source.sha256,
         num_bytes=source.num_bytes,
-        converter=page.converter if page else "",
-        chosen=page.chosen if page else "",
-        num_pages=page.num_pages if page else 0,
-        num_chars=len(page.markdown) if page else 0,
-        num_documents=len(documents),
-        num_discarded=sum(row.reason != "blank" for row in discarded),
+        converter=made.converter if made else "",
+        chosen=made.chosen if made else "",
+        num_pages=made.num_pages if made else 0,
+        num_chars=one.num_chars,
+        num_documents=len(one.documents),
+        num_discarded=sum(row.reason != "blank" for row in one.discarded),
         markdown=f"{MARKDOWN}/{markdown_name(source.source_id)}" if text else "",
         status="rejected" if stage else "admitted",
         stage=stage,
         reason=reason,
+        structure=one.structure,
     )
 
 
-def _write(built: Sequence[Built], out: Path) -> bool:
+def _write(built: Sequence[Built], overlap: Overlapping | None, out: Path) -> bool:
     """Write the tables unless they are there already. Markdown first: no row ever points to a missing text."""
     state = out / WORK / "written.json"
-    digest = _key(VERSION, [[asdict(one.row), one.documents, one.discarded] for one in built])
-    names = [one.row.markdown for one in built if one.row.markdown]
-    whole = all((out / name).is_file() for name in (DOCUMENTS, DISCARDED, SOURCES, *names))
-    if whole and state.is_file() and json.loads(state.read_text()) == digest:
+    texts = {one.row.markdown: one.made for one in built if one.made and one.row.markdown}
+    tables = [DOCUMENTS, DISCARDED, SOURCES, *([OVERLAPS] if overlap else [])]
+    whole = all((out / name).is_file() for name in [*tables, *texts])
+    wanted = {"tables": _digest(built, overlap), "markdown": {name: made.sha256 for name, made in texts.items()}}
+    before = json.loads(state.read_text()) if state.is_file() else {}
+    if whole and before == wanted:
         return False
     state.unlink(missing_ok=True)
-    for one in built:
-        path = out / one.row.markdown
-        data = one.markdown.encode("utf-8")
-        if one.row.markdown and not (path.is_file() and path.read_bytes() == data):
-            write_atomic(path, data)
+    old = before.get("markdown", {}) if isinstance(before, dict) else {}
+    for name, made in texts.items():
+        if old.get(name) != made.sha256 or not (out / name).is_file():
+            write_atomic(out / name, made.page().markdown.encode("utf-8"))
     for path in (out / MARKDOWN).glob("*.md"):
-        if f"{MARKDOWN}/{path.name}" not in names:
+        if f"{MARKDOWN}/{path.name}" not in texts:
             path.unlink()
     write_table(out / DISCARDED, [row for one in built for row in one.discarded], Discarded)
+    if overlap:
+        write_table(out / OVERLAPS, overlap.findings, Finding)
+    else:
+        (out / OVERLAPS).unlink(missing_ok=True)
     write_table(out / DOCUMENTS, [row for one in built for row in one.documents], Document)
     write_table(out / SOURCES, [one.row for one in built], PoolSource)
-    write_json(state, digest)
+    write_json(state, wanted)
     return True
 
 
-def _key(*parts: Any) -> str:
-    text = json.dumps(parts, ensure_ascii=True, sort_keys=True, default=_plain)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _plain(value: Any) -> Any:
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else str(value)
+def _digest(built: Sequence[Built], overlap: Overlapping | None) -> str:
+    """Of everything in the tables; a text stands in it by the digest of its source's Markdown and its span."""
+    total = hashlib.sha256(key(VERSION, overlap.identity if overlap else "").encode())
+    for one in built:
+        total.update(key(asdict(one.row), one.made.sha256 if one.made else "").encode())
+        for document in one.documents:
+            # Without a place in the Markdown, as the comparison splitter leaves it, the text speaks for itself.
+            text = document.text if document.start < 0 else ""
+            total.update(key(asdict(replace(document, text=text))).encode())
+        for row in one.discarded:
+            total.update(key(asdict(row)).encode())
+    return total.hexdigest()

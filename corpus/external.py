@@ -1,10 +1,12 @@
 """Runs an external command with a time limit and a watch on its memory; nothing that it started survives it."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +32,23 @@ class Finished:
     """Largest resident memory seen, bytes."""
 
 
-def run(arguments: Sequence[str], *, wall_seconds: float, memory_bytes: int, folder: Path | None = None) -> Finished:
-    """Run the command until it ends or breaks a limit; then its whole process group is gone."""
+def _no_trouble() -> str:
+    return ""
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    wall_seconds: float,
+    memory_bytes: int,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    trouble: Callable[[], str] = _no_trouble,
+) -> Finished:
+    """Run the command until it ends or breaks a limit; then its whole process group is gone.
+
+    `trouble` is asked several times a second; what it says, if anything, ends the command as a broken limit does.
+    """
     deadline = time.monotonic() + wall_seconds
     fault = ""
     peak = 0
@@ -43,6 +60,7 @@ def run(arguments: Sequence[str], *, wall_seconds: float, memory_bytes: int, fol
             stderr=subprocess.STDOUT,
             start_new_session=True,
             cwd=folder,
+            env=environment,
         )
         try:
             while not fault and _runs(process):
@@ -51,11 +69,29 @@ def run(arguments: Sequence[str], *, wall_seconds: float, memory_bytes: int, fol
                     fault = f"used {peak / 1e9:.1f} GB of memory, {memory_bytes / 1e9:g} GB are allowed"
                 elif time.monotonic() > deadline:
                     fault = f"still running after {wall_seconds:g} s"
+                else:
+                    fault = trouble()
         finally:
             kill_group(process)
         log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
         tail = " ".join(log.read().decode(errors="replace").split())
     return Finished(status=process.returncode, fault=fault, tail=tail, peak_bytes=peak)
+
+
+def kill_by_home(home: Path) -> int:
+    """Kill every process whose home is this folder, wherever it moved; returns how many.
+
+    A command that leaves servers running gives them a session of their own: the process group does not hold them, but
+    they inherit its environment.
+    """
+    mark = f"HOME={home}".encode()
+    killed = 0
+    for entry in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+                killed += 1
+    return killed
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:

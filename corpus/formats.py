@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from corpus.chunk import PATH_JOINT
-from corpus.pool import DOCUMENTS, pool_file, write_atomic, write_json, write_table
-from corpus.references import Shard, records
+from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_atomic, write_json, write_table, writing
+from corpus.references import SUFFIXES, Shard, records
 from corpus.tokens import count_tokens
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DocumentError, UsageError
 from infuser_core.questions import question_of
 from infuser_core.schemas import Document, Question
 from infuser_core.tables import foreign_rows, read_rows
 
-EXTRA, QUESTIONS, IMPORT = "extra.jsonl", "questions.parquet", "import.json"
+EXTRA, QUESTIONS = "extra.jsonl", "questions.parquet"
 _OURS = [field.name for field in fields(Document)]
 # Field of documents.json to field of a document. `content` may be `text`.
 _AUTHORS = {"doc_id": "document_id", "field": "domain", "source_pdf": "source_id", "token_count": "num_tokens"}
@@ -37,27 +37,65 @@ class Imported:
 
 
 def import_pool(path: Path, out: Path) -> dict[str, Any]:
-    """Read a file of documents or questions into the folder `out`. Raises DocumentError for anything else."""
+    """Read a file of documents or questions into the folder `out`.
+
+    Raises DocumentError for anything else, UsageError for a file of another kind and a folder that holds a build.
+    """
+    if (out / SOURCES).is_file():
+        raise UsageError(f"{out} holds a pool that was built from sources", hint="name another folder with --out")
+    rows = _rows(path)
+    with writing(out):
+        if _is_question(rows[0]):
+            (out / DOCUMENTS).unlink(missing_ok=True)
+            return _import_questions(path, rows, out)
+        found = _imported(path, rows)
+        (out / QUESTIONS).unlink(missing_ok=True)
+        write_table(out / DOCUMENTS, [one.document for one in found], Document)
+        lines = [json.dumps(one.extra, ensure_ascii=False) for one in found]
+        write_atomic(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+        facts = {
+            "kind": "documents",
+            "documents": len(found),
+            "kept_beside": sorted({name for one in found for name in one.extra["fields"]}),
+            "counted_here": sum("num_tokens" in one.extra["made"] for one in found),
+        }
+        write_json(out / IMPORTED, facts)
+    return facts
+
+
+def documents_in(path: Path) -> list[Document]:
+    """The documents of a pool's folder, or of a file in any format that can be imported.
+
+    Raises DocumentError or UsageError for anything else.
+    """
+    if path.is_dir():
+        return [_plain(row) for row in foreign_rows(pool_file(path))]
+    rows = _rows(path)
+    if _is_question(rows[0]):
+        raise DocumentError(f"{path}: questions, and no documents", hint="a pool of documents has doc_id and content")
+    return [one.document for one in _imported(path, rows)]
+
+
+def _rows(path: Path) -> list[Mapping[str, Any]]:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="name one file: documents.json, JSONL or parquet")
     if not path.is_file():
         raise DocumentError(f"{path}: no such file", hint="name documents.json, a chunk file, a question pool or JSONL")
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", hint="books are built: `infuser corpus build`")
     rows = list(records(Shard(name=path.name, path=path, num_bytes=path.stat().st_size)))
     if not rows:
         raise DocumentError(f"{path}: no rows in it", hint="a list of documents or questions")
-    if _is_question(rows[0]):
-        return _import_questions(path, rows, out)
+    return rows
+
+
+def _imported(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Imported]:
     found = [_document(row, place, path) for place, row in enumerate(rows)]
     _refuse_twins([one.document.document_id for one in found], path)
-    write_table(out / DOCUMENTS, [one.document for one in found], Document)
-    lines = [json.dumps(one.extra, ensure_ascii=False) for one in found]
-    write_atomic(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-    facts = {
-        "kind": "documents",
-        "documents": len(found),
-        "kept_beside": sorted({name for one in found for name in one.extra["fields"]}),
-        "counted_here": sum("num_tokens" in one.extra["made"] for one in found),
-    }
-    write_json(out / IMPORT, facts)
-    return facts
+    empty = next((one.document.document_id for one in found if not one.document.text.strip()), None)
+    if empty is not None:
+        raise DocumentError(f"{path}: the document {empty!r} has no text", hint="leave it out")
+    return found
 
 
 def _is_question(row: Mapping[str, Any]) -> bool:
@@ -77,7 +115,7 @@ def _import_questions(path: Path, rows: Sequence[Mapping[str, Any]], out: Path) 
         "questions": len(questions),
         "kept_beside": sorted({name for row in rows for name in row} - known),
     }
-    write_json(out / IMPORT, facts)
+    write_json(out / IMPORTED, facts)
     return facts
 
 
@@ -151,28 +189,31 @@ def _made(text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str
 
 
 def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
-    """Write the pool's documents as documents.json, JSONL or parquet; what was kept beside them comes along."""
+    """Write the pool's documents as documents.json, JSONL or parquet; what was kept beside them comes along.
+
+    Raises DocumentError for a pool that is none, UsageError for a target that is a folder or the pool's own file.
+    """
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder", hint="name the file to write with --out")
     if (pool / QUESTIONS).is_file() and not (pool / DOCUMENTS).is_file():
         return _export_questions(pool, format_, out)
     path = pool_file(pool)
+    if out.exists() and out.samefile(path):
+        raise UsageError(f"{out} is the pool itself", hint="name another file with --out")
     beside = _beside(path.parent / EXTRA)
-    if format_ == "parquet":
-        documents = [_plain(row) for row in foreign_rows(path)]
-        write_table(out, documents, Document)
-        left = sorted({name for extra in beside.values() for name in extra["fields"]})
-        return {"format": format_, "documents": len(documents), "left_out": left}
-    count = 0
-    rows: list[dict[str, Any]] = []
-    for place, document in enumerate(_plain(row) for row in foreign_rows(path)):
-        extra = beside.get(document.document_id)
-        rows.append(_authors_row(document, place, extra) if format_ == "documents-json" else _line(document, extra))
-        count += 1
-    if format_ == "documents-json":
-        data = json.dumps(rows, ensure_ascii=False, indent=1) + "\n"
-    else:
-        data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_atomic(out, data.encode("utf-8", "surrogatepass"))
-    return {"format": format_, "documents": count, "left_out": []}
+    documents = [_plain(row) for row in foreign_rows(path)]
+    with writing(out):
+        if format_ == "parquet":
+            write_table(out, documents, Document)
+            left = sorted({name for extra in beside.values() for name in extra["fields"]})
+            return {"format": format_, "documents": len(documents), "left_out": left}
+        rows = [(row, place, beside.get(row.document_id)) for place, row in enumerate(documents)]
+        if format_ == "documents-json":
+            data = json.dumps([_authors_row(*row) for row in rows], ensure_ascii=False, indent=1) + "\n"
+        else:
+            data = "".join(json.dumps(_line(row, extra), ensure_ascii=False) + "\n" for row, _, extra in rows)
+        write_atomic(out, data.encode("utf-8", "surrogatepass"))
+    return {"format": format_, "documents": len(documents), "left_out": []}
 
 
 def _export_questions(pool: Path, format_: str, out: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ MEAN_CHARS = 70
 PAGES_PER_ENTRY = 12
 """An outline with fewer entries than one in so many pages names chapters only; fonts are asked as well."""
 TRUSTED = 0.6
-"""Share of a style's lines that the outline must name before its other lines count as headings too."""
+"""Share of a style's blocks that the outline must name before its other titles count as headings too."""
 PURE = 0.55
 """Share of a style's blocks that must look like titles before the style is one of headings."""
 MAX_SHARE = 0.1
@@ -44,6 +44,8 @@ CONTENTS_LINE = re.compile(
 )
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
+SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
+"""The end of a sentence, or several clauses, in the middle of a text."""
 CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
 
 Style = tuple[str, float, bool, bool, int]
@@ -194,7 +196,7 @@ def _trusted(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]
         named[style] += count
     levels = {}
     for style, count in named.items():
-        rest = sum(block.titled for block in blocks.get(style, []))
+        rest = len(blocks.get(style, []))
         if count >= TRUSTED * (count + rest):
             levels[style] = -max((n, -level) for (name, level), n in votes.items() if name == style)[1]
     return levels
@@ -231,7 +233,12 @@ def _goes_on(above: Line, line: Line) -> bool:
 
 
 def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, body: Style) -> bool:
-    """Whether there is more space above than between lines of text, and no text of the same kind right below."""
+    """Whether it does not fill the column as text does, has more space above than lines of text, and no text of the
+    same kind right below."""
+    last = run[-1]
+    if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and depth(_text(run)) < 2:
+        # Running text ends where the column does; a title in letters of its size seldom happens to.
+        return False
     if above and not above.level and 0 < above.y - run[0].y < 1.25 * max(above.size, run[0].size):
         return False
     return not (below and below.y > run[-1].y + 2 and below.x0 < run[-1].x0)
@@ -240,6 +247,8 @@ def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, b
 def _could_be_title(run: Sequence[Line], text: str) -> bool:
     first = run[0]
     if first.mono or _length(text) > TITLE_CHARS or CONTENTS_LINE.search(text) or BULLET.match(text):
+        return False
+    if SENTENCES.search(SECTION_NUMBER.sub("", text, count=1).rstrip("\u3002")):
         return False
     if NOT_A_TITLE.match(text) or CAPTION.match(text) or text.endswith((",", ";", "-")) or text[0].islower():
         return False

@@ -1,4 +1,4 @@
-"""What a build is given: files, folders, addresses, a catalogue. Each becomes a source with a file, or a reason."""
+"""What a build is given: files, folders, addresses. Each becomes a source with a file, or a reason."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -6,19 +6,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from corpus import identity, registry
-from corpus.admission import Rules
-from corpus.catalogues.protocol import Offer, connect, subject
-from corpus.download import DownloadConfig, download, web_client
+from corpus import identity
+from corpus.download import DownloadConfig, download
 from corpus.guard import GuardConfig
 from corpus.holdings import Holdings
 from corpus.registry import ADMITTED, REJECTED, file_of
 from infuser_core.engines.protocols import Progress, no_progress
-from infuser_core.schemas import Source, Topic
+from infuser_core.errors import UsageError
+from infuser_core.schemas import Source
 
 GIVEN = "given by the user"
-SUFFIXES = (".pdf", ".md", ".markdown", ".txt")
+SUFFIXES = (".pdf", ".md", ".markdown", ".mdown", ".txt", ".text")
 """Files taken from a folder."""
+OTHERS = {
+    ".epub": "pandoc", ".docx": "pandoc", ".odt": "pandoc", ".rtf": "pandoc", ".html": "pandoc", ".htm": "pandoc",
+    ".xhtml": "pandoc", ".tex": "pandoc", ".rst": "pandoc", ".org": "pandoc", ".fb2": "pandoc", ".ipynb": "jupyter",
+    ".doc": "an office program", ".pptx": "an office program", ".ppt": "an office program", ".mobi": "calibre",
+    ".azw3": "calibre", ".djvu": "ddjvu", ".ps": "ps2pdf", ".eps": "ps2pdf", ".dvi": "dvipdf",
+    ".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip", ".tar": "tar",
+}  # fmt: skip
+"""Books in other formats, and what makes a PDF or Markdown of them: listed with that as their reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,27 +44,14 @@ class Item:
     """Where it was rejected; empty when there is a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Everything that a build is given."""
+def gather(
+    given: Sequence[str], out: Path, folder: Path, config: DownloadConfig, *, progress: Progress = no_progress
+) -> list[Item]:
+    """Every named source with its file or its reason: files first, then addresses. What lies in `out` is no source.
 
-    sources: Sequence[str]
-    """Files, folders and addresses."""
-    catalogue: str
-    """Address of a local catalogue; empty for none."""
-    topics: Sequence[Topic]
-    """Pairs that the catalogue is searched for; empty for all that it offers."""
-    rules: Rules
-    """What an offer must fulfil."""
-
-
-def gather(wanted: Wanted, folder: Path, config: DownloadConfig, *, progress: Progress = no_progress) -> list[Item]:
-    """Every source with its file or its reason: files first, then addresses, then the catalogue's books."""
-    items = from_files(wanted.sources)
-    items += from_addresses(wanted.sources, folder, config, progress=progress)
-    if wanted.catalogue:
-        items += from_catalogue(wanted.catalogue, wanted.topics, wanted.rules, folder, config, progress=progress)
-    return without_twins(items)
+    Raises UsageError for a folder without any book.
+    """
+    return [*from_files(given, out), *from_addresses(given, folder, config, progress=progress)]
 
 
 def is_address(text: str) -> bool:
@@ -65,25 +59,47 @@ def is_address(text: str) -> bool:
     return urlsplit(text).scheme.lower() in ("http", "https")
 
 
-def from_files(given: Sequence[str]) -> list[Item]:
-    """Local files, and the files of local folders, in order. The same bytes twice are one source."""
-    paths = [path for text in given if not is_address(text) for path in _expanded(Path(text))]
-    return [_of_file(path) for path in paths]
+def from_files(given: Sequence[str], out: Path | None = None) -> list[Item]:
+    """Local files, and the files of local folders, in order. The same bytes twice are one source.
+
+    Raises UsageError for a folder without any book.
+    """
+    items: list[Item] = []
+    for text in given:
+        if "://" in text and not is_address(text):
+            source = _source(f"file:{text}", text, text, "address: only http and https are fetched")
+            items.append(Item(source=source, path=None, given=text, stage="intake"))
+        elif not is_address(text):
+            items += [_of_file(path) for path in _expanded(Path(text), out)]
+    return items
 
 
-def _expanded(path: Path) -> list[Path]:
+def _expanded(path: Path, out: Path | None) -> list[Path]:
     if not path.is_dir():
         return [path]
-    return sorted(found for found in path.rglob("*") if found.suffix.lower() in SUFFIXES and found.is_file())
+    pool = out.resolve() if out else None
+    found = sorted(each for each in path.rglob("*") if _is_book(each, path) and pool not in each.resolve().parents)
+    if not found:
+        raise UsageError(
+            f"{path}: no PDF, Markdown or text file in this folder", hint=f"files that are taken: {', '.join(SUFFIXES)}"
+        )
+    return found
+
+
+def _is_book(path: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return not hidden and path.suffix.lower() in (*SUFFIXES, *OTHERS) and path.is_file()
 
 
 def _of_file(path: Path) -> Item:
-    digest, reason = "", ""
+    digest, reason, suffix = "", "", path.suffix.lower()
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if not path.stat().st_size:
             reason = "empty: the file has no bytes"
+        elif suffix in OTHERS:
+            reason = f"format: {suffix} is not read; make it a PDF or Markdown first, e.g. with {OTHERS[suffix]}"
     except OSError as error:
         reason = f"missing: {error.strerror}"
     name = identity.sha256(digest) if digest else f"file:{path}"
@@ -125,43 +141,6 @@ def from_addresses(
     return _fetched(sources, urls, lambda url: url, folder, _allowing(config, hosts), progress)
 
 
-def from_catalogue(
-    base: str,
-    topics: Sequence[Topic],
-    rules: Rules,
-    folder: Path,
-    config: DownloadConfig,
-    *,
-    progress: Progress = no_progress,
-) -> list[Item]:
-    """What a local catalogue offers for the topics, or in all where there are none, by licence and identity."""
-    config = _allowing(config, frozenset({urlsplit(base).hostname or ""}))
-    with web_client(config) as web:
-        catalogue = connect("local", base=base, client=web)
-        everything = Topic(domain="", subdomain="", num_questions=0)
-        offers = [offer for topic in topics or [everything] for offer in catalogue.search(topic)]
-    # Without topics nothing is wanted in particular, so no subject speaks against a book.
-    bare = offers if topics else [replace(offer, subjects=[], discipline=_domain(offer)) for offer in offers]
-    sources = registry.admit(bare, topics or [everything], rules).sources
-    items = _fetched(sources, [s.download_url for s in sources], catalogue.address, folder, config, progress)
-    pairs = _pairs(offers, topics)
-    return [replace(item, subdomain=pairs.get(item.source.download_url, "")) for item in items]
-
-
-def _domain(offer: Offer) -> str:
-    return offer.subjects[0].partition(" / ")[0] if offer.subjects else offer.discipline
-
-
-def _pairs(offers: Sequence[Offer], topics: Sequence[Topic]) -> dict[str, str]:
-    """Subdomain of each offer's first wanted subject, by download address."""
-    wanted = {subject(topic.domain, topic.subdomain): topic.subdomain for topic in topics}
-    found: dict[str, str] = {}
-    for offer in offers:
-        names = [wanted.get(name, "" if wanted else name.partition(" / ")[2]) for name in offer.subjects]
-        found.setdefault(offer.download_url, next(filter(None, names), ""))
-    return found
-
-
 def _allowing(config: DownloadConfig, hosts: frozenset[str]) -> DownloadConfig:
     guard: GuardConfig = replace(config.guard, allowed_hosts=config.guard.allowed_hosts | hosts)
     return replace(config, guard=guard)
@@ -197,7 +176,9 @@ def without_twins(items: Sequence[Item]) -> list[Item]:
             owners.update(dict.fromkeys(names, item))
             result.append(item)
         elif item.given != first.given:
-            reason = f"duplicate of {first.given}"
-            source = replace(item.source, source_id=f"file:{item.given}", status=REJECTED, reason=reason, sha256="")
-            result.append(replace(item, source=source, path=None, stage="intake"))
+            # What a catalogue's offer was refused for says more than that it names a book twice.
+            reason = item.source.reason or f"duplicate of {first.given}"
+            kind = "url" if item.stage == "search" else "file"
+            source = replace(item.source, source_id=f"{kind}:{item.given}", status=REJECTED, reason=reason, sha256="")
+            result.append(replace(item, source=source, path=None, stage=item.stage or "intake"))
     return result

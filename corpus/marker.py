@@ -11,6 +11,9 @@ import re
 import shlex
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +25,42 @@ from infuser_core.schemas import Page
 
 NO_FONT = re.compile(r"font_path|\.ttf|\.otf|font (?:file|not found)", re.IGNORECASE)
 NO_WEIGHTS = re.compile(
-    r"huggingface|models\.datalab|ConnectionError|MaxRetryError|NameResolution|LocalEntryNotFound|offline|checkpoint",
+    r"huggingface|models\.datalab|ConnectionError|MaxRetryError|NameResolution|LocalEntryNotFound|offline|checkpoint"
+    r"|Failed to download",
     re.IGNORECASE,
 )
-NO_SERVER = re.compile(r"connection refused|inference server|vllm|llama[._-]?cpp", re.IGNORECASE)
+NO_SERVER = re.compile(
+    r"connection refused|inference server|vllm|llama[._-]?(?:cpp|server)|docker binary|not reachable|become healthy",
+    re.IGNORECASE,
+)
+LACKING = {
+    NO_FONT: ("its font", "set FONT_PATH to a .ttf file; without it marker fetches one from models.datalab.to"),
+    NO_WEIGHTS: (
+        "its weights",
+        "run the command once with network access, or copy them: from Hugging Face into HF_HOME "
+        "(~/.cache/huggingface), the others into MODEL_CACHE_DIR (~/.cache/datalab/models)",
+    ),
+    NO_SERVER: (
+        "its inference server",
+        "install llama.cpp's llama-server, or start the server and name it in SURYA_INFERENCE_URL",
+    ),
+}
+"""What only the command's owner can mend: how it shows, its name, and what to do."""
+GIVEN_UP = re.compile(
+    r"^\S*LocalEntryNotFoundError|Failed to download \S+ after|^\S*OfflineModeIsEnabled", re.MULTILINE
+)
+"""What a helper server says last; the command goes on waiting for it, for minutes and without a word."""
+SERVER_LOGS = ".cache/datalab/surya/*.log"
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300
 OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
 KEPT_VERSION = 1
+REAL_HOME = {
+    "XDG_CACHE_HOME": ".cache",
+    "DOCKER_CONFIG": ".docker",
+    "DOCKER_HF_CACHE_PATH": ".cache/huggingface",
+}
+"""Folders below the user's home that a command with another home still needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +123,40 @@ def convert_marker(path: Path, source_id: str, config: MarkerConfig, *, progress
         num_pages = int(child.call("corpus.pdf:count_pages", {"path": str(path)}, config.count_limits))
     except DocumentError as error:
         return page_of(source_id, "", num_pages=0, converter=config.converter, reason=reason_of(error))
-    with tempfile.TemporaryDirectory(prefix="infuser-marker-") as temporary:
-        kept = _kept_folder(path, config) if config.work else Path(temporary) / "kept"
+    with _home() as home:
+        kept = _kept_folder(path, config) if config.work else home / "kept"
         kept.mkdir(parents=True, exist_ok=True)
         ranges = []
         for first in range(0, num_pages, config.pages_per_range):
             last = min(first + config.pages_per_range, num_pages) - 1
-            found = _kept(kept, first, last) or _converted(path, kept, first, last, config)
+            found = _kept(kept, first, last) or _converted(path, home, kept, first, last, config)
             if isinstance(found, str):
                 reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {found}"
                 return page_of(source_id, "", num_pages=num_pages, converter=config.converter, reason=reason)
             ranges.append(found)
             progress(last + 1, num_pages, 0)
     return _merged(source_id, ranges, num_pages, config)
+
+
+@contextmanager
+def _home() -> Iterator[Path]:
+    """A home of its own for the command and its servers; when the book is done, the servers and the folder are gone.
+
+    marker 2 leaves servers running in sessions of their own, and finds those of others by records in the home folder.
+    One home for all ranges of a book: its servers load their weights once.
+    """
+    with tempfile.TemporaryDirectory(prefix="infuser-marker-", ignore_cleanup_errors=True) as temporary:
+        home = Path(temporary)
+        try:
+            yield home
+        finally:
+            while external.kill_by_home(home):
+                time.sleep(0.05)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    places = {name: str(Path.home() / folder) for name, folder in REAL_HOME.items()}
+    return {**places, **os.environ, "HOME": str(home)}
 
 
 def _kept_folder(path: Path, config: MarkerConfig) -> Path:
@@ -137,15 +189,20 @@ def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
     draft.replace(final)
 
 
-def _converted(path: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
+def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
     """The range, or why it could not be converted."""
     reason = ""
     for _ in range(config.attempts):
-        with tempfile.TemporaryDirectory(prefix="infuser-marker-") as folder:
+        with tempfile.TemporaryDirectory(dir=home) as folder:
             words = [*shlex.split(config.command), str(path.resolve()), "--output_dir", folder]
-            arguments = [*words, "--page_range", f"{first}-{last}", *OPTIONS]
-            ended = external.run(arguments, wall_seconds=config.wall_seconds, memory_bytes=config.memory_bytes)
-            reason = _failure(ended) or _nothing_written(Path(folder))
+            ended = external.run(
+                [*words, "--page_range", f"{first}-{last}", *OPTIONS],
+                wall_seconds=config.wall_seconds,
+                memory_bytes=config.memory_bytes,
+                environment=_environment(home),
+                trouble=lambda: _given_up(home),
+            )
+            reason = _failure(ended, home) or _nothing_written(Path(folder))
             if not reason:
                 made = _read(Path(folder), first)
                 _keep(kept, first, last, made)
@@ -155,20 +212,33 @@ def _converted(path: Path, kept: Path, first: int, last: int, config: MarkerConf
     return reason
 
 
-def _failure(ended: external.Finished) -> str:
+def _given_up(home: Path) -> str:
+    """What a helper server said when it gave up; empty while none did."""
+    return next((said for said in _server_logs(home) if GIVEN_UP.search(said)), "")
+
+
+def _server_logs(home: Path) -> list[str]:
+    return [file.read_text(errors="replace")[-external.TAIL_BYTES :] for file in sorted(home.glob(SERVER_LOGS))]
+
+
+def _failure(ended: external.Finished, home: Path) -> str:
     """Why the command failed; empty when it did not. What only its owner can mend is an error."""
-    if ended.fault or not ended.status:
+    if not ended.fault and not ended.status:
+        return ""
+    served = _given_up(home)
+    if ended.fault and not served:
         return ended.fault
-    said = ended.tail[-TAIL_CHARS:]
-    missing = {
-        NO_FONT: ("its font", "set FONT_PATH of the marker environment to a font file"),
-        NO_WEIGHTS: ("its weights", "run the command once with network access, or set HF_HOME to where they are"),
-        NO_SERVER: ("its inference server", "start the server the command is configured for"),
-    }
-    for pattern, (what, hint) in missing.items():
+    said = _last_error(" ".join((served or ended.tail).split()))
+    for pattern, (what, hint) in LACKING.items():
         if pattern.search(said):
             raise DocumentError(f"marker: cannot load {what}: {said}", hint=hint)
     return f"exit status {ended.status}: {said}"
+
+
+def _last_error(words: str) -> str:
+    """From the last exception on that is written with its module; what else was said before the end is progress."""
+    names = list(re.finditer(r"\w+(?:\.\w+)+(?:Error|Exception): ", words))
+    return words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
 
 
 def _nothing_written(folder: Path) -> str:

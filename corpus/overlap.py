@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from corpus.controls import Control, plant
 from corpus.minhash import PaperMatcher, estimate
 from corpus.ngrams import words
 from corpus.pairs import Matcher, Pair, Rule
+from corpus.plants import ANSWER_WORDS, CHARS, PER_KIND, Plant, plant
 from corpus.signatures import signatures
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import Document, Overlap, Question
@@ -34,12 +34,12 @@ class OverlapConfig:
     """References shorter than this after normalisation are left out in the paper's mode, characters."""
     mode: Mode = "exact"
     """exact and loose decide on n-grams; paper decides on MinHash estimates and is kept for comparison."""
-    control_chars: tuple[int, ...] = (150, 300, 500, 1000, 1500)
+    control_chars: tuple[int, ...] = CHARS
     """Lengths of the verbatim passages planted, characters."""
-    controls_per_kind: int = 20
+    controls_per_kind: int = PER_KIND
     """Planted pairs of each kind."""
-    control_answer_words: int = 300
-    """Length of the unrelated text after a quoted question, words."""
+    control_answer_words: int = ANSWER_WORDS
+    """Length of the unrelated text after a quotation, words."""
     seed: int = 0
     """Seed of the planted controls."""
 
@@ -93,14 +93,14 @@ def audit(
     items = [_Text(name=q.question_id, text=text) for q in references for text in dict.fromkeys([q.text, serialise(q)])]
     rows = _compare(chunks, items, config, progress=progress)
     controls = plant(
-        documents,
-        references,
+        [chunk.text for chunk in chunks],
+        [question.text for question in references],
         chars=config.control_chars,
         per_kind=config.controls_per_kind,
         answer_words=config.control_answer_words,
         seed=config.seed,
     )
-    planted = [_control_row(control, config) for control in controls]
+    planted = [_control_row(control, chunks[control.document].name, config) for control in controls]
     summary = _counts(chunks, references, rows, config) | _recall(controls, planted, config)
     return AuditResult(rows=rows + planted, summary=summary)
 
@@ -166,10 +166,10 @@ def _row(document_id: str, reference_id: str, pair: Pair | None, matched: bool, 
     )
 
 
-def _control_row(control: Control, config: OverlapConfig) -> Overlap:
+def _control_row(control: Plant, document_id: str, config: OverlapConfig) -> Overlap:
     """The search applied to one planted pair; a pair it does not see is a row of zeros."""
-    chunk = _Text(name=control.document_id, text=control.document)
-    item = _Text(name=control.name, text=control.reference)
+    chunk = _Text(name=document_id, text=control.text)
+    item = _Text(name=control.name, text=control.record)
     rows = _compare([chunk], [item], config)
     return rows[0] if rows else _row(chunk.name, item.name, None, False, 0.0)
 
@@ -192,17 +192,17 @@ def _counts(
     }
 
 
-def _recall(controls: Sequence[Control], rows: Sequence[Overlap], config: OverlapConfig) -> dict[str, float]:
-    total: Counter[str] = Counter(control.kind for control in controls)
+def _recall(controls: Sequence[Plant], rows: Sequence[Overlap], config: OverlapConfig) -> dict[str, float]:
+    total: Counter[str] = Counter(control.label for control in controls)
     hits: Counter[str] = Counter()
     estimates: Counter[str] = Counter()
     for control, row in zip(controls, rows, strict=True):
-        hits[control.kind] += row.matched
-        estimates[control.kind] += row.minhash >= config.containment
+        hits[control.label] += row.matched
+        estimates[control.label] += row.minhash >= config.containment
     summary: dict[str, float] = {}
-    for kind in total:
-        label = "false_matches" if kind == "unrelated" else "recall"
-        summary[f"controls_{kind}"] = total[kind]
-        summary[f"{label}_{kind}"] = hits[kind] / total[kind]
-        summary[f"minhash_{label}_{kind}"] = estimates[kind] / total[kind]
+    for name, expected in dict.fromkeys((control.label, control.expected) for control in controls):
+        label = "recall" if expected else "false_matches"
+        summary[f"controls_{name}"] = total[name]
+        summary[f"{label}_{name}"] = hits[name] / total[name]
+        summary[f"minhash_{label}_{name}"] = estimates[name] / total[name]
     return summary

@@ -1,107 +1,107 @@
-"""Overlaps of known kind planted in records and searched for in the same way as real ones, by every mode."""
+"""Overlaps of known kind: without the share of them that a search finds, "no match" is no evidence."""
 
 import random
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from corpus.minhash import PaperMatcher
 from corpus.ngrams import words
-from corpus.overlap import Mode, OverlapConfig, config_of
-from corpus.pairs import Matcher, short_pairs
-from corpus.shardscan import PoolText
 from infuser_core.seeding import seed_of
 
 CHARS = (150, 300, 500, 1000, 1500)
+"""Lengths of the verbatim passages, characters."""
 PER_KIND = 20
-DOCUMENTS = 400
-"""Documents that controls are planted from and searched in: recall does not depend on how many there are."""
+"""Planted pairs of each kind."""
 ANSWER_WORDS = 300
+"""Length of the unrelated text behind a quotation, words."""
 LEAST_WORDS = 5
-"""A record of fewer words is no control: it is compared with whole texts only."""
-MODES: tuple[Mode, ...] = ("exact", "paper", "loose")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
-    """One kind of control."""
-
-    kind: str
-    """What was planted."""
-    planted: int
-    """How many."""
-    expected: bool
-    """Whether they should be found."""
-    found: dict[Mode, float]
-    """Share found, by mode."""
+"""A text of fewer words is no control: it is compared with whole texts only."""
+_VOCABULARY_DOCUMENTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """A record with a known answer."""
+    """Two texts with a known answer."""
 
     kind: str
-    """What was planted."""
+    """What was planted, such as `verbatim 500 characters`."""
+    number: int
+    """Place among the plants of its kind."""
     document: int
-    """Number of the document that it comes from."""
+    """Number of the document that it concerns."""
     text: str
-    """The record."""
+    """Text on the document's side; another than the document's where a question was planted into it."""
+    record: str
+    """Text on the other side."""
     expected: bool
     """Whether the pair is a match."""
 
+    @property
+    def label(self) -> str:
+        """The kind as one word, for names of figures."""
+        return re.sub(r"\W+", "_", self.kind)
 
-def plant(documents: Sequence[PoolText], seed: int) -> list[Plant]:
-    """Records of every kind that the documents are long enough for; a pure function of its arguments."""
+    @property
+    def name(self) -> str:
+        """`control:<kind>:<number>`."""
+        return f"control:{self.label}:{self.number}"
+
+
+def plant(
+    documents: Sequence[str],
+    questions: Sequence[str] = (),
+    *,
+    chars: Sequence[int] = CHARS,
+    per_kind: int = PER_KIND,
+    answer_words: int = ANSWER_WORDS,
+    seed: int = 0,
+) -> list[Plant]:
+    """Plants of every kind that the texts are long enough for; a pure function of its arguments.
+
+    Parts of documents are planted into records, and, where there are questions, questions into documents.
+    """
     draw = random.Random(seed_of(seed, "overlap-plants"))
-    vocabulary = [word for row in draw.sample(list(documents), min(50, len(documents))) for word in row.text.split()]
+    chosen = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
+    vocabulary = [word for text in chosen for word in text.split()]
     found: list[Plant] = []
 
     def add(kind: str, least: int, make: Callable[[str], str], *, expected: bool = True) -> None:
-        able = [n for n, row in enumerate(documents) if len(row.text) >= least and len(row.text.split()) >= 20]
-        for number in draw.sample(able, min(PER_KIND, len(able))):
-            text = make(documents[number].text)
-            if len(words(text)) >= LEAST_WORDS:
-                found.append(Plant(kind=kind, document=number, text=text, expected=expected))
+        able = [n for n, text in enumerate(documents) if len(text) >= least and len(text.split()) >= 20]
+        for place, number in enumerate(draw.sample(able, min(per_kind, len(able)))):
+            text = documents[number]
+            row = Plant(kind=kind, number=place, document=number, text=text, record=make(text), expected=expected)
+            if len(words(row.record)) >= LEAST_WORDS:
+                found.append(row)
 
-    for chars in CHARS:
-        add(f"verbatim {chars} characters", chars, partial(_passage, chars=chars, draw=draw))
+    inside = partial(_inside, vocabulary=vocabulary, size=answer_words, draw=draw)
+    for length in chars:
+        add(f"verbatim {length} characters", length, partial(_passage, chars=length, draw=draw))
     add("200 words, one word changed", 1000, lambda text: _edited(_words(text, 200, draw), 0.0, draw))
     add("half a document", 600, lambda text: _passage(text, len(text) // 2, draw))
     add("1 % of the words changed", 1000, lambda text: _edited(text, 0.01, draw))
-    add("60 words quoted in an answer", 400, lambda text: _inside(_words(text, 60, draw), vocabulary, draw))
-    add("a whole document in an answer", 150, lambda text: _inside(text, vocabulary, draw))
-    add("unrelated words", 1, lambda text: _noise(vocabulary, ANSWER_WORDS, draw), expected=False)
-    return found
+    add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
+    add("a whole document in an answer", 150, inside)
+    add("unrelated words", 1, lambda text: _noise(vocabulary, answer_words, draw), expected=False)
+    return found + _quoted(documents, questions, per_kind, inside, draw)
 
 
-def measure(documents: Sequence[PoolText], config: OverlapConfig) -> list[Recall]:
-    """The share of planted records that each mode finds, the audit's own with its settings."""
-    draw = random.Random(seed_of(config.seed, "overlap-documents"))
-    chosen = draw.sample(list(documents), min(DOCUMENTS, len(documents)))
-    plants = plant(chosen, config.seed)
-    hits = {mode: _found(chosen, plants, config if mode == config.mode else config_of(mode)) for mode in MODES}
-    rows = []
-    for kind in dict.fromkeys(row.kind for row in plants):
-        places = [place for place, row in enumerate(plants) if row.kind == kind]
-        found = {mode: sum(place in hits[mode] for place in places) / len(places) for mode in MODES}
-        rows.append(Recall(kind=kind, planted=len(places), expected=plants[places[0]].expected, found=found))
-    return rows
-
-
-def _found(documents: Sequence[PoolText], plants: Sequence[Plant], config: OverlapConfig) -> set[int]:
-    """Numbers of the plants that are matched with the document that they come from; for others, with any."""
-    texts = [row.text for row in documents]
-    matcher: Matcher | PaperMatcher = (
-        PaperMatcher(texts, config.rule, min_chars=config.paper_min_chars)
-        if config.mode == "paper"
-        else Matcher(texts, config.rule)
-    )
-    pairs = [pair for pair in matcher.pairs([row.text for row in plants]) if pair.rule]
-    if config.mode != "paper":
-        short = [place for place, row in enumerate(plants) if len(words(row.text)) < config.n]
-        found = short_pairs(texts, [plants[place].text for place in short], config.rule)
-        pairs += [replace(pair, scanned=short[pair.scanned]) for pair in found]
-    return {p.scanned for p in pairs if p.item == plants[p.scanned].document or not plants[p.scanned].expected}
+def _quoted(
+    documents: Sequence[str], questions: Sequence[str], number: int, inside: Callable[[str], str], draw: random.Random
+) -> list[Plant]:
+    """Documents that quote a question word for word and go on with unrelated words."""
+    able = [text for text in dict.fromkeys(questions) if len(words(text)) >= LEAST_WORDS] if documents else []
+    return [
+        Plant(
+            kind="a question quoted in a document",
+            number=place,
+            document=draw.randrange(len(documents)),
+            text=inside(question),
+            record=question,
+            expected=True,
+        )
+        for place, question in enumerate(draw.sample(able, min(number, len(able))))
+    ]
 
 
 def _passage(text: str, chars: int, draw: random.Random) -> str:
@@ -110,7 +110,7 @@ def _passage(text: str, chars: int, draw: random.Random) -> str:
     piece = text[start : start + chars]
     parts = piece.split(" ")
     inner = parts[1 if start else 0 : -1 if start + chars < len(text) else None]
-    return " ".join(inner) if len(inner) >= 5 else piece
+    return " ".join(inner) if len(inner) >= LEAST_WORDS else piece
 
 
 def _words(text: str, size: int, draw: random.Random) -> str:
@@ -133,5 +133,5 @@ def _noise(vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
     return " ".join(draw.choices(vocabulary, k=size)) if vocabulary else ""
 
 
-def _inside(text: str, vocabulary: Sequence[str], draw: random.Random) -> str:
-    return f"{_noise(vocabulary, ANSWER_WORDS // 3, draw)} {text} {_noise(vocabulary, ANSWER_WORDS, draw)}"
+def _inside(text: str, *, vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
+    return f"{_noise(vocabulary, size // 3, draw)} {text} {_noise(vocabulary, size, draw)}"

@@ -1,21 +1,26 @@
 """A document pool on disk: what a build writes, and how a pool of any known format is read."""
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DocumentError, InfuserError, StoreError
 from infuser_core.schemas import Document
 from infuser_core.tables import read_rows, write_rows
 
 DOCUMENTS, DISCARDED, SOURCES = "documents.parquet", "discarded.parquet", "sources.parquet"
 MARKDOWN, REPORT, FACTS, WORK = "markdown", "report.md", "report.json", ".work"
+OVERLAPS, SEARCH = "overlaps.parquet", "search"
+IMPORTED = "import.json"
 _NAME_BYTES = 200
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +34,9 @@ class Discarded:
     end: int
     """One past the last character."""
     stage: str
-    """structure, chunk or judge."""
+    """structure, chunk, judge or overlap."""
     reason: str
-    """front_matter, back_matter, too_short, too_long, blank, or the judge's own words."""
+    """front_matter, back_matter, too_short, too_long, blank, the judge's own words, or what the text overlaps with."""
     header_path: str
     """Ancestor headings, joined by " > "."""
     num_tokens: int
@@ -81,9 +86,11 @@ class PoolSource:
     status: str
     """admitted when it gave documents, else rejected."""
     stage: str
-    """Where it was rejected: intake, download, convert, chunk or judge; empty when admitted."""
+    """Where it was rejected: intake, search, download, convert, chunk, judge or overlap; empty when admitted."""
     reason: str
     """Why it was rejected; empty when admitted."""
+    structure: str = ""
+    """Who cut front and back matter: `rules`, or a model's name; why a model that was asked did not."""
 
 
 def markdown_name(source_id: str) -> str:
@@ -102,25 +109,50 @@ def work_of(out: Path) -> Path:
     return out / WORK
 
 
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Turn what the file system refuses into a StoreError that says what to do."""
+    try:
+        yield
+    except InfuserError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreError(
+                f"no space left for {out}", hint="free some space: finished steps are kept, the same command goes on"
+            ) from error
+        where = f" {error.filename}" if error.filename else ""
+        raise StoreError(
+            f"cannot write {out}:{where} {error.strerror or error}".replace(f" {out} ", " "),
+            hint="name a folder you may write with --out",
+        ) from error
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write the file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_table(path: Path, rows: Sequence[Any], row_type: type) -> None:
     """Write a parquet file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    write_rows(draft, rows, row_type)
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        write_rows(draft, rows, row_type)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -132,8 +164,9 @@ def pool_file(pool: Path) -> Path:
     """The documents of a pool's folder, or the file itself. Raises DocumentError when there is none."""
     path = pool / DOCUMENTS if pool.is_dir() else pool
     if not path.is_file():
+        told = f"no {DOCUMENTS} there" if pool.is_dir() else "no such file or folder"
         raise DocumentError(
-            f"{pool}: no {DOCUMENTS} there" if pool.is_dir() else f"{pool}: no such file",
+            f"{pool}: {told}",
             hint="name a folder written by `infuser corpus build`, or a parquet file of documents",
         )
     return path

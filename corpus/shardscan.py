@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
@@ -122,12 +123,15 @@ class Scanner:
         self, pool: Path, documents: Sequence[PoolText], config: OverlapConfig, index: GramIndex | None = None
     ) -> None:
         self.pool, self.documents, self.config = pool, documents, config
-        texts = [document.text for document in documents]
-        self.matcher: Matcher | PaperMatcher = (
-            PaperMatcher(texts, config.rule, min_chars=config.paper_min_chars)
-            if config.mode == "paper"
-            else Matcher(texts, config.rule, index)
-        )
+        self._index = index
+
+    @cached_property
+    def matcher(self) -> Matcher | PaperMatcher:
+        """The index; made on first use, since an audit whose shards are all finished needs none."""
+        texts = [document.text for document in self.documents]
+        if self.config.mode == "paper":
+            return PaperMatcher(texts, self.config.rule, min_chars=self.config.paper_min_chars)
+        return Matcher(texts, self.config.rule, self._index)
 
     @staticmethod
     def of_pool(pool: Path, config: OverlapConfig, index: GramIndex | None = None) -> "Scanner":

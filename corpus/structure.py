@@ -1,6 +1,6 @@
 """Front and back matter: where the first chapter begins and where the end marker stands, by the headings.
 
-Off by default: the judge then does the discarding.
+Where this pass is off, the judge does the discarding.
 """
 
 import re
@@ -10,6 +10,8 @@ from typing import Literal
 
 from corpus.chunk import Discard, Excluded, Section, sections
 from infuser_core.schemas import Page
+
+Mode = Literal["off", "headings", "model"]
 
 FRONT = re.compile(
     r"(?:table of )?contents|(?:brief|detailed) contents"
@@ -64,8 +66,10 @@ class Bounds:
     """Why a model that was asked did not decide; empty otherwise."""
 
 
-def exclude(page: Page, *, mode: Literal["off", "headings"] = "off", bounds: Bounds | None = None) -> list[Excluded]:
+def exclude(page: Page, *, mode: Mode = "off", bounds: Bounds | None = None) -> list[Excluded]:
     """Spans that are front or back matter, in order, without overlap. Mode `off` names none.
+
+    `bounds` are those that a model found (mode `model`); the rules find them where there are none.
 
     Before the first chapter everything goes that is not an introduction; from the end marker on everything goes; in
     between, sections named like front or back matter go with their subsections.

@@ -78,9 +78,12 @@ def resume(
 @app.command("runs")
 def list_runs() -> None:
     """List the runs in the store."""
+    from infuser_core.planning.history import origin_of
+
     root = settings.store_root()
     for name in runs.list_runs(root):
-        typer.echo(f"{name}  {_state(root, name)}")
+        parts = (name, _state(root, name), origin_of(root, name))
+        typer.echo("  ".join(part for part in parts if part))
 
 
 def _state(root: Path, name: str) -> str:
@@ -89,7 +92,10 @@ def _state(root: Path, name: str) -> str:
         return "running"
     if journal.is_finished():
         return "done"
-    failed = [entry for entry in journal.last_attempt() if entry.state == "failed"]
+    last = journal.last_attempt()
+    if last and last[-1].state == "stopped":
+        return last[-1].message
+    failed = [entry for entry in last if entry.state == "failed"]
     return f"failed in {failed[-1].phase}: {failed[-1].message}" if failed else "interrupted"
 
 

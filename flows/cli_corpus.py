@@ -30,8 +30,17 @@ def build(
     source: Annotated[list[str] | None, typer.Option(help="PDF, Markdown or text file, folder, or address.")] = None,
     more: Annotated[list[str] | None, typer.Argument(help="Further sources.", metavar="[SOURCE]...")] = None,
     catalogue: Annotated[str, typer.Option(help="Address of a local catalogue whose books are fetched.")] = "",
-    config: Annotated[list[Path] | None, typer.Option(help="YAML: chunk sizes, tokenizer, judge, topics.")] = None,
-    no_judge: Annotated[bool, typer.Option("--no-judge", help="Keep every chunk, whatever the configuration.")] = False,
+    config: Annotated[
+        list[Path] | None, typer.Option(help="YAML: sizes, tokenizer, judge, catalogues, what to compare with.")
+    ] = None,
+    search: Annotated[
+        bool | None,
+        typer.Option("--search/--no-search", help="Search the catalogues; by default where no source is named."),
+    ] = None,
+    judge: Annotated[
+        str, typer.Option(help="none, rules, openai:MODEL@URL, or a model folder, instead of the configuration's.")
+    ] = "",
+    no_judge: Annotated[bool, typer.Option("--no-judge", help="Keep every chunk: the same as --judge none.")] = False,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -39,9 +48,24 @@ def build(
     from flows.corpus_commands import build as go
 
     sources = [*(source or []), *(more or [])]
-    if not sources and not catalogue:
-        raise UsageError("nothing to build from", hint="name files or addresses with --source, or a --catalogue")
-    found = go(sources, out, catalogue=catalogue, configs=config or [], judged=not no_judge, workers=workers)
+    wanted = bool(catalogue) or (bool(config) and not sources if search is None else search)
+    if wanted and not catalogue and not config:
+        raise UsageError("--search: no catalogue is known", hint="name a configuration with --config, or --catalogue")
+    if not sources and not wanted:
+        raise UsageError(
+            "nothing to build from", hint="name files or addresses with --source, a --catalogue, or a --config"
+        )
+    if catalogue and not catalogue.lower().startswith(("http://", "https://")):
+        raise UsageError(f"--catalogue {catalogue}: no address", hint="e.g. --catalogue http://127.0.0.1:8800")
+    found = go(
+        sources,
+        out,
+        catalogue=catalogue,
+        configs=config or [],
+        search=wanted,
+        judge="none" if no_judge else judge,
+        workers=workers,
+    )
     _show(found.facts, found.text, as_json)
     if found.failure:
         raise found.failure

@@ -79,7 +79,9 @@ def undo(
     if apply:
         from flows.execute import execute
         from infuser_core.overlays import validate
+        from infuser_core.planning.fork import record_variant
 
+        record_variant(settings.store_root(), found.run, found.fork, found.change)
         execute(validate(found.config), found.fork)
         typer.echo(f"run {found.fork} is done: `infuser diff {found.run} {found.fork}` compares the two", err=as_json)
 

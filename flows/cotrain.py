@@ -1,15 +1,14 @@
 """The co-training loop: iterations, with a validation every k of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-
-from prefect import flow
 
 from flows.iteration import Players, iterate, iteration
 from infuser_core.recipe import ArtifactRef
 from tasks import cotraining, evaluation
 from tasks.context import current
-from tasks.stage import recall
+from tasks.stage import recall, subflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,23 +23,51 @@ class Trained:
     """Validation of each."""
 
 
-@flow(name="cotrain", flow_run_name="cotrain", validate_parameters=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What an iteration leaves."""
+
+    players: Players
+    """The two policies after it."""
+    validation: ArtifactRef | None
+    """Validation of its solver, where one is due."""
+
+
+@subflow("cotrain", "cotrain")
 def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactRef) -> Trained:
     """T iterations from one anchor. Iterations that lie in the store as a whole show as one Cached task each."""
-    settings = current(run).config.cotrain
-    current(run).console.expect(settings.iterations)
+    history = current(run).history
+    iterations = history.latest.cotrain.iterations
+    current(run).console.expect(iterations)
     anchor = cotraining.prepare_anchor(run)
     players = Players(solver=anchor, generator=anchor)
     trained = Trained(iterations=[0], solvers=[anchor], validations=[validated(run, 0, validation, anchor)])
-    for number in range(settings.iterations):
-        lookup = partial(iterate, run, number, dev, pool, players)
-        players = recall(run, f"iteration-{number}", lookup) or iteration(run, number, dev, pool, players)
-        done = number + 1
-        if done % settings.validate_every == 0 or done == settings.iterations:
-            trained.iterations.append(done)
+    for number in range(iterations):
+        step = partial(_step, run, number, dev, validation, pool, players)
+        found = recall(run, f"iteration-{number}", partial(step, iterate)) or step(iteration)
+        players = found.players
+        if found.validation is not None:
+            trained.iterations.append(number + 1)
             trained.solvers.append(players.solver)
-            trained.validations.append(validated(run, done, validation, players.solver))
+            trained.validations.append(found.validation)
     return trained
+
+
+def _step(
+    run: str,
+    number: int,
+    dev: ArtifactRef,
+    validation: ArtifactRef,
+    pool: ArtifactRef,
+    players: Players,
+    play: Callable[[str, int, ArtifactRef, ArtifactRef, Players], Players],
+) -> _Step:
+    """An iteration and, every k of them, the validation of its solver."""
+    history = current(run).history
+    players = play(run, number, dev, pool, players)
+    done = number + 1
+    due = done % history.at(number).cotrain.validate_every == 0 or done == history.latest.cotrain.iterations
+    return _Step(players=players, validation=validated(run, done, validation, players.solver) if due else None)
 
 
 def validated(run: str, iteration: int, validation: ArtifactRef, solver: ArtifactRef) -> ArtifactRef:

@@ -1,13 +1,12 @@
 """Checkpoint selection by validation accuracy, then benchmarks of the anchor and of the selected checkpoint."""
 
-from prefect import flow
-
 from flows.cotrain import Trained
 from infuser_core.recipe import ArtifactRef
 from tasks import evaluation
+from tasks.stage import subflow
 
 
-@flow(name="evaluate", flow_run_name="evaluate", validate_parameters=False)
+@subflow("evaluate", "evaluate")
 def evaluate(run: str, trained: Trained, validation: ArtifactRef) -> ArtifactRef:
     """Returns the selection; the store has the scores, and how much of the benchmarks the choice had seen."""
     selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from infuser_core import runs, settings
 from infuser_core.config import RunConfig
 from infuser_core.errors import BusyRunError, InfuserError, StageError
 
+_WHOLE: Mapping[str, str] = {}
+
 
 class Terminated(InfuserError):
     """SIGTERM ended the run."""
@@ -22,10 +24,13 @@ class Terminated(InfuserError):
     exit_code = 143
 
 
-def execute(config: RunConfig, name: str, *, quiet: bool = False, wait: bool = False) -> None:
+def execute(
+    config: RunConfig, name: str, *, quiet: bool = False, wait: bool = False, asked: Mapping[str, str] = _WHOLE
+) -> None:
     """Run, or go on with, the named run. Raises InfuserError with what a person should know.
 
-    Where another living process executes it, wait for its end or raise BusyRunError with its name.
+    `asked` are places: `again` to compute from there on, `until` to stop after, `only` for that alone. Where another
+    living process executes it, wait for its end or raise BusyRunError with its name.
     """
     root = settings.writable_store_root()
     with _terminable(name):
@@ -35,15 +40,16 @@ def execute(config: RunConfig, name: str, *, quiet: bool = False, wait: bool = F
             # Better said before a server starts; who holds the run is decided inside.
             runs.refuse_held(root, name)
             try:
-                _execute(config, name, root, quiet=quiet)
+                _execute(config, name, root, quiet=quiet, asked=asked)
                 return
             except BusyRunError:
                 if not wait:
                     raise
 
 
-def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool) -> None:
+def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool, asked: Mapping[str, str]) -> None:
     server.prepare_environment(root)
+    places: dict[str, Any] = dict(asked)
     with server.server(root) as url:
         # Importing the flow takes as long as the server needs to start.
         from prefect import tags
@@ -56,7 +62,7 @@ def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool) -> None:
         settle_at_start(root)
         try:
             with without_heartbeats(), tags(store_tag(root)):
-                infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet)
+                infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet, **places)
         except InfuserError:
             raise
         except Exception as error:  # the process boundary: recorded in the journal, named for the person

@@ -1,22 +1,21 @@
 """The whole life cycle: corpus, co-training, selection, evaluation, report."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.build_corpus import build_corpus, document_pool
-from flows.cotrain import cotrain
-from flows.evaluate import evaluate
+from flows.life_cycle import life_cycle
+from flows.survey import checked
 from infuser_core.config import RunConfig
 from infuser_core.overlays import load, merge, validate
+from infuser_core.planning.place import asked_of
 from infuser_core.preflight import preflight
-from infuser_core.recipe import ArtifactRef
-from tasks import documents, reporting
-from tasks.context import opened
-from tasks.stage import recall
+from tasks import reporting
+from tasks.context import Run, opened
+from tasks.course import Stop
+from tasks.stage import stopped
 
 DEFAULT = [str(Path(__file__).parent.parent / "configs" / "nano.yaml")]
 
@@ -39,28 +38,36 @@ def infuser(
     seed: int | None = None,
     settings: dict[str, Any] | None = None,
     quiet: bool = False,
-) -> str:
+    again: str = "",
+    until: str = "",
+    only: str = "",
+) -> Any:
     """Run, or go on with, the run that these parameters describe; the same parameters always mean the same run.
 
     `configs` are YAML files merged left to right, `overrides` a nested mapping on top. `settings` is a complete
-    resolved configuration and wins over both. Returns the run's name.
+    resolved configuration and wins over both. `again`, `until` and `only` are places, PHASE@ITERATION: computed again
+    from there on, stopped after it, this alone. Returns the run's name.
     """
     config = _resolve(configs or DEFAULT, overrides or {}, seed, settings)
     preflight(config)
-    with opened(name or config.run_name(), config, quiet=quiet) as run:
-        dev = documents.reference_questions(run.name, "dev")
-        validation = documents.reference_questions(run.name, "validation")
-        pool = dev if config.cotrain.dev_only else _pool(run.name, dev, validation)
-        trained = cotrain(run.name, dev, validation, pool)
-        evaluate(run.name, trained, validation)
+    name = name or config.run_name()
+    asked = checked(config, name, asked_of(again=again, until=until, only=only))
+    with opened(name, config, quiet=quiet, asked=asked) as run:
+        try:
+            life_cycle(run)
+            run.course.end()
+        except Stop as stop:
+            _journal(run, stop)
+            return stopped(stop, run.name)
         reporting.write_report(run)
         return run.name
 
 
-def _pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
-    """The document pool: one Cached task where all of it is stored, else the sub-flow that builds it."""
-    lookup = partial(document_pool, run, dev, validation)
-    return recall(run, "build-corpus", lookup) or build_corpus(run, dev, validation)
+def _journal(run: Run, stop: Stop) -> None:
+    place = run.course.reached
+    assert place is not None and place.iteration is not None
+    message = f"stopped after {stop}, as asked"
+    run.journal.append(phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message)
 
 
 def _resolve(

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from prefect import flow
-
 from infuser_core.recipe import ArtifactRef
+from infuser_core.rewards.find import load as load_reward
 from tasks import cotraining as phase
 from tasks.context import current
+from tasks.stage import subflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Players:
     """phi."""
 
 
-@flow(name="iteration", flow_run_name="iteration-{number}", validate_parameters=False)
+@subflow("iteration", "iteration-{number}")
 def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players: Players) -> Players:
     """The iteration as a sub-flow."""
     return iterate(run, number, dev, pool, players)
@@ -27,11 +27,11 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
 
 def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players: Players) -> Players:
     """Seven phases, or those that the configuration needs."""
-    settings = current(run).config.cotrain
+    settings = current(run).history.at(number).cotrain
     if settings.dev_only:
         return _dev_only(run, number, dev, players)
     gradient, scores = None, None
-    if settings.generator.update and phase.needs_influence(run):
+    if settings.generator.update and load_reward(settings.reward.name).needs_influence:
         dev_rollouts = phase.rollout_dev(run, number, dev, players.solver)
         gradient = phase.dev_gradient(run, number, dev_rollouts, players.solver)
 

@@ -160,7 +160,7 @@ class EngineSettings(Settings):
     """On which machinery the models run."""
 
     sampler: Literal["hf", "fake"] = "hf"
-    trainer: Literal["local", "fake"] = "local"
+    trainer: Literal["local", "deepspeed", "fake"] = "local"
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int = Field(default=1, gt=0)
@@ -168,6 +168,26 @@ class EngineSettings(Settings):
     token_budget: int = Field(default=16384, gt=0)
     """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays."""
     gradient_checkpointing: bool = False
+    ranks: int = Field(default=1, gt=0)
+    """Processes of the trainer `deepspeed`, one per accelerator."""
+    zero_stage: Literal[2, 3] = 3
+    """What `deepspeed` shards: 2 AdamW's state and gradients, 3 the weights as well."""
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """What `deepspeed` keeps in host memory: AdamW's state and gradients, or with stage 3 the weights as well."""
+    placement: Literal["split", "colocated"] = "split"
+    """Whether engines have accelerators of their own, or take turns on all of them."""
+
+    @model_validator(mode="after")
+    def _trainable(self) -> "EngineSettings":
+        if self.trainer != "deepspeed":
+            if self.ranks > 1 or self.offload != "none":
+                raise ValueError(f"engine.ranks and engine.offload need trainer deepspeed, and it is {self.trainer}")
+            return self
+        if self.dtype == "float64":
+            raise ValueError("trainer deepspeed keeps fp32 masters: choose dtype float32 or bfloat16")
+        if self.offload == "all" and self.zero_stage != 3:
+            raise ValueError("engine.offload all needs zero_stage 3: stage 2 shards no weights")
+        return self
 
 
 class BenchmarkSettings(Settings):

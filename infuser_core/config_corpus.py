@@ -1,10 +1,13 @@
 """Settings of the corpus: from topics to the document pool."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from infuser_core.config_sources import AnchorSource, Settings, World
+from infuser_core.config_pool import EndpointModel, JudgeSource
+from infuser_core.config_sources import AnchorSource, FolderAnchor, HubAnchor, NanoAnchor, Settings, World
+
+ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
 
 
 class CatalogueEntry(Settings):
@@ -47,7 +50,7 @@ class CatalogueSettings(Settings):
     """Queries for one (domain, subdomain) pair, at most."""
     books_per_topic: int = Field(default=5, ge=0)
     """Books taken for one pair, the best ranked; 0 takes all."""
-    model: AnchorSource | None = None
+    model: ModelSource | None = None
     """Model that labels questions without a pair, phrases queries and ranks books; rules do it when null."""
     answers: Literal["live", "recorded"] = "live"
     """`live` asks the catalogues and records their answers; `recorded` lives on the record and asks nobody."""
@@ -94,6 +97,8 @@ class ChunkSettings(Settings):
     min_tokens: int = Field(default=200, ge=0)
     max_tokens: int = Field(default=2048, gt=0)
     small_sections: Literal["merge", "drop"] = "merge"
+    tokenizer: AnchorSource | None = None
+    """Model whose tokenizer counts; the run's anchor when null."""
 
     @model_validator(mode="after")
     def _room_between(self) -> "ChunkSettings":
@@ -115,18 +120,54 @@ class ExcludeSettings(Settings):
     """Identifiers of chunks."""
 
 
+class OverlapSettings(Settings):
+    """The audit of the kept chunks against questions and other data."""
+
+    mode: Literal["exact", "paper", "loose"] = "exact"
+    """`exact` compares n-grams in both directions, `loose` shorter ones; `paper` decides on MinHash estimates."""
+    n: int = Field(default=0, ge=0)
+    """Words per n-gram; 0 takes the mode's own, 13 or, if loose, 5."""
+    containment: float = Field(default=0.0, ge=0, le=1)
+    """Share of one text's n-grams in the other from which a pair matches, in the paper's mode estimated, and the
+    Jaccard similarity as well; 0 takes the mode's own, 0.8 or, if loose, 0.5."""
+    run_words: int = Field(default=50, gt=0)
+    """Common run from which a pair matches, words; not in the paper's mode."""
+    min_words: int = Field(default=5, gt=0)
+    """A shorter text matches whole texts only, words; not in the paper's mode."""
+    min_chars: int = Field(default=200, ge=0)
+    """Texts shorter than this are left out in the paper's mode, characters."""
+    matched: Literal["drop", "stop", "report"] = "drop"
+    """What happens to a chunk that overlaps with a dev, validation or benchmark question."""
+    references: list[str] = Field(default=[])
+    """Further data to compare with: parquet, jsonl or json files, or folders of them."""
+    reference_matched: Literal["drop", "stop", "report"] = "report"
+    """What happens to a chunk that overlaps with one of these."""
+
+
 class CorpusSettings(Settings):
     """From topics to the document pool."""
 
+    pool: str = ""
+    """Pool that exists, in place of one that is built: a folder or file of documents, read as `infuser corpus import`
+    does. The overlap audit looks at it like at any other."""
     catalogue: CatalogueSettings = CatalogueSettings()
     convert: ConvertSettings = ConvertSettings()
-    structure: Literal["off", "headings"] = "headings"
-    """Whether front and back matter is cut by headings before chunking; otherwise the judge alone decides."""
+    structure: Literal["off", "headings", "model"] = "headings"
+    """Whether front and back matter is cut before chunking: by headings, or where the judge's model, which sees the
+    headings alone, says that the first chapter begins and the closing matter stands; otherwise the judge alone
+    decides."""
     chunk: ChunkSettings = ChunkSettings()
     judge_tokens: int = Field(default=512, gt=0)
     """Length limit of the judge's reply, tokens."""
-    judge: AnchorSource | None = None
+    judge: JudgeSource | None = None
     """Model that judges chunks; the run's anchor when null."""
-    overlap: Literal["drop", "stop", "report"] = "drop"
-    """What happens to documents in which the audit finds a dev or validation question."""
+    overlap: OverlapSettings = OverlapSettings()
     exclude: ExcludeSettings = ExcludeSettings()
+    group: int = Field(default=16, gt=0)
+    """Topics, or textbooks, per artifact: what is done of one stays when another changes."""
+
+    @model_validator(mode="after")
+    def _has_a_model(self) -> "CorpusSettings":
+        if self.structure == "model" and self.judge is not None and self.judge.type in ("rules", "none"):
+            raise ValueError(f"structure `model` asks the judge's model, and judge `{self.judge.type}` has none")
+        return self

@@ -166,6 +166,11 @@ def holder_elsewhere(folder: Path) -> Lease | None:
     return found if _silence(folder) < STALE else None
 
 
+def dead_holder(folder: Path) -> Lease | None:
+    """The lease of a holder that died without giving the run in this folder back; None where nobody did."""
+    return None if is_held(folder) else _read(folder / FILE)
+
+
 def describe_left(left: Lease, name: str) -> str:
     """What is known of a holder's death."""
     how = "was killed"

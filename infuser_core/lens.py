@@ -40,6 +40,7 @@ TABLES: dict[str, type] = {
     "generator_scores": schemas.GeneratorScore,
     "updates": schemas.Update,
     "asked_questions": schemas.Question,
+    "audited_questions": schemas.Question,
     "responses": schemas.BenchmarkResponse,
     "verdicts": schemas.BenchmarkVerdict,
     "question_scores": schemas.QuestionScore,

@@ -30,7 +30,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
     for path in files:
         merged = merge(merged, _read_yaml(path))
     for override in overrides:
-        merged = merge(merged, _parse_override(override))
+        merged = merge(merged, parse_override(override))
     if seed is not None:
         merged = merge(merged, {"seed": seed})
     return validate(merged)
@@ -70,7 +70,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def _parse_override(text: str) -> dict[str, Any]:
+def parse_override(text: str) -> dict[str, Any]:
     key, mark, value = text.partition("=")
     if not mark or not key.strip():
         raise ConfigError(f"--set {text}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
@@ -86,7 +86,7 @@ def _parse_override(text: str) -> dict[str, Any]:
 
 def _explain(error: ValidationError) -> ConfigError:
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("nano", "file", "folder", "hub"))
+    key = ".".join(str(part) for part in first["loc"] if part not in ("nano", "file", "folder", "hub", "endpoint", "rules", "none"))
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":

@@ -8,6 +8,7 @@ from infuser_core.anchors import anchor_folder
 from infuser_core.benchmarks.find import load as load_benchmark
 from infuser_core.config import BenchmarkQuestions, FileQuestions, FolderAnchor, RunConfig
 from infuser_core.errors import ConfigError
+from infuser_core.preflight_corpus import missing
 from infuser_core.prompts.load import load as load_prompt
 from infuser_core.questions import load_questions
 from infuser_core.rewards.find import load as load_reward
@@ -31,6 +32,8 @@ def preflight(config: RunConfig) -> None:
         load_prompt(prompt, profile=config.prompts)
     if isinstance(config.anchor, FolderAnchor):
         anchor_folder(config.anchor)
+    for error in missing(config):
+        raise error
 
 
 def _source(part: str, config: RunConfig) -> list[Question]:

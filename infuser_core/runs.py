@@ -3,23 +3,25 @@
 Layout: `runs/<name>/{run.json, journal.jsonl, lock, lease.json, report/}`.
 """
 
+import fcntl
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from infuser_core import lease
-from infuser_core.errors import ConfigError, StoreError, UsageError
+from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FINISHED = "run"
 """Pseudo-stage that ends a complete attempt."""
 _TICK_NS = 1000
+_SWEEP = Path("locks") / "gc"
 _LOOK_AGAIN = 1.0
 
 
@@ -38,7 +40,7 @@ class Entry:
     digest: str
     """Artifact digest; empty for a failed stage."""
     state: str
-    """ran, cached, failed or killed; done for the end of a complete attempt."""
+    """ran, cached, failed, stopped or killed; done for the end of a complete attempt."""
     seconds: float
     """Wall-clock time of the stage in this attempt, seconds."""
     rows: int
@@ -97,8 +99,7 @@ def create_run(
 
     `complete` fills in what a record of an older version does not know: its keys' defaults.
     """
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"--name {name}: not a name for a run", hint="letters, digits, '.', '_' and '-'")
+    check_name(name)
     path = runs_folder(root) / name / "run.json"
     if path.is_file():
         changed = _differences(complete(read_config(root, name)), config)
@@ -116,6 +117,12 @@ def create_run(
         handle.flush()
         os.fsync(handle.fileno())
     draft.rename(path)
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError for what cannot name a run."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"--name {name}: not a name for a run", hint="letters, digits, '.', '_' and '-'")
 
 
 def read_config(root: Path, name: str) -> dict[str, Any]:
@@ -156,7 +163,20 @@ class Journal:
             # A kill may have torn the last line; the next one must not be glued to it.
             with self.path.open("ab") as handle:
                 handle.write(b"\n")
+        # So that gc sees an attempt that has not journalled anything yet. No room for it is no reason to stop here.
+        with suppress(OSError):
+            self._started.write_text(f"{self._attempt}\n")
         return self._attempt
+
+    @property
+    def _started(self) -> Path:
+        return self.path.with_suffix(".attempt")
+
+    def newest_attempt(self) -> list[Entry]:
+        """Stages of the attempt that began last; empty where it has ended none yet."""
+        text = self._started.read_text() if self._started.exists() else ""
+        number = int(text) if text.strip().isdigit() else 0
+        return [entry for entry in self.last_attempt() if entry.attempt >= number]
 
     def append(
         self,
@@ -206,8 +226,20 @@ class Journal:
         """All lines in order; a torn last line is passed over."""
         if not self.path.exists():
             return []
-        lines = self.path.read_bytes().split(b"\n")
+        lines = [line for line in self.path.read_bytes().split(b"\n") if line]
+        try:
+            # All lines as one array: three times faster than one by one.
+            found = json.loads(b"[" + b",".join(lines) + b"]")
+            if len(found) == len(lines):
+                return [Entry(**fields) for fields in found]
+        except (ValueError, TypeError):
+            pass
         return [entry for entry in map(_entry, lines) if entry is not None]
+
+    def torn(self) -> list[int]:
+        """Numbers, from 1, of the lines that cannot be read."""
+        lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
+        return [number for number, line in enumerate(lines, 1) if line.strip() and _entry(line) is None]
 
     def latest(self) -> list[Entry]:
         """The newest entry of each artifact the run consists of.
@@ -228,6 +260,10 @@ class Journal:
         last = max((entry.attempt for entry in entries), default=0)
         return [entry for entry in entries if entry.attempt == last and entry.phase != FINISHED]
 
+    def was_finished(self) -> bool:
+        """Whether some attempt completed: `latest` then names everything the run consists of."""
+        return any(entry.phase == FINISHED for entry in self.entries())
+
     def is_finished(self) -> bool:
         """Whether the newest attempt completed."""
         entries = self.entries()
@@ -235,10 +271,10 @@ class Journal:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """One line of a journal, or None for a torn one: no beginning of a JSON object is JSON itself."""
+    """One line of a journal, or None for a torn or garbled one: no beginning of a JSON object is JSON itself."""
     try:
         return Entry(**json.loads(line))
-    except ValueError:
+    except (ValueError, TypeError):
         return None
 
 
@@ -246,10 +282,39 @@ def _entry(line: bytes) -> Entry | None:
 def holding(root: Path, name: str) -> Iterator[lease.Hold]:
     """Own the run while it executes; it ends with the process, however that ends.
 
-    Raises BusyRunError with the holder's process when another one lives.
+    Raises BusyRunError with the holder's process when another one lives. Waits while gc removes what nobody holds.
     """
     with lease.hold(runs_folder(root) / name, name) as held:
+        _wait_for_sweep(root)
         yield held
+
+
+@contextmanager
+def sweeping(root: Path) -> Iterator[None]:
+    """While this lasts no run begins: it would reuse what is being removed. Raises BusyRunError when another one lives.
+
+    Who began before holds its run's lock, and so is seen.
+    """
+    path = root / _SWEEP
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("a+")
+    except OSError as error:
+        hint = "set INFUSER_STORE to a folder you may write"
+        raise StoreError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyRunError(f"another process removes files from {root}", hint="wait for its end") from error
+        yield
+
+
+def _wait_for_sweep(root: Path) -> None:
+    path = root / _SWEEP
+    if path.exists():
+        with path.open("r") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH)
 
 
 def is_held(root: Path, name: str) -> bool:

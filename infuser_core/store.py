@@ -12,20 +12,23 @@ import platform
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from infuser_core import faults, tables
+from infuser_core.care import pruned
+from infuser_core.durable import fsync as fsync
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.recipe import ArtifactRef, Recipe, digest_of
 from infuser_core.schemas import SCHEMA_VERSION
 
 Row = TypeVar("Row")
 MANIFEST = "artifact.json"
-_REMEDY = "move its folder away and `infuser resume`: it is computed again, and what depends on it"
+_REMEDY = "`infuser repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
+_restoring: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +85,15 @@ class Store:
         return self.root / "artifacts" / kind / key
 
     def find(self, recipe: Recipe) -> ArtifactRef | None:
-        """The committed artifact of this recipe, or None."""
+        """The committed artifact of this recipe, or None; also None for one that is being restored."""
         folder = self.folder(recipe.phase, recipe.key)
-        return _read_manifest(folder).ref if (folder / MANIFEST).is_file() else None
+        if recipe.key in _restoring and pruned.read(folder):
+            return None
+        return read_manifest(folder).ref if (folder / MANIFEST).is_file() else None
 
     def manifest(self, ref: ArtifactRef) -> Manifest:
         """The commit record. Raises StoreError when the artifact is not there."""
-        return _read_manifest(self.folder(ref.kind, ref.key))
+        return read_manifest(self.folder(ref.kind, ref.key))
 
     @contextmanager
     def exclusive(self, recipe: Recipe) -> Iterator[None]:
@@ -96,8 +101,10 @@ class Store:
         locks = self.root / "locks"
         with _store_errors(self.root):
             locks.mkdir(parents=True, exist_ok=True)
-        with (locks / recipe.key).open("w") as handle:
+        with (locks / recipe.key).open("a+") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            with _store_errors(self.root):
+                _sign(handle)
             # Whoever worked on this key before and is gone was killed.
             for left in (self.root / ".staging").glob(f"{recipe.key}.*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -136,6 +143,8 @@ class Store:
             digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
             ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
             record = _record(ref, recipe, files, volatile, outcome, seconds)
+            # Of what will be read: keys that are no strings sort otherwise.
+            record["seal"] = digest_of(json.loads(json.dumps(record)))
             (workspace / MANIFEST).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
             for path in [*workspace.rglob("*"), workspace]:
                 fsync(path)
@@ -150,14 +159,15 @@ class Store:
         return ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
-        """Move a folder into place; False when another process was first."""
+        """Move a folder into place; False when the artifact was there already, by another process or pruned."""
         target = self.folder(ref.kind, ref.key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not (target / MANIFEST).exists():
             # No commit leaves this: somebody deleted the record. What remains is kept, out of the way.
-            aside = self.root / "damaged" / f"{ref.key}.{uuid.uuid4().hex[:8]}"
-            aside.parent.mkdir(exist_ok=True)
-            target.rename(aside)
+            self.put_aside(target)
+        if pruned.read(target):
+            _give_back(source, target, ref)
+            return False
         try:
             source.rename(target)
         except OSError as error:
@@ -167,6 +177,15 @@ class Store:
         for folder in (target.parent, target.parent.parent):
             fsync(folder)
         return True
+
+    def put_aside(self, folder: Path) -> Path:
+        """Move an artifact's folder out of the way, into `damaged`; returns where it lies now."""
+        aside = self.root / "damaged" / f"{folder.name}.{uuid.uuid4().hex[:8]}"
+        aside.parent.mkdir(exist_ok=True)
+        folder.rename(aside)
+        for parent in (aside.parent, folder.parent):
+            fsync(parent)
+        return aside
 
     def _drop_partial(self, key: str) -> None:
         shutil.rmtree(self.root / ".partial" / key, ignore_errors=True)
@@ -180,14 +199,18 @@ class Store:
     def path(self, ref: ArtifactRef, name: str) -> Path:
         """A file of the artifact, its digest checked on first use in this process.
 
-        Raises StoreError when it is missing, DamagedArtifactError when its content changed.
+        Raises StoreError for a file the artifact never had or that gc removed, DamagedArtifactError for one that is
+        missing or changed.
         """
         path = self.folder(ref.kind, ref.key) / name
         if (ref.id, name) in self._verified:
             return path
         expected = self.manifest(ref).files.get(name)
-        if expected is None or not path.is_file():
-            raise StoreError(f"artifact {ref.id} has no file {name}", hint=f"expected it at {path}; {_REMEDY}")
+        if expected is None:
+            raise StoreError(f"artifact {ref.id} has no file {name}", hint=f"expected it at {path}")
+        if not path.is_file():
+            pruned.refuse(path)
+            raise DamagedArtifactError(f"artifact {ref.id} has lost its file {name}", hint=f"it was {path}; {_REMEDY}")
         if _describe(path) != dict(expected):
             raise DamagedArtifactError(
                 f"{path} does not match the digest recorded when it was written",
@@ -197,10 +220,17 @@ class Store:
         return path
 
     def verified_folder(self, ref: ArtifactRef) -> Path:
-        """The artifact's folder with every file checked: for engines that load whole folders."""
+        """The artifact's folder with every file checked: for engines that load whole folders.
+
+        Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself.
+        """
+        folder = self.folder(ref.kind, ref.key)
+        removed = pruned.read(folder)
         for name in self.manifest(ref).files:
-            self.path(ref, name)
-        return self.folder(ref.kind, ref.key)
+            gone = name in removed and removed[name].part == pruned.MOMENTS and not (folder / name).exists()
+            if not gone:
+                self.path(ref, name)
+        return folder
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:
         """The rows of one table, in the order they were committed."""
@@ -209,7 +239,17 @@ class Store:
     def refs(self) -> list[ArtifactRef]:
         """Every committed artifact, ordered by kind and key."""
         found = sorted((self.root / "artifacts").glob(f"*/*/{MANIFEST}"))
-        return [_read_manifest(path.parent).ref for path in found]
+        return [read_manifest(path.parent).ref for path in found]
+
+
+@contextmanager
+def restoring(keys: Collection[str]) -> Iterator[None]:
+    """Within this process, pruned artifacts of these keys count as absent, so that stages compute them again."""
+    _restoring.update(keys)
+    try:
+        yield
+    finally:
+        _restoring.difference_update(keys)
 
 
 class Lineage:
@@ -258,9 +298,13 @@ def _record(
     }
 
 
-def _read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
+    """The commit record in an artifact's folder. Raises StoreError when there is none, or a damaged one."""
     try:
         record = json.loads((folder / MANIFEST).read_text())
+        # Records of older versions have none.
+        if record.pop("seal", None) not in (None, digest_of(record)):
+            raise ValueError("its content changed since it was written")
         return Manifest(
             ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
             recipe=record["recipe"],
@@ -272,25 +316,33 @@ def _read_manifest(folder: Path) -> Manifest:
         )
     except FileNotFoundError as error:
         raise StoreError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
-    except (json.JSONDecodeError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise DamagedArtifactError(
             f"the commit record {folder / MANIFEST} is damaged: {error}",
             hint=_REMEDY,
         ) from error
 
 
+def _sign(handle: IO[str]) -> None:
+    """Say who holds a key, for whoever finds the workspace of a dead process."""
+    handle.truncate(0)
+    handle.write(f"process {os.getpid()} on {platform.node()}")
+    handle.flush()
+
+
+def _give_back(source: Path, target: Path, ref: ArtifactRef) -> None:
+    """Put a pruned artifact's files, computed again, into its folder."""
+    if read_manifest(target).ref != ref:
+        raise StoreError(
+            f"computing {ref.key} again gave other bits than the pruned original, digest {ref.digest[:16]}",
+            hint="its phase is not deterministic here: use the engine and the machine that it was made with",
+        )
+    pruned.restore(source, target)
+
+
 def _describe(path: Path) -> dict[str, Any]:
     with path.open("rb") as handle:
         return {"sha256": hashlib.file_digest(handle, "sha256").hexdigest(), "bytes": path.stat().st_size}
-
-
-def fsync(path: Path) -> None:
-    """Make a file, or the entries of a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,21 @@ from infuser_core import limits, runs, settings
 from infuser_core.config import RunConfig
 from infuser_core.engines.pool import EnginePool
 from infuser_core.lease import Hold, describe_left
+from infuser_core.lineage.index import Catalogue
 from infuser_core.overlays import validate
+from infuser_core.planning import again
+from infuser_core.planning.again import Salts
+from infuser_core.planning.history import History, history_of
+from infuser_core.planning.place import Asked
+from infuser_core.planning.survey import Survey
 from infuser_core.recipe import ArtifactRef
 from infuser_core.runs import Journal
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import Store
 from tasks.console import Console
+from tasks.course import Course
+
+_WHOLE = Asked()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +41,9 @@ class Run:
     name: str
     """Name of the run."""
     config: RunConfig
-    """Resolved configuration."""
+    """Resolved configuration; inside a stage, what holds for it."""
+    history: History
+    """The configuration over the iterations: a fork has its origin's before it left."""
     store: Store
     """Artifacts."""
     journal: Journal
@@ -48,8 +60,23 @@ class Run:
     """True while a piece of the flow is only looked up in the store."""
     recalled: list[tuple[ArtifactRef, int]] = field(default_factory=list)
     """Artifacts found while recalling, with their iterations."""
+    salts: Salts = field(default_factory=Salts)
+    """What is computed again although the store has it."""
+    course: Course = field(default_factory=Course)
+    """How far the run goes."""
+    asking: bool = False
+    """True while a stage is only asked for its recipe."""
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether the pipeline is walked for a plan, or past stages that are not wanted."""
+        return isinstance(self.store, Survey)
+
+    def under(self, config: RunConfig) -> "Run":
+        """The run as a stage sees it for which this configuration holds."""
+        return self if config is self.config else replace(self, config=config)
 
     def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
         """The checkpoint in an artifact, every file verified."""
@@ -75,10 +102,12 @@ def opened(
     quiet: bool = False,
     journal: str = "journal.jsonl",
     published: bool = True,
+    asked: Asked = _WHOLE,
 ) -> Iterator[Run]:
     """Own the run, start an attempt, and release engines at the end.
 
-    Studies of a run keep a journal of their own and need no Prefect server.
+    Studies of a run keep a journal of their own and need no Prefect server. What is `asked` for again is recorded
+    before anything runs: a killed run goes on with it.
     """
     root = settings.writable_store_root()
     limits.phase_seconds("")
@@ -87,24 +116,76 @@ def opened(
         record = Journal(root, name, file=journal)
         record.start_attempt()
         _say_what_was_left(hold, record, name)
+        store = Store(root)
         run = Run(
             name=name,
             config=config,
-            store=Store(root),
+            history=history_of(root, name, config),
+            salts=_salts(root, name, asked),
+            course=Course(asked, store=store),
+            store=surveying(root, name) if asked.only else store,
             journal=record,
             hold=hold,
             published=published,
             pool=_pool(config),
             console=Console(enabled=not quiet and sys.stderr.isatty()),
         )
-        _open[name] = run
-        run.store.sweep()
-        try:
+        store.sweep()
+        with _entered(run):
             yield run
-        finally:
-            run.console.clear()
-            run.pool.close()
-            del _open[name]
+
+
+def _salts(root: Path, name: str, asked: Asked) -> Salts:
+    if asked.again is None:
+        return Salts(again.repeats_of(root, name))
+    repeats = again.with_repeat(root, name, asked.again, asked_by=_flow_run())
+    again.record(root, name, repeats)
+    return Salts(repeats)
+
+
+def _flow_run() -> str:
+    """Prefect's name for this attempt: one that it retries asks only once."""
+    from prefect.context import FlowRunContext
+
+    context = FlowRunContext.get()
+    return str(context.flow_run.id) if context is not None and context.flow_run is not None else ""
+
+
+@contextmanager
+def _entered(run: Run) -> Iterator[None]:
+    _open[run.name] = run
+    try:
+        yield
+    finally:
+        run.console.clear()
+        run.pool.close()
+        del _open[run.name]
+
+
+@contextmanager
+def looked_at(name: str, history: History, store: Survey, *, salts: Salts, asked: Asked = _WHOLE) -> Iterator[Run]:
+    """The run for a walk along the pipeline that computes and records nothing. It need not exist."""
+    run = Run(
+        name=name,
+        config=history.latest,
+        history=history,
+        salts=salts,
+        course=Course(asked),
+        store=store,
+        journal=Journal(store.root, name),
+        published=False,
+        recalling=True,
+        pool=_pool(history.latest),
+        console=Console(enabled=False),
+    )
+    with _entered(run):
+        yield run
+
+
+def surveying(root: Path, name: str) -> Survey:
+    """The store as a plan for this run sees it."""
+    digests = {entry.key: entry.digest for entry in Journal(root, name).entries() if entry.digest}
+    return Survey(root, digests=digests, catalogue=cache(partial(Catalogue, root)))
 
 
 def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:

@@ -12,7 +12,6 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.recipe import ArtifactRef
-from infuser_core.rewards.find import load as load_reward
 from infuser_core.schemas import (
     Document,
     GeneratorScore,
@@ -27,7 +26,7 @@ from infuser_core.schemas import (
 )
 from infuser_core.store import Outcome, Table
 from tasks import exclusions
-from tasks.context import Run, current
+from tasks.context import Run
 from tasks.recipes import recipe_of
 from tasks.stage import StageResult, run_stage, stage
 
@@ -309,8 +308,3 @@ def _adopted(run: Run, result: StageResult, role: str) -> StageResult:
     if not result.cached and not run.recalling:
         run.pool.adopt(run.checkpoint(result.ref, role))
     return result
-
-
-def needs_influence(run: str) -> bool:
-    """Whether the configured reward needs dev rollouts, dev gradient and probing."""
-    return load_reward(current(run).config.cotrain.reward.name).needs_influence

@@ -1,44 +1,44 @@
-"""Corpus stages: from the target's topics to the document pool."""
+"""Corpus stages: the questions that a run is given, and from the textbooks' files to judged chunks.
 
+Textbooks are worked on in the groups in which they were downloaded: each stage of a group is an artifact of its own,
+made from that group's alone. Within a group, what is finished outlives a killed process, so it loses one item at most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from corpus import boundaries, langchain_chunk, marker, structure
 from corpus import chunk as chunking
 from corpus import convert as converting
 from corpus import judge as judging
-from corpus import langchain_chunk, marker, overlap, structure
 from corpus.choose import convert_auto
+from corpus.judges import RULES, RuleJudge
+from corpus.model_reply import ModelCall
 from infuser_core import settings
 from infuser_core.anchors import anchor_digest, anchor_folder
+from infuser_core.benchmarks import find
+from infuser_core.benchmarks.parts import identity as identity_of
+from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress
-from infuser_core.errors import DocumentError
 from infuser_core.nano import textbooks
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load
 from infuser_core.questions import content_of, load_questions
 from infuser_core.recipe import ArtifactRef
-from infuser_core.schemas import (
-    AuditFact,
-    Checkpoint,
-    Document,
-    Judgement,
-    Overlap,
-    Page,
-    Question,
-    Role,
-    Source,
-)
+from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store import Outcome, Table
-from tasks.context import Run
-from tasks.corpus_models import choice_of
-from tasks.pieces import Pieces
+from tasks.context import Run, current
+from tasks.corpus_settings import choice_of
+from tasks.pieces import Items, Pieces
 from tasks.recipes import recipe_of
+from tasks.speakers import Speaker, prompt_of, speaker_of
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 2
 JUDGED_TOGETHER = 256
 """Chunks judged before their judgements are kept: what a killed process can lose."""
-LOOPBACK = frozenset({"127.0.0.1", "localhost"})
 
 
 @stage
@@ -64,6 +64,26 @@ def reference_questions(run: Run, part: str) -> StageResult:
 
 
 @stage
+def benchmark_questions(run: Run) -> StageResult:
+    """The questions of the configured benchmarks, which the overlap audit looks for in the documents."""
+    loaded = {b.label or b.name: find.load(b.name)(b) for b in run.config.evaluate.benchmarks}
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        rows = [
+            replace(question, question_id=f"{label}/{question.question_id}")
+            for label, questions in loaded.items()
+            for question in questions
+        ]
+        return Outcome(
+            tables={"audited_questions": Table(row_type=Question, rows=rows)},
+            summary={"part": "benchmarks", "questions": len(rows)},
+        )
+
+    content = {label: identity_of.content(questions) for label, questions in loaded.items()}
+    return run_stage(run, recipe_of(run, "questions", VERSION, {"benchmarks": content}, {}), produce)
+
+
+@stage
 def print_textbooks(run: Run) -> StageResult:
     """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
     world = run.config.corpus.catalogue.world
@@ -76,16 +96,22 @@ def print_textbooks(run: Run) -> StageResult:
 
 
 @stage
-def convert_textbooks(run: Run, sources: ArtifactRef) -> StageResult:
-    """PDF to Markdown. What was converted before a kill is not converted again."""
+def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> StageResult:
+    """One group's PDF files to Markdown. What was converted before a kill is not converted again."""
     config = run.config.corpus.convert
+    group = _group(run, sources, download)
     installed = config.type == "auto" and marker.is_installed(settings.marker_command())
-    converter = {"settings": config, "version": converting.CONVERTER, "marker": installed}
-    recipe = recipe_of(run, "convert", VERSION, converter, {"sources": sources})
+    values = {
+        "settings": config,
+        "version": converting.CONVERTER,
+        "marker": installed,
+        # The books enter by content: what a catalogue says of them converts nothing again.
+        "books": [[source.source_id, source.sha256] for source in group],
+    }
+    recipe = recipe_of(run, "convert", VERSION, values, {"download": download})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        admitted = run.store.rows(sources, "sources", Source)
-        folder = run.store.verified_folder(sources)
+        folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
         choice = choice_of(config, run.store.partial(recipe))
         finished = {page.source_id: page for page in pieces.rows()}
@@ -98,166 +124,191 @@ def convert_textbooks(run: Run, sources: ArtifactRef) -> StageResult:
                 pieces.add([page])
             return page
 
-        pages = converting.convert(admitted, folder, one, progress=progress)
-        rejected = [page for page in pages if page.reason]
-        if len(rejected) == len(pages):
-            raise DocumentError(
-                f"no textbook could be converted: {rejected[0].source_id}: {rejected[0].reason}",
-                hint="scanned books need the marker converter (corpus.convert.type)",
-            )
+        pages = converting.convert(group, folder, one, progress=progress)
+        rejected = sum(bool(page.reason) for page in pages)
         return Outcome(
             tables={"pages": Table(row_type=Page, rows=pages)},
-            summary={"converted": len(pages) - len(rejected), "rejected": len(rejected)},
+            summary={"converted": len(pages) - rejected, "rejected": rejected},
         )
 
     return run_stage(run, recipe, produce)
 
 
+def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source]:
+    """The books of a group that have a file, as the registry has them."""
+    fetched = {row.source_id for row in run.store.rows(download, "downloaded", Source)}
+    return [row for row in run.store.rows(sources, "sources", Source) if row.sha256 and row.source_id in fetched]
+
+
+def has_structure_model(run: str) -> bool:
+    """Whether a model finds where the teaching text begins and ends."""
+    corpus = current(run).config.corpus
+    return corpus.structure == "model" and corpus.chunk.mode != "langchain"
+
+
 @stage
-def chunk_textbooks(run: Run, sources: ArtifactRef, pages: ArtifactRef) -> StageResult:
-    """Token-bounded chunks along the headings; every discarded span is a judgement with its reason."""
+def find_structure(run: Run, pages: ArtifactRef) -> StageResult:
+    """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
+    template = prompt_of("find_boundaries", run.config.prompts)
+    speaker = _speaker(run)
+    asking = {"attempts": boundaries.ATTEMPTS, "tokens": boundaries.MAX_TOKENS, "shown": boundaries.SHOWN}
+    values = {"prompt": template_digest(template), **asking, **speaker.identity}
+    recipe = recipe_of(run, "structure", VERSION, values, {"pages": pages})
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        converted = _converted(run, pages)
+        rows = Items(run.store.partial(recipe), boundaries.BookBounds)
+        calls = Items(run.store.partial(recipe), ModelCall)
+        for done, page in enumerate(converted, 1):
+            if rows.get(page.source_id) is None:
+                found = boundaries.find_bounds(page, speaker.open(), template)
+                calls.keep(page.source_id, found.calls)
+                rows.keep(page.source_id, [boundaries.row_of(page, found)])
+            progress(done, len(converted), 0)
+        bounds = rows.all([page.source_id for page in converted])
+        return Outcome(
+            tables={
+                "structure_bounds": Table(row_type=boundaries.BookBounds, rows=bounds),
+                "structure_calls": Table(row_type=ModelCall, rows=calls.all([page.source_id for page in converted])),
+            },
+            summary={"books": len(bounds), "by_rules": sum(bool(row.problem) for row in bounds)},
+        )
+
+    return run_stage(run, recipe, produce)
+
+
+def _converted(run: Run, pages: ArtifactRef) -> list[Page]:
+    return [page for page in run.store.rows(pages, "pages", Page) if not page.reason]
+
+
+def _speaker(run: Run) -> Speaker:
+    """The judge's model."""
+    source = run.config.corpus.judge or run.config.anchor
+    assert source.type != "rules" and source.type != "none", source
+    return speaker_of(source, run.config.engine, run.pool, label="judge")
+
+
+@stage
+def chunk_textbooks(
+    run: Run, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef, bounds: ArtifactRef | None
+) -> StageResult:
+    """Token-bounded chunks along the headings of one group; every discarded span is a judgement with its reason."""
     corpus = run.config.corpus
-    model = anchor_folder(run.config.anchor)
+    model = anchor_folder(corpus.chunk.tokenizer or run.config.anchor)
+    domains = {source.source_id: source.discipline for source in _group(run, sources, download)}
+    values = {
+        # The tokenizer enters by content.
+        "chunk": corpus.chunk.model_dump(mode="json", exclude={"tokenizer"}),
+        "structure": corpus.structure,
+        "tokenizer": anchor_digest(model),
+        "domains": domains,
+    }
+    recipe = recipe_of(run, "chunk", VERSION, values, {"pages": pages, "bounds": bounds})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from infuser_core.engines.renderer import Renderer
 
         encode = Renderer(model).encode
-        domains = {s.source_id: s.discipline for s in run.store.rows(sources, "sources", Source) if s.sha256}
-        converted = [page for page in run.store.rows(pages, "pages", Page) if not page.reason]
-        chunks: list[chunking.Chunk] = []
+        found = {row.source_id: row for row in _bounds(run, bounds)}
+        converted = _converted(run, pages)
+        kept, ruled = Items(run.store.partial(recipe), Document), Items(run.store.partial(recipe), Judgement)
         for done, page in enumerate(converted, 1):
-            chunks += _chunks(run, page, lambda text: len(encode(text)), domains[page.source_id])
+            if kept.get(page.source_id) is None:
+                spans = _excluded(run.config, page, found.get(page.source_id))
+                rows = _chunks(run.config, page, lambda text: len(encode(text)), domains[page.source_id], spans)
+                ruled.keep(page.source_id, judging.ruled_out(rows))
+                kept.keep(page.source_id, [row.document for row in rows if row.discard is None])
             progress(done, len(converted), 0)
-        kept = [row.document for row in chunks if row.discard is None]
-        if not kept:
-            raise DocumentError(
-                f"no chunk of {len(converted)} textbooks fits {corpus.chunk.min_tokens}..{corpus.chunk.max_tokens}",
-                hint="change corpus.chunk.min_tokens or max_tokens",
-            )
+        names = [page.source_id for page in converted]
+        chunks, discarded = kept.all(names), ruled.all(names)
         return Outcome(
             tables={
-                "chunks": Table(row_type=Document, rows=kept),
-                "judgements": Table(row_type=Judgement, rows=judging.ruled_out(chunks)),
+                "chunks": Table(row_type=Document, rows=chunks),
+                "judgements": Table(row_type=Judgement, rows=discarded),
             },
-            summary={"chunks": len(kept), "discarded": len(chunks) - len(kept)},
-        )
-
-    values = {"chunk": corpus.chunk, "structure": corpus.structure, "tokenizer": anchor_digest(model)}
-    return run_stage(run, recipe_of(run, "chunk", VERSION, values, {"sources": sources, "pages": pages}), produce)
-
-
-def _chunks(run: Run, page: Page, count: chunking.Count, domain: str) -> list[chunking.Chunk]:
-    rules = run.config.corpus.chunk
-    config = chunking.ChunkConfig(
-        min_tokens=rules.min_tokens, max_tokens=rules.max_tokens, small_sections=rules.small_sections
-    )
-    if rules.mode == "langchain":
-        return langchain_chunk.chunk_langchain(page, count, config, domain).chunks
-    excluded = structure.exclude(page, mode=run.config.corpus.structure)
-    return chunking.chunk(page, count, config, domain, excluded=excluded)
-
-
-@stage
-def judge_chunks(run: Run, chunks: ArtifactRef) -> StageResult:
-    """A language model decides which chunks teach something. What was judged before a kill is not judged again."""
-    corpus = run.config.corpus
-    folder = anchor_folder(corpus.judge or run.config.anchor)
-    template = load("judge_chunk", profile=run.config.prompts)
-    identity = anchor_digest(folder)
-    engine = {"sampler": run.config.engine.sampler, "dtype": run.config.engine.dtype}
-    asking = {"attempts": judging.ATTEMPTS, "suffixes": judging.SUFFIXES}
-    values = {"model": identity, "prompt": template_digest(template), "tokens": corpus.judge_tokens, **engine, **asking}
-    recipe = recipe_of(run, "judge", VERSION, values, {"chunks": chunks})
-
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = run.store.rows(chunks, "chunks", Document)
-        judge = Checkpoint(checkpoint_id=f"judge-{identity[:16]}", role=Role.JUDGE, path=str(folder), step=0)
-        pieces = Pieces(run.store.partial(recipe), Judgement)
-        verdicts = judging.judge(
-            documents,
-            run.pool.chat(judge),
-            template,
-            corpus.judge_tokens,
-            batch=JUDGED_TOGETHER,
-            finished=pieces.rows(),
-            keep=pieces.add,
-            progress=progress,
-        )
-        kept = sum(verdict.keep for verdict in verdicts)
-        return Outcome(
-            tables={"judgements": Table(row_type=Judgement, rows=verdicts)},
-            summary={"judge": judge.checkpoint_id, "kept": kept, "dropped": len(verdicts) - kept},
+            summary={"chunks": len(chunks), "discarded": len(discarded)},
         )
 
     return run_stage(run, recipe, produce)
 
 
-@stage
-def audit_overlap(
-    run: Run, chunks: ArtifactRef, judgements: ArtifactRef, dev: ArtifactRef, validation: ArtifactRef
-) -> StageResult:
-    """Compare kept chunks with dev and validation questions in both directions, with planted controls."""
+def _bounds(run: Run, bounds: ArtifactRef | None) -> list[boundaries.BookBounds]:
+    return run.store.rows(bounds, "structure_bounds", boundaries.BookBounds) if bounds else []
 
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = _kept(run, chunks, judgements)
-        references = [
-            *run.store.rows(dev, "reference_questions", Question),
-            *run.store.rows(validation, "reference_questions", Question),
-        ]
-        result = overlap.audit(documents, references, overlap.OverlapConfig(), progress=progress)
-        facts = [AuditFact(name=name, value=float(value)) for name, value in result.summary.items()]
-        return Outcome(
-            tables={
-                "overlaps": Table(row_type=Overlap, rows=result.rows),
-                "audit_summary": Table(row_type=AuditFact, rows=facts),
-            },
-            summary={"matched": len(_matched(result.rows))},
-        )
 
-    inputs = {"chunks": chunks, "judgements": judgements, "dev": dev, "validation": validation}
-    return run_stage(run, recipe_of(run, "audit", VERSION, overlap.OverlapConfig(), inputs), produce)
+def _excluded(config: RunConfig, page: Page, found: boundaries.BookBounds | None) -> Sequence[chunking.Excluded]:
+    return structure.exclude(page, mode=config.corpus.structure, bounds=found.bounds() if found else None)
+
+
+def _chunks(
+    config: RunConfig, page: Page, count: chunking.Count, domain: str, excluded: Sequence[chunking.Excluded]
+) -> list[chunking.Chunk]:
+    rules = config.corpus.chunk
+    bounds = chunking.ChunkConfig(
+        min_tokens=rules.min_tokens, max_tokens=rules.max_tokens, small_sections=rules.small_sections
+    )
+    if rules.mode == "langchain":
+        return langchain_chunk.chunk_langchain(page, count, bounds, domain).chunks
+    return chunking.chunk(page, count, bounds, domain, excluded=excluded)
 
 
 @stage
-def fill_pool(run: Run, chunks: ArtifactRef, judgements: ArtifactRef, audit: ArtifactRef) -> StageResult:
-    """The document pool D_doc: kept by the judge and, as configured, free of dev and validation questions."""
-    rule = run.config.corpus.overlap
+def judge_chunks(run: Run, chunks: ArtifactRef) -> StageResult:
+    """Which chunks of one group teach something. What was judged before a kill is not judged again."""
+    source = run.config.corpus.judge or run.config.anchor
+    if source.type == "none":
+        return _unjudged(run, chunks)
+    if source.type == "rules":
+        return _judged_by_rules(run, chunks)
+    template = load("judge_chunk", profile=run.config.prompts)
+    speaker, tokens = _speaker(run), run.config.corpus.judge_tokens
+    asking = {"attempts": judging.ATTEMPTS, "suffixes": judging.SUFFIXES}
+    values = {"prompt": template_digest(template), "tokens": tokens, **asking, **speaker.identity}
+    recipe = recipe_of(run, "judge", VERSION, values, {"chunks": chunks})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = _kept(run, chunks, judgements)
-        matched = _matched(run.store.rows(audit, "overlaps", Overlap))
-        if matched and rule == "stop":
-            raise DocumentError(
-                f"{len(matched)} documents hold dev or validation questions, e.g. {sorted(matched)[0]}",
-                hint="look at them with `infuser sql`, or set corpus.overlap to drop",
+        documents = run.store.rows(chunks, "chunks", Document)
+        pieces = Pieces(run.store.partial(recipe), Judgement)
+        finished = pieces.rows()
+        verdicts = finished
+        if len(finished) < len(documents):
+            verdicts = judging.judge(
+                documents,
+                speaker.open(),
+                template,
+                tokens,
+                batch=JUDGED_TOGETHER,
+                finished=finished,
+                keep=pieces.add,
+                progress=progress,
             )
-        dropped = matched if rule == "drop" else {}
-        pool = [document for document in documents if document.document_id not in dropped]
-        if not pool:
-            raise DocumentError("the document pool is empty", hint="look at the judgements: `infuser sql`")
+        return _verdicts(speaker.name, verdicts)
+
+    return run_stage(run, recipe, produce)
+
+
+def _judged_by_rules(run: Run, chunks: ArtifactRef) -> StageResult:
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        documents = run.store.rows(chunks, "chunks", Document)
+        return _verdicts(RULES, RuleJudge().decide(documents, progress=progress))
+
+    return run_stage(run, recipe_of(run, "judge", VERSION, {"model": RULES}, {"chunks": chunks}), produce)
+
+
+def _unjudged(run: Run, chunks: ArtifactRef) -> StageResult:
+    def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = [
-            Judgement(document_id=name, keep=False, reason=reason, decided_by="overlap", response="")
-            for name, reason in sorted(dropped.items())
+            Judgement(document_id=row.document_id, keep=True, reason="", decided_by="none", response="")
+            for row in run.store.rows(chunks, "chunks", Document)
         ]
-        return Outcome(
-            tables={
-                "documents": Table(row_type=Document, rows=pool),
-                "judgements": Table(row_type=Judgement, rows=rows),
-            },
-            summary={"documents": len(pool), "dropped": len(rows)},
-        )
+        return _verdicts("none", rows)
 
-    inputs = {"chunks": chunks, "judgements": judgements, "audit": audit}
-    return run_stage(run, recipe_of(run, "pool", VERSION, {"overlap": rule}, inputs), produce)
+    return run_stage(run, recipe_of(run, "judge", VERSION, {"model": "none"}, {"chunks": chunks}), produce)
 
 
-def _kept(run: Run, chunks: ArtifactRef, judgements: ArtifactRef) -> list[Document]:
-    keep = {row.document_id for row in run.store.rows(judgements, "judgements", Judgement) if row.keep}
-    return [row for row in run.store.rows(chunks, "chunks", Document) if row.document_id in keep]
-
-
-def _matched(rows: list[Overlap]) -> dict[str, str]:
-    """Document id to reason, for real pairs that match; planted controls are none."""
-    real = [row for row in rows if row.matched and not row.reference_id.startswith("control:")]
-    return {row.document_id: f"overlaps {row.reference_id}, run of {row.longest_run} words" for row in real}
+def _verdicts(judge: str, rows: Sequence[Judgement]) -> Outcome:
+    kept = sum(row.keep for row in rows)
+    return Outcome(
+        tables={"judgements": Table(row_type=Judgement, rows=rows)},
+        summary={"judge": judge, "kept": kept, "dropped": len(rows) - kept},
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from infuser_core.planning.again import SALT
 from infuser_core.recipe import ArtifactRef, Recipe
 from tasks.context import Run
 
@@ -20,14 +21,19 @@ def recipe_of(
     iteration: int = -1,
     seeded: bool = False,
 ) -> Recipe:
-    """The recipe of a stage of this run; `seeded` where the phase draws random numbers."""
+    """The recipe of a stage of this run; `seeded` where the phase draws random numbers.
+
+    Work that is done again although the store has it carries its salt among the settings.
+    """
+    sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
+    salt = run.salts.of(phase, iteration, sources)
     return Recipe(
         phase=phase,
         version=version,
-        config=plain(settings),
+        config={**plain(settings), SALT: salt} if salt else plain(settings),
         seed=run.config.seed if seeded else 0,
         iteration=iteration,
-        inputs={name: ref.id for name, ref in inputs.items() if ref is not None},
+        inputs=sources,
     )
 
 

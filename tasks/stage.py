@@ -7,12 +7,13 @@ import errno
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from prefect import task
+from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
@@ -29,16 +30,21 @@ from infuser_core.errors import (
     StoreError,
     UsageError,
 )
+from infuser_core.planning.again import SALT
+from infuser_core.planning.survey import Survey
 from infuser_core.recipe import ArtifactRef, Recipe
 from infuser_core.store import Outcome
 from tasks import display, lineage
 from tasks.context import Run, current
+from tasks.course import Stop
 from tasks.guard import Guard, Overdue, guarded
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Produce = Callable[[Path, Progress], Outcome]
 
+MEASURES = frozenset({"respond", "validate", "evaluate", "select_checkpoint", "leakage"})
+"""Stages that measure checkpoints; their iteration counts what a checkpoint has seen."""
 # What fails the same way again is not tried again.
 _FINAL = (BusyRunError, CheckpointError, ConfigError, DamagedArtifactError, DocumentError, Overdue, UsageError)
 
@@ -53,12 +59,38 @@ class StageResult:
     """True when nothing had to run."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stopped:
+    """What a sub-flow returns that a run stopped in."""
+
+    place: str
+    """Where."""
+
+
 class _NotStored(Exception):
     """While recalling: the artifact is not in the store."""
 
 
+class _Recipe(Exception):
+    """While asking: what the stage would make."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe.key)
+        self.recipe = recipe
+
+
 def run_stage(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
     """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
+    if run.asking:
+        raise _Recipe(recipe)
+    if run.recalling:
+        run.course.enter(recipe)
+    result = _found_or_made(run, recipe, produce)
+    run.salts.carry(result.ref.id, recipe.config.get(SALT, 0))
+    return result
+
+
+def _found_or_made(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
     started = time.monotonic()
     found = run.store.find(recipe)
     if found is not None:
@@ -185,13 +217,19 @@ def stage(function: Callable[Concatenate[Run, P], StageResult]) -> Callable[Conc
         log_prints=False,
     )
     def as_task(run: str, *args: Any, **arguments: Any) -> Any:
-        result = function(current(run), *args, **arguments)
+        opened = _seen(current(run), function, args, arguments)
+        alone = opened.course.store if opened.surveyed else None
+        result = function(opened if alone is None else replace(opened, store=alone), *args, **arguments)
         return Completed(name="Cached", data=result.ref) if result.cached else result.ref
 
     @wraps(function)
     def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
-        if current(run).recalling:
-            return function(current(run), *args, **arguments).ref
+        opened = current(run)
+        if opened.recalling:
+            return function(_seen(opened, function, args, arguments), *args, **arguments).ref
+        passed = None if opened.course.is_open else _passed(opened, function, args, arguments)
+        if passed is not None:
+            return passed
         # Asking for the state: a task that returns a state of its own hands that out instead of its data.
         state: Any = as_task(run, *args, return_state=True, **arguments)
         return cast(ArtifactRef, state.result())
@@ -199,26 +237,100 @@ def stage(function: Callable[Concatenate[Run, P], StageResult]) -> Callable[Conc
     return call
 
 
+def _seen(run: Run, function: Callable[..., StageResult], args: Any, arguments: Any) -> Run:
+    """The run with the configuration that holds for this stage."""
+    iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
+    if function.__name__ in MEASURES:
+        return run.under(run.history.measuring(iteration))
+    return run.under(run.history.at(iteration))
+
+
+def _passed(run: Run, function: Callable[..., StageResult], args: Any, arguments: Any) -> ArtifactRef | None:
+    """On a run that does not go to its end: raises Stop behind the last stage; gives what is not wanted itself."""
+    seen = _seen(run, function, args, arguments)
+    try:
+        function(replace(seen, asking=True), *args, **arguments)
+    except _Recipe as asked:
+        recipe = asked.recipe
+    run.course.enter(recipe)
+    if not isinstance(run.store, Survey):
+        return None
+    if run.course.wants(recipe):
+        run.course.check_inputs(recipe, run.store, run.name)
+        return None
+    ref = run.store.find(recipe)
+    run.salts.carry(ref.id, recipe.config.get(SALT, 0))
+    return ref
+
+
 def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
-    """The piece's result if every artifact of it is in the store, shown as one Cached task; else None."""
+    """The piece's result if every artifact of it is in the store, shown as one Cached task; else None.
+
+    Where the pipeline is only surveyed, the piece is walked as it is.
+    """
     run = current(run_name)
+    if run.surveyed:
+        return piece()
+    reached = run.course.reached
     run.recalling, run.recalled = True, []
     try:
         result = piece()
     except _NotStored:
+        run.course.go_back(reached)
         return None
+    except Stop:
+        _journal_recalled(run)
+        raise
     finally:
         run.recalling = False
-    for ref, iteration in run.recalled:
-        rows = sum(run.store.manifest(ref).rows.values())
-        run.journal.append(
-            phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
-        )
+    _journal_recalled(run)
     show: Any = _show_cached.with_options(name=label)
     show(len(run.recalled))
     return result
 
 
+def _journal_recalled(run: Run) -> None:
+    for ref, iteration in run.recalled:
+        rows = sum(run.store.manifest(ref).rows.values())
+        run.journal.append(
+            phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
+        )
+
+
 @task(cache_policy=NO_CACHE, persist_result=False)
 def _show_cached(artifacts: int) -> Any:
     return Completed(name="Cached", message=f"{artifacts} artifacts found in the store", data=artifacts)
+
+
+def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
+    """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
+
+    A run that was asked to stop inside it ends the flow well, as Stopped. On a survey there is no flow at all.
+    """
+
+    def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
+        @flow(name=name, flow_run_name=run_name, validate_parameters=False)
+        @wraps(function)
+        def as_flow(run: str, *args: Any, **arguments: Any) -> Any:
+            try:
+                return function(run, *args, **arguments)
+            except Stop as stop:
+                return stopped(stop, _Stopped(place=str(stop)))
+
+        @wraps(function)
+        def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
+            if current(run).recalling:
+                return function(run, *args, **arguments)
+            result: Any = as_flow(run, *args, **arguments)
+            if isinstance(result, _Stopped):
+                raise Stop(result.place)
+            return cast(T, result)
+
+        return call
+
+    return decorate
+
+
+def stopped(stop: Stop, data: Any) -> Any:
+    """The state of a flow that went as far as it was asked to."""
+    return Completed(name="Stopped", message=f"after {stop}, as asked", data=data)

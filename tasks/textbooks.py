@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from corpus import opening, registry
 from corpus.answers import Answer
@@ -21,46 +22,51 @@ from corpus.ranking import Ranking
 from corpus.search import Failure, TopicSearch, search_topic
 from corpus.taxonomy import Assignment, extract
 from infuser_core import settings
-from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.engines.protocols import ChatModel, Progress
+from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf
 from infuser_core.phases.answering import template_digest
 from infuser_core.recipe import ArtifactRef
-from infuser_core.schemas import Checkpoint, Question, Role, Source, Topic
+from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store import Outcome, Table
 from tasks.context import Run, current
 from tasks.recipes import recipe_of
+from tasks.speakers import Speaker, speaker_of
 from tasks.stage import StageResult, run_stage, stage
 
+Item = TypeVar("Item")
 VERSION = 2
-GROUP = 16
-"""Topics, or sources, per artifact."""
 MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model"}
 """Settings that say how catalogues are asked and not what: they enter no key (the model enters by digest)."""
 
 
 def topic_groups(run: str, topics: ArtifactRef) -> range:
     """Numbers of the groups of topics."""
-    return range(-(-current(run).store.manifest(topics).rows["topics"] // GROUP))
+    return _groups(current(run), current(run).store.manifest(topics).rows["topics"])
 
 
 def source_groups(run: str, chosen: ArtifactRef) -> range:
     """Numbers of the groups of admitted sources."""
-    return range(-(-current(run).store.manifest(chosen).summary["admitted"] // GROUP))
+    return _groups(current(run), current(run).store.manifest(chosen).summary["admitted"])
 
 
-def _model(run: Run) -> tuple[ChatModel | None, dict[str, object]]:
+def _groups(run: Run, items: int) -> range:
+    return range(-(-items // run.config.corpus.group))
+
+
+def _slice(run: Run, items: Sequence[Item], group: int) -> list[Item]:
+    size = run.config.corpus.group
+    return list(items[group * size : (group + 1) * size])
+
+
+def _model(run: Run) -> tuple[Speaker | None, dict[str, object]]:
     """The configured model, and what it adds to a key."""
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
-    identity = anchor_digest(anchor_folder(source))
-    checkpoint = Checkpoint(
-        checkpoint_id=f"librarian-{identity[:16]}", role=Role.JUDGE, path=str(anchor_folder(source)), step=0
-    )
+    speaker = speaker_of(source, run.config.engine, run.pool, label="librarian")
     prompts = [template_digest(template) for template in opening.prompts_of(run.config.prompts)]
-    return run.pool.chat(checkpoint), {"model": identity, "prompts": prompts}
+    return speaker, {**speaker.identity, "prompts": prompts}
 
 
 @stage
@@ -69,7 +75,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> StageResult:
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        librarian = opening.librarian_of(model, run.config.prompts) if model else None
+        librarian = opening.librarian_of(model.open(), run.config.prompts) if model else None
         found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in found.assignments)
         return Outcome(
@@ -106,12 +112,12 @@ def _opened(run: Run, books: ArtifactRef | None) -> Iterator[opening.Opened]:
 @stage
 def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int) -> StageResult:
     """What the catalogues offer for one group of pairs, ranked, with every answer."""
-    wanted = run.store.rows(topics, "topics", Topic)[group * GROUP : (group + 1) * GROUP]
+    wanted = _slice(run, run.store.rows(topics, "topics", Topic), group)
     config = run.config.corpus.catalogue
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        agent = opening.agent_of(model, run.config.prompts) if model else None
+        agent = opening.agent_of(model.open(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):
@@ -177,7 +183,7 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
 def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int) -> StageResult:
     """The files of one group of admitted sources; refused ones stay with their reason."""
     rows = run.store.rows(chosen, "candidates_sources", Source)
-    wanted = [source for source in rows if source.status == registry.ADMITTED][group * GROUP : (group + 1) * GROUP]
+    wanted = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         names: dict[str, list[str]] = {}

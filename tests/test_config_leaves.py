@@ -7,7 +7,6 @@ artifacts follows by the artifacts' ids.
 
 import json
 import os
-import shutil
 import typing
 import warnings
 from collections.abc import Iterator
@@ -16,83 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from everything_stored import base_of, changed, files_in, recipes
 from pydantic import BaseModel
 
-from flows.build_corpus import build_corpus
-from flows.cotrain import validated
-from flows.evaluate import benchmark
-from flows.iteration import Players, iterate
 from infuser_core.config import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import anchor_path
-from infuser_core.overlays import load, merge, validate
-from infuser_core.recipe import ArtifactRef, Recipe
-from infuser_core.schemas import Document
-from infuser_core.store import Manifest, Store
-from tasks import cotraining, documents, evaluation
-from tasks.context import opened
+from infuser_core.overlays import merge, validate
 
 GOLDEN = Path(__file__).parent / "golden" / "config_leaves.json"
-NANO = Path(__file__).parent.parent / "configs" / "nano.yaml"
-EXAM = [{"question_id": "q1", "question_text": "6 * 7?", "choices": ["41", "42"], "ground_truth": "42"}]
-
-
-DOCUMENTS = [
-    Document(
-        document_id=f"d{number}", source_id=f"s{number}", header_path="", start=0, end=1, text="t", num_tokens=1,
-        domain="", prompt_type="mcq",
-    )
-    for number in (1, 2)
-]  # fmt: skip
-
-
-class EverythingIsThere(Store):
-    """A store that has every artifact. `fixed`: under the same id whatever the recipe, so that no change spreads."""
-
-    def __init__(self, root: Path, *, fixed: bool) -> None:
-        super().__init__(root)
-        self.recipes: list[Recipe] = []
-        self._fixed = fixed
-
-    def find(self, recipe: Recipe) -> ArtifactRef:
-        self.recipes.append(recipe)
-        return ArtifactRef(kind=recipe.phase, key=recipe.phase if self._fixed else recipe.key, digest="0" * 64)
-
-    def manifest(self, ref: ArtifactRef) -> Manifest:
-        """One topic and one book: one group of each."""
-        counts = {"topics": 1, "admitted": 1}
-        return Manifest(ref=ref, recipe={}, files={}, volatile=[], rows=counts, summary=counts, seconds=0.0)
-
-    def rows(self, ref: ArtifactRef, table: str, row_type: type) -> list:
-        return DOCUMENTS if row_type is Document else []
-
-
-def recipes(config: RunConfig, root: Path, *, fixed: bool, iterations: int = 1) -> dict[str, list[str]]:
-    """Stage -> keys of its recipes, asked for in the order of the pipeline. Iterations after the first are marked."""
-    store = EverythingIsThere(root, fixed=fixed)
-    with opened(config.run_name(), config, quiet=True) as run:
-        run.store, run.recalling = store, True
-        dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
-        pool = dev if config.cotrain.dev_only else build_corpus.fn(run.name, dev, validation)
-        anchor = cotraining.prepare_anchor(run.name)
-        players = Players(solver=anchor, generator=anchor)
-        scores = [validated(run.name, 0, validation, anchor)]
-        for number in range(iterations):
-            players = iterate(run.name, number, dev, pool, players)
-        scores.append(validated(run.name, iterations, validation, players.solver))
-        evaluation.select_checkpoint(run.name, [0, iterations], scores)
-        evaluation.leakage(run.name, validation)
-        for label in evaluation.benchmark_labels(run.name):
-            benchmark(run.name, iterations, label, players.solver)
-    found: dict[str, list[str]] = {}
-    for recipe in store.recipes:
-        marked = f"{recipe.phase}/{recipe.iteration}" if 0 < recipe.iteration < iterations else recipe.phase
-        found.setdefault(marked, []).append(recipe.key)
-    return found
-
-
-def changed(one: dict[str, list[str]], other: dict[str, list[str]]) -> list[str]:
-    return sorted(stage for stage in {*one, *other} if one.get(stage) != other.get(stage))
 
 
 def leaves(values: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -113,26 +44,8 @@ def dotted(path: tuple[str | int, ...]) -> str:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with files that settings can point to; the store lies in it."""
-    root = tmp_path_factory.mktemp("world")
-    (root / "exam.json").write_text(json.dumps(EXAM))
-    (root / "copy.json").write_text(json.dumps(EXAM))
-    shutil.copytree(anchor_path(), root / "model")
-    (root / "model" / "extra.json").write_text("{}")
-    shutil.copytree(anchor_path(), root / "same")
-    before = os.environ.get("INFUSER_STORE")
-    os.environ["INFUSER_STORE"] = str(root / "store")
-    yield root
-    del os.environ["INFUSER_STORE"]
-    if before is not None:
-        os.environ["INFUSER_STORE"] = before
-
-
-def base_of(world: Path) -> dict[str, Any]:
-    overlay = {
-        "cotrain": {"solver": {"minibatch": 64}},  # one optimizer step, which one_backward asks for
-        "evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "exam.json")}]},
-    }
-    return validate(merge(load([NANO]).model_dump(mode="json"), overlay)).model_dump(mode="json")
+    with files_in(tmp_path_factory.mktemp("world")) as root:
+        yield root
 
 
 def special(world: Path) -> dict[str, dict[str, Any]]:
@@ -149,6 +62,11 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
         "corpus.catalogue.languages": {"corpus": {"catalogue": {"languages": ["en"]}}},
         "corpus.catalogue.robots_exempt": {"corpus": {"catalogue": {"robots_exempt": ["https://x/"]}}},
         "corpus.catalogue.model": {"corpus": {"catalogue": {"model": other_model}}},
+        "corpus.pool": {"corpus": {"pool": str(world / "pool.parquet")}},
+        "corpus.chunk.tokenizer": {"corpus": {"chunk": {"tokenizer": other_model}}},
+        "corpus.overlap.references": {"corpus": {"overlap": {"references": [str(world / "reference.jsonl")]}}},
+        "engine.ranks": {"engine": {"trainer": "deepspeed", "ranks": 2}},
+        "engine.offload": {"engine": {"trainer": "deepspeed", "offload": "optimizer"}},
         "corpus.exclude.sources": {"corpus": {"exclude": {"sources": ["s1"]}}},
         "corpus.exclude.documents": {"corpus": {"exclude": {"documents": ["d1"]}}},
         "cotrain.exclude_questions": {"cotrain": {"exclude_questions": ["0/d1/0-ab"]}},
@@ -318,8 +236,8 @@ def test_seeds_share_the_corpus_of_a_dev_set_from_a_file(world: Path):
         ({"evaluate": {"sampling": {"top_k": 5}}}, "respond validate select evaluate"),
         ({"evaluate": {"too_long": "drop"}}, "validate select evaluate"),
         (
-            {"corpus": {"overlap": "report"}},
-            "pool generate_questions rollout_questions score_influence update_generator "
+            {"corpus": {"judge_tokens": 41}},
+            "judge audit pool generate_questions rollout_questions score_influence update_generator "
             "update_solver rollout_dev/1 dev_gradient/1 generate_questions/1 rollout_questions/1 score_influence/1 "
             "update_generator/1 update_solver/1 respond validate select evaluate",
         ),

@@ -13,13 +13,17 @@ from corpus import intake
 from corpus.build import BuildConfig, build
 from corpus.chunk import ChunkConfig
 from corpus.intake import from_files, without_twins
+from corpus.judges import ModelJudge
 from corpus.pool import DISCARDED, DOCUMENTS, SOURCES, Discarded, PoolSource, markdown_name, read_documents
+from corpus.replies import KeptChat, in_batches
+from corpus.source_steps import SourceConfig
+from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.prompts.load import Template
 from infuser_core.tables import read_rows
 
 ROOT = Path(__file__).parent.parent
-SMALL = BuildConfig(chunk=ChunkConfig(min_tokens=5, max_tokens=40))
+SMALL = BuildConfig(source=SourceConfig(chunk=ChunkConfig(min_tokens=5, max_tokens=40)))
 
 
 def book(name: str, sections: int = 4) -> str:
@@ -105,39 +109,32 @@ def test_every_bad_source_has_its_reason_and_nothing_is_lost(tmp_path):
     assert rows["good.md"].sha256 == hashlib.sha256(book("Tides").encode()).hexdigest()
 
 
-class Picky:
+def picky(messages: Messages) -> str:
     """Keeps what names an even number."""
-
-    name = "rule-based: picky"
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def complete(self, prompts: list[Messages], *, max_tokens: int, progress=None) -> list[str]:
-        self.asked += len(prompts)
-        verdicts = [
-            "true" if "number 0" in p[-1]["content"] or "number 2" in p[-1]["content"] else "false" for p in prompts
-        ]
-        return [f'{{"keep": {verdict}, "reason": "even or odd"}}' for verdict in verdicts]
+    keep = any(f"number {n}" in messages[-1]["content"] for n in (0, 2))
+    return f'{{"keep": {str(keep).lower()}, "reason": "even or odd"}}'
 
 
 def test_judged_chunks_are_kept_or_stay_with_their_reason(tmp_path):
-    from dataclasses import replace
+    asked: list[Messages] = []
 
-    from corpus.judge import JudgeSetup
+    def reply(messages: Messages) -> str:
+        asked.append(messages)
+        return picky(messages)
 
-    model = Picky()
-    template = Template(name="t", system="", user="{text}")
-    judge = JudgeSetup(model=model, template=template, max_tokens=9, identity="picky", batch=1)
-    config = replace(SMALL, judge=judge, chunk=ChunkConfig(min_tokens=5, max_tokens=24))
+    def config(work: Path) -> BuildConfig:
+        chat = KeptChat(name="picky", identity="1", ask=in_batches(lambda: ScriptedChat(reply=reply)), folder=work)
+        judge = ModelJudge(model=chat, template=Template(name="t", system="", user="{text}"), max_tokens=9)
+        return BuildConfig(judge=judge, source=SourceConfig(chunk=ChunkConfig(min_tokens=5, max_tokens=24)))
+
     sources = write(tmp_path / "in", a=book("Tides"))
-    run(sources, tmp_path / "out", config)
+    run(sources, tmp_path / "out", config(tmp_path / "replies"))
     documents, discarded, _ = tables(tmp_path / "out")
     dropped = [row for row in discarded if row.stage == "judge"]
     assert documents and dropped and all(row.reason == "even or odd" and row.response for row in dropped)
-    asked = model.asked
-    run(sources, tmp_path / "out", config)
-    assert model.asked == asked == len(documents) + len(dropped)
+    assert len(asked) == len(documents) + len(dropped)
+    run(sources, tmp_path / "out", config(tmp_path / "replies"))
+    assert len(asked) == len(documents) + len(dropped)
 
 
 @pytest.mark.parametrize("point", ["build:converted:2", "build:chunked:2"])

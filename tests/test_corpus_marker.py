@@ -1,25 +1,42 @@
 """marker runs as a command; what goes wrong with it is named."""
 
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.marker import MarkerConfig, convert_marker
+from corpus.marker import OPTIONS, MarkerConfig, convert_marker
 from infuser_core.errors import DocumentError
 
 PAGES = 7
+HELP = Path(__file__).parent / "data" / "marker_2.0.0_options.txt"
+"""Options that marker-pdf 2.0.0 prints with --help, one a line, with the kind of value that each takes."""
 SHIPPED = """
-import json, os, pathlib, sys, time
-values = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+import json, os, pathlib, subprocess, sys, time
+known = dict(line.rsplit("--", 1)[1].partition(" ")[::2] for line in open({known!r}).read().split("\\n") if line)
+values, words = {}, sys.argv[2:]
+while words:
+    name = words.pop(0)
+    if name[:2] != "--" or name[2:] not in known:
+        sys.exit(f"Error: No such option: {name}")
+    values[name] = words.pop(0) if known[name[2:]] else True
+servers = pathlib.Path.home() / ".cache/datalab/surya"
+def serve(code):
+    # As marker 2 does it: a session of its own, a log in the home folder, and nobody ends it.
+    servers.mkdir(parents=True, exist_ok=True)
+    with (servers / "fast_layout_server.log").open("ab") as file:
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=file, stderr=file, start_new_session=True)
+    log.with_name("pid").write_text(str(child.pid))
 first, last = map(int, values["--page_range"].split("-"))
 log = pathlib.Path(__file__).with_name("log")
 log.open("a").write(f"{first}-{last}\\n")
 {trouble}
 folder = pathlib.Path(values["--output_dir"]) / "a"
 folder.mkdir()
+(folder / "a_meta.json").write_text("{}")
 shift = {shift}
 def printed(page):
     return f"\\n\\n{{{page - shift}}}" + "-" * 48 + f"\\n\\n# Page {page}\\n\\ntext of {page}"
@@ -41,7 +58,7 @@ def book(tmp_path) -> Path:
 def command(tmp_path: Path, trouble: str = "", *, shift: str = "0", **changes: object) -> MarkerConfig:
     """A stand-in for the command: it writes what marker writes, after the trouble it was told to have."""
     script = tmp_path / "marker_single"
-    code = SHIPPED.replace("{trouble}", trouble).replace("{shift}", shift)
+    code = SHIPPED.replace("{trouble}", trouble).replace("{shift}", shift).replace("{known!r}", repr(str(HELP)))
     script.write_text(f"#!{sys.executable}\n{code}\n")
     script.chmod(0o755)
     options: dict[str, object] = {
@@ -57,6 +74,12 @@ def command(tmp_path: Path, trouble: str = "", *, shift: str = "0", **changes: o
 def calls(tmp_path: Path) -> list[str]:
     """Page ranges that the command was asked for."""
     return (tmp_path / "log").read_text().split()
+
+
+def is_gone(tmp_path: Path) -> bool:
+    """Whether the process that the command wrote down has ended."""
+    status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 TEXT = "\n\n".join(f"# Page {page}\n\ntext of {page}" for page in range(PAGES)) + "\n"
@@ -112,8 +135,7 @@ def test_a_command_that_hangs_is_killed_with_everything_it_started(book, tmp_pat
     )
     page = convert_marker(book, "book", command(tmp_path, f"{spawn}; time.sleep(60)", wall_seconds=1.5))
     assert page.reason == "marker: pages 1-3 of 7: still running after 1.5 s"
-    status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert is_gone(tmp_path)
 
 
 def test_a_command_that_takes_too_much_memory_is_killed(book, tmp_path):
@@ -148,13 +170,50 @@ def test_a_missing_command_is_an_error(book):
 
 
 @pytest.mark.parametrize(
-    ("said", "missing"),
+    ("said", "missing", "remedy"),
     [
-        ("cannot reach huggingface.co", "its weights"),
-        ("FileNotFoundError: FONT_PATH /fonts/go.ttf", "its font"),
-        ("Connection refused by the inference server", "its inference server"),
+        # What marker-pdf 2.0.0 ends with offline when FONT_PATH is unset.
+        (
+            "HTTPSConnectionPool(host='models.datalab.to', port=443): Max retries exceeded with url: "
+            "/artifacts/GoNotoCurrent-Regular.ttf (Caused by NameResolutionError)",
+            "its font",
+            "FONT_PATH",
+        ),
+        ("Failed to download ocr_error_detection/2025_02_18 after 3 attempts.", "its weights", "MODEL_CACHE_DIR"),
+        ("llama-server binary not found. Install with:", "its inference server", "SURYA_INFERENCE_URL"),
+        ("SURYA_INFERENCE_URL=http://x is not reachable at /health.", "its inference server", "SURYA_INFERENCE_URL"),
     ],
 )
-def test_what_the_command_lacks_is_named(book, tmp_path, said, missing):
-    with pytest.raises(DocumentError, match=missing):
+def test_what_the_command_lacks_is_named_with_its_remedy(book, tmp_path, said, missing, remedy):
+    with pytest.raises(DocumentError, match=missing) as caught:
         convert_marker(book, "book", command(tmp_path, f"raise OSError({said!r})"))
+    assert remedy in caught.value.hint and said[-40:] in caught.value.message
+
+
+NO_WEIGHTS = """
+import sys
+sys.exit("huggingface_hub.errors.LocalEntryNotFoundError: Got: ConnectError: [Errno -2] Name or service not known\\n"
+         "the files are neither on the Hub nor on the local disk")
+"""
+
+
+def test_a_server_without_weights_ends_the_silent_wait_for_it(book, tmp_path):
+    """marker 2.0.0 offline: its layout server dies at once, and the command waits 300 s for it without a word."""
+    config = command(tmp_path, f"serve({NO_WEIGHTS!r}); time.sleep(300)", wall_seconds=250.0)
+    with pytest.raises(DocumentError, match=r"its weights: huggingface_hub\S*LocalEntryNotFoundError") as caught:
+        convert_marker(book, "book", config)
+    assert "HF_HOME" in caught.value.hint
+
+
+def test_servers_that_the_command_leaves_behind_serve_all_ranges_and_end_with_the_book(book, tmp_path):
+    leave = "os.path.exists(servers) or serve('import time; time.sleep(300)')"
+    before = set(Path(tempfile.gettempdir()).glob("infuser-marker-*"))
+    assert convert_marker(book, "book", command(tmp_path, leave)).markdown == TEXT
+    assert is_gone(tmp_path) and calls(tmp_path) == ["0-2", "3-5", "6-6"]
+    assert set(Path(tempfile.gettempdir()).glob("infuser-marker-*")) <= before
+
+
+def test_every_option_is_one_of_the_commands(book, tmp_path):
+    known = HELP.read_text().split()
+    assert {option for option in OPTIONS if option.startswith("--")} | {"--page_range", "--output_dir"} <= set(known)
+    assert "[markdown|json|html|chunks]" in known and OPTIONS[1] == "markdown"

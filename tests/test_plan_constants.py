@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import infuser_core.plan
+import infuser_core.capacity
 from infuser_core.overlays import load
-from infuser_core.plan.efficiency import Efficiency, calibrated
-from infuser_core.plan.forecast import Asked, packed, published
+from infuser_core.capacity.efficiency import Efficiency, calibrated
+from infuser_core.capacity.forecast import Asked, packed, published
 
-ROOM = Path(infuser_core.plan.__file__).parent
+ROOM = Path(infuser_core.capacity.__file__).parent
 
 
 def test_six_constants_are_all_there_are():

@@ -5,8 +5,8 @@ import pytest
 import infuser_core.nano
 from infuser_core.care.retention import Course, Extent, Rule, verdicts
 from infuser_core.overlays import load
-from infuser_core.plan.files import files_of
-from infuser_core.plan.shape import shape_of
+from infuser_core.capacity.files import files_of
+from infuser_core.capacity.shape import shape_of
 
 NANO = Path("configs/nano.yaml")
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from infuser_core.plan.efficiency import calibrated
-from infuser_core.plan.fit import anchors, left_out, refit, residuals, root_mean_square
+from infuser_core.capacity.efficiency import calibrated
+from infuser_core.capacity.fit import anchors, left_out, refit, residuals, root_mean_square
 
 CONFIGS = [Path("configs/qwen3-4b.yaml"), Path("configs/qwen3-8b.yaml")]
 

@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.plan.efficiency import calibrated
-from infuser_core.plan.hardware import gpus
-from infuser_core.plan.sampling import Batch, Engine, _decode, sample
-from infuser_core.plan.shape import shapes
-from infuser_core.plan.spread import Spread
+from infuser_core.capacity.efficiency import calibrated
+from infuser_core.capacity.hardware import gpus
+from infuser_core.capacity.sampling import Batch, Engine, _decode, sample
+from infuser_core.capacity.shape import shapes
+from infuser_core.capacity.spread import Spread
 
 ENGINE = Engine(
     shape=next(shape for shape in shapes().values() if shape.layers == 36 and not shape.tied),

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from infuser_core.overlays import load
-from infuser_core.plan.forecast import Asked, ask
-from infuser_core.plan.phases import TERMS
-from infuser_core.plan.scaling import SIZES, scale
+from infuser_core.capacity.forecast import Asked, ask
+from infuser_core.capacity.phases import TERMS
+from infuser_core.capacity.scaling import SIZES, scale
 
 ALL = ["engine.trainer=deepspeed", "engine.ranks=8", "engine.placement=colocated"]
 

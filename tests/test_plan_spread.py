@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.plan.spread import Spread
+from infuser_core.capacity.spread import Spread
 
 
 @pytest.mark.parametrize(("of", "rows"), [(1, 1), (8, 1), (8, 4), (64, 2)])

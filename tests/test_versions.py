@@ -88,6 +88,15 @@ def code_of(modules: list[str]) -> str:
     return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
+CORPUS_STAGES = (
+    ("corpus", "tasks.documents"),
+    ("textbooks", "tasks.textbooks"),
+    ("audits", "tasks.audits"),
+    ("pool", "tasks.pool"),
+    ("given_pool", "tasks.given_pool"),
+)
+
+
 def stages() -> dict[str, tuple[str, list[str]]]:
     """Stage -> where its VERSION stands, and the modules behind it."""
     found = {}
@@ -95,7 +104,7 @@ def stages() -> dict[str, tuple[str, list[str]]]:
         if any(line.startswith("VERSION = ") for line in path.read_text(encoding="utf-8").splitlines()):
             module = f"infuser_core.phases.{path.stem}"
             found[path.stem] = (module, modules_behind(module, ALGORITHM + SEEDS))
-    for name, module in (("corpus", "tasks.documents"), ("textbooks", "tasks.textbooks")):
+    for name, module in CORPUS_STAGES:
         found[name] = (module, modules_behind(module, LIBRARY + SEEDS))
     return found
 

@@ -1,14 +1,16 @@
 """A transformers causal language model in a checkpoint folder: load, run, and the files that travel with it."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from infuser_core.engines.attention import IMPLEMENTATION, Layout
+from infuser_core.engines.renderer import record_template
 from infuser_core.engines.rms_norm import compute_in_own_dtype
 from infuser_core.errors import CheckpointError, EngineError
 
@@ -26,6 +28,9 @@ COMPANIONS = (
     "LICENSE*",
 )
 """Files beside the weights that every checkpoint of a run carries unchanged."""
+
+WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
+"""The weights themselves."""
 
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
@@ -49,14 +54,9 @@ def choose_dtype(name: str) -> torch.dtype:
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode."""
-    if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
-    transformers_logging.disable_progress_bar()
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = read_config(folder)
     refuse_logit_changes(config)
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, config=config, dtype=dtype, attn_implementation=IMPLEMENTATION, local_files_only=True
-    )
+    model = read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -64,6 +64,37 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
         compute_in_own_dtype(model)
     nn.Module.to(model, device)
     return model.eval()
+
+
+def read_config(folder: Path) -> PretrainedConfig:
+    """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
+
+    Code that lies beside weights is never run.
+    """
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the model in {folder} is none that transformers knows: {str(error).splitlines()[0]}",
+            hint="code that comes with a model is never run: choose an architecture of transformers",
+        ) from error
+    return config
+
+
+def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+    """The model of a folder on the CPU, with transformers' attention of that name. Runs no code of the folder."""
+    transformers_logging.disable_progress_bar()
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        attn_implementation=attention,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    return model
 
 
 def refuse_logit_changes(config: object) -> None:
@@ -79,18 +110,49 @@ def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tenso
     return output.last_hidden_state
 
 
-def end_tokens(model: PreTrainedModel, fallback: int | None) -> list[int]:
-    """Tokens that end a response: generation config, then config, then the tokenizer's. Raises when none."""
-    for source in (model.generation_config, model.config):
+def end_tokens(model: PreTrainedModel, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response of a loaded model (see `ends_of`)."""
+    return ends_of(model.generation_config, model.config, tokenizer_end)
+
+
+def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response of a model folder (see `ends_of`)."""
+    stored = (folder / "generation_config.json").is_file()
+    generation = GenerationConfig.from_pretrained(folder, local_files_only=True) if stored else None
+    return ends_of(generation, read_config(folder), tokenizer_end)
+
+
+def ends_of(generation: GenerationConfig | None, config: PretrainedConfig, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response: those of the generation config, else of the config; and the tokenizer's own.
+
+    A base model thus ends at its end-of-text token alone, whatever marks the end of a turn in its template; a chat
+    model whose tokenizer ends turns ends at those as well. Raises EngineError where nobody names any.
+    """
+    named: list[int] = []
+    for source in (generation, config):
         found = getattr(source, "eos_token_id", None)
         if found is not None:
-            return list(found) if isinstance(found, list) else [int(found)]
-    if fallback is None:
+            named = list(found) if isinstance(found, list) else [int(found)]
+            break
+    if tokenizer_end is not None and tokenizer_end not in named:
+        named.append(tokenizer_end)
+    if not named:
         raise EngineError("neither model nor tokenizer names an end-of-sequence token", hint="set eos_token_id")
-    return [fallback]
+    return named
 
 
 def copy_companions(source: Path, target: Path) -> list[Path]:
-    """Copy config and tokenizer files; returns the copies in sorted order."""
-    names = sorted({found.name for pattern in COMPANIONS for found in source.glob(pattern) if found.is_file()})
-    return [Path(shutil.copyfile(source / name, target / name)) for name in names]
+    """Copy config and tokenizer files, and write down the chat template where there was none; returns what is new."""
+    copies = [Path(shutil.copyfile(found, target / found.name)) for found in _found(source, COMPANIONS)]
+    return sorted([*copies, *record_template(source, target)])
+
+
+def link_model_files(source: Path, target: Path) -> Path:
+    """Fill a folder with links to what a model consists of, without optimizer state; returns the folder."""
+    for found in _found(source, (*COMPANIONS, *WEIGHTS)):
+        (target / found.name).symlink_to(found.absolute())
+    return target
+
+
+def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return sorted({found for pattern in patterns for found in folder.glob(pattern) if found.is_file()})

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import Any, Literal
 
 from infuser_core.engines.chat import SamplerChat
 from infuser_core.engines.protocols import (
@@ -27,6 +28,9 @@ from infuser_core.engines.protocols import (
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
+Placement = Literal["colocated", "split"]
+"""Whether engines take turns on the same accelerators, or have their own."""
+
 
 @dataclass(slots=True, kw_only=True)
 class _Warm:
@@ -38,12 +42,17 @@ class _Warm:
     """Its checkpoint; empty once its state moved on, until `adopt` names the new one."""
     saved_step: int | None = None
     """Step at which the present state was saved; None where it moved on since."""
+    asleep: bool = False
+    """Whether it gave its accelerator memory to others."""
 
 
 class EnginePool:
     """Samplers and trainers of a run, one warm engine of each kind per role.
 
-    `max_trainers` bounds the warm trainers: 1 lets roles take turns on a small accelerator.
+    `max_trainers` bounds the warm trainers: 1 lets roles take turns on a small accelerator. With placement `colocated`
+    all engines share the accelerators: whoever is asked for is awake, and the others sleep where they can (`sleep` and
+    `wake` of an engine). With `split` each has its own. An engine that has failed (`failed`) or whose ranks no longer
+    answer (`alive`) is replaced when it is asked for.
     """
 
     def __init__(
@@ -54,11 +63,14 @@ class EnginePool:
         sampler_options: Mapping[str, Any] | None = None,
         trainer_options: Mapping[str, Any] | None = None,
         max_trainers: int = 2,
+        placement: Placement = "split",
     ) -> None:
         self._names = {"sampler": sampler, "trainer": trainer}
         self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}
         self._max_trainers = max_trainers
+        self._placement = placement
         self._warm: dict[tuple[str, str], _Warm] = {}
+        self._lock = RLock()
 
     def trainer(self, checkpoint: Checkpoint) -> Trainer:
         """A trainer whose state equals the checkpoint, without accumulated gradients."""
@@ -81,34 +93,72 @@ class EnginePool:
         Without a warm trainer that was saved in its present state, at the checkpoint's step, nothing is believed and
         the next request loads: a stage answered from the store trained nothing in this process.
         """
-        warm = self._warm.get(("trainer", checkpoint.role))
+        with self._lock:
+            warm = self._warm.get(("trainer", checkpoint.role))
         if warm is not None and warm.saved_step == checkpoint.step:
             warm.checkpoint_id = checkpoint.checkpoint_id
 
     def close(self) -> None:
-        """Drop every engine."""
-        self._warm.clear()
+        """End and drop every engine."""
+        with self._lock:
+            for key in list(self._warm):
+                self._drop(key)
 
     def _engine(self, kind: str, checkpoint: Checkpoint) -> _Warm:
         key = (kind, checkpoint.role)
-        if key not in self._warm:
-            self._make_room(kind)
-            engine = find_engine(self._names[kind], kind)(**self._options[kind])
-            self._warm[key] = _Warm(engine=engine, checkpoint_id="")
-        # Moved to the end: the first entry of a kind is the least recently used one.
-        warm = self._warm[key] = self._warm.pop(key)
+        with self._lock:
+            if key in self._warm and not _works(self._warm[key].engine):
+                self._drop(key)
+            if self._placement == "colocated":
+                self._rest(but=key)
+            if key not in self._warm:
+                self._warm[key] = self._make_room(kind) or self._new(kind)
+            # Moved to the end: the first entry of a kind is the least recently used one.
+            warm = self._warm[key] = self._warm.pop(key)
+        if warm.asleep:
+            warm.engine.wake()
+            warm.asleep = False
         if warm.checkpoint_id != checkpoint.checkpoint_id:
             warm.checkpoint_id, warm.saved_step = "", None
             warm.engine.load(checkpoint)
             warm.checkpoint_id = checkpoint.checkpoint_id
         return warm
 
-    def _make_room(self, kind: str) -> None:
+    def _new(self, kind: str) -> _Warm:
+        return _Warm(engine=find_engine(self._names[kind], kind)(**self._options[kind]), checkpoint_id="")
+
+    def _make_room(self, kind: str) -> _Warm | None:
+        """Drop the trainers that are one too many; one with processes of its own is handed on to the next role."""
         if kind != "trainer":
-            return
+            return None
         trainers = [key for key in self._warm if key[0] == kind]
+        handed = None
         for key in trainers[: max(0, len(trainers) - self._max_trainers + 1)]:
-            del self._warm[key]
+            warm = self._warm[key]
+            if handed is None and hasattr(warm.engine, "close") and _works(warm.engine):
+                del self._warm[key]
+                handed = _Warm(engine=warm.engine, checkpoint_id="", asleep=warm.asleep)
+            else:
+                self._drop(key)
+        return handed
+
+    def _rest(self, *, but: tuple[str, str]) -> None:
+        """Engines that can sleep give the accelerators to the one that is asked for."""
+        for key, warm in self._warm.items():
+            if key != but and not warm.asleep and hasattr(warm.engine, "sleep"):
+                warm.engine.sleep()
+                warm.asleep = True
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        """Engines with processes of their own end them."""
+        engine = self._warm.pop(key).engine
+        if hasattr(engine, "close"):
+            engine.close()
+
+
+def _works(engine: Any) -> bool:
+    """Engines in this process always do; one with ranks says so itself."""
+    return not getattr(engine, "failed", False) and (not hasattr(engine, "alive") or engine.alive())
 
 
 def find_engine(name: str, kind: str) -> Callable[..., Any]:

@@ -1,34 +1,53 @@
-"""Text to tokens and back through the tokenizer files of a checkpoint folder."""
+"""Text to tokens and back through the tokenizer files of a checkpoint folder.
 
+A tokenizer without a chat template, as some base models have, gets a plain one of ours. Anchors record it as a file
+(`record_template`), so that a run's artifacts say how its prompts were put.
+"""
+
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from infuser_core.engines.protocols import Messages
 from infuser_core.errors import CheckpointError
+
+TEMPLATE_FILE = "chat_template.jinja"
+"""Where transformers looks for a template beside the tokenizer."""
+
+PLAIN = (
+    "{% for m in messages %}{{ m['role'] | capitalize }}:\n{{ m['content'] }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:\n{% endif %}"
+)
+"""Turns as plain text under their role's name. No mark ends a turn: a base model ends at its end-of-text token."""
 
 
 class Renderer:
     """protocols.Tokenizer over a folder's tokenizer; prompts go through its chat template."""
 
     def __init__(self, folder: Path) -> None:
-        self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._folder = folder
+        self._tokenizer = _read(folder)
+        self._template = None if self._tokenizer.chat_template is not None else plain_template(self._tokenizer)
 
     @property
     def end_token(self) -> int | None:
         """The tokenizer's own end-of-sequence token."""
         return self._tokenizer.eos_token_id
 
+    @property
+    def own_template(self) -> bool:
+        """Whether the folder brings a chat template; without one, prompts are put as plain text."""
+        return self._template is None
+
     def render(self, messages: Messages) -> list[int]:
-        """Tokens of the chat turns with the assistant's header. Raises CheckpointError without a chat template."""
-        if self._tokenizer.chat_template is None:
-            raise CheckpointError(
-                f"the tokenizer in {self._folder} has no chat template", hint="add chat_template.jinja to the folder"
-            )
+        """Tokens of the chat turns with the assistant's header."""
         # return_dict: transformers 5 returns a mapping by default.
-        return list(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+        return list(
+            self._tokenizer.apply_chat_template(
+                messages, chat_template=self._template, add_generation_prompt=True, return_dict=False
+            )
+        )
 
     def encode(self, text: str) -> list[int]:
         """Tokens of plain text, without special tokens."""
@@ -39,3 +58,38 @@ class Renderer:
         return str(
             self._tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
+
+
+def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
+    """PLAIN, after the beginning-of-text token where the tokenizer puts one before plain text."""
+    start = tokenizer.bos_token_id
+    begins = start is not None and tokenizer("a").input_ids[:1] == [start]
+    return ("{{ bos_token }}" if begins else "") + PLAIN
+
+
+def record_template(source: Path, target: Path) -> list[Path]:
+    """Write the plain template into `target` where the tokenizer in `source` has none; returns what was written."""
+    if any(source.glob("chat_template*")) or not any(source.glob("tokenizer*")) or _in_config(source):
+        return []
+    path = target / TEMPLATE_FILE
+    path.write_text(plain_template(_read(source)), encoding="utf-8")
+    return [path]
+
+
+def _in_config(folder: Path) -> bool:
+    """Older tokenizers keep their template inside of their configuration."""
+    path = folder / "tokenizer_config.json"
+    return path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("chat_template") is not None
+
+
+def _read(folder: Path) -> PreTrainedTokenizerBase:
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"the tokenizer in {folder} cannot be read: {str(error).splitlines()[0]}",
+            hint="give a folder with tokenizer.json; code that comes with a tokenizer is never run",
+        ) from error
+    return found

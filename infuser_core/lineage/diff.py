@@ -11,6 +11,7 @@ from infuser_core.lens import Lens
 from infuser_core.lineage.answer import shown, table_lines
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.lineage.index import Catalogue, Record
+from infuser_core.planning.history import origin_of
 from infuser_core.runs import find_run, read_config
 
 _METRICS = (
@@ -53,11 +54,14 @@ class Difference:
     """Artifacts that both runs have."""
     metrics: Sequence[Mapping[str, Any]]
     """Metrics side by side; None where one run has none."""
+    origins: tuple[str, str] = ("", "")
+    """Which run each was made from, in words; empty for none."""
 
     def to_json(self) -> dict[str, Any]:
         """The comparison for scripts."""
         return {
             "runs": list(self.runs),
+            "origins": list(self.origins),
             "config": list(self.config),
             "versions": list(self.versions),
             "first_difference": self.first,
@@ -68,6 +72,7 @@ class Difference:
     def text(self) -> str:
         """The comparison for people."""
         parts = [f"{self.runs[0]} and {self.runs[1]}: {self.shared} artifacts in common"]
+        parts += [f"{run} was {origin}" for run, origin in zip(self.runs, self.origins, strict=True) if origin]
         parts += ["", "settings:", *(_lines(self.config) or ["  the same"])]
         parts += ["", "code versions:", *(_lines(self.versions) or ["  the same"])]
         parts += ["", "first artifact that differs:"]
@@ -95,6 +100,7 @@ def compare(root: Path, first: str, second: str) -> Difference:
         first=_first(one, other),
         shared=len(set(one.records) & set(other.records)),
         metrics=metrics,
+        origins=(origin_of(root, names[0]), origin_of(root, names[1])),
     )
 
 

@@ -100,7 +100,7 @@ def graph_of(catalogue: Catalogue, run: str) -> Graph:
     keys = [entry.key for entry in Journal(catalogue.root, run).latest()]
     for key in keys:
         if key in catalogue.damaged:
-            hint = f"move its folder away; `infuser resume {run}` computes it again"
+            hint = f"`infuser repair {run}` moves it aside and computes it again"
             raise DamagedArtifactError(catalogue.damaged[key], hint=hint)
     return Graph(catalogue, run, dict.fromkeys(keys))
 

@@ -11,6 +11,7 @@ from infuser_core.lineage.draw import STYLE, draw
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.lineage.index import Catalogue, Record
 from infuser_core.lineage.layout import Layout, arrange
+from infuser_core.planning.history import origin_of
 from infuser_core.runs import find_run
 
 
@@ -22,6 +23,8 @@ class Overview:
     """What was made from what."""
     layout: Layout
     """Where it stands."""
+    origin: str = ""
+    """Which run it was made from, in words; empty for none."""
 
     def text(self) -> str:
         """One line per artifact, in the order of the pipeline."""
@@ -33,8 +36,9 @@ class Overview:
         records = self.graph.records.values()
         seconds = sum(record.seconds for record in records)
         megabytes = sum(record.num_bytes for record in records) / 1e6
+        origin = f" ({self.origin})" if self.origin else ""
         return (
-            f"run {self.graph.run}: {len(self.graph.records)} artifacts, {len(self.layout.edges)} links, "
+            f"run {self.graph.run}{origin}: {len(self.graph.records)} artifacts, {len(self.layout.edges)} links, "
             f"{seconds:.1f} s, {megabytes:.1f} MB"
         )
 
@@ -93,7 +97,7 @@ _PAGE = """<!DOCTYPE html>
 def of_run(root: Path, run: str | None) -> Overview:
     """The named run's graph, or that of the latest run."""
     graph = graph_of(Catalogue(root), find_run(root, run))
-    return Overview(graph=graph, layout=arrange(graph))
+    return Overview(graph=graph, layout=arrange(graph), origin=origin_of(root, graph.run))
 
 
 def _line(graph: Graph, record: Record) -> dict[str, Any]:

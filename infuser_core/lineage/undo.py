@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infuser_core.config import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.lens import Lens
 from infuser_core.lineage.answer import table_lines
@@ -30,6 +31,8 @@ class Plan:
     """What is left out, in words."""
     config: Mapping[str, Any]
     """Resolved configuration of the fork."""
+    exclude: Mapping[str, Any]
+    """What its configuration leaves out beyond the run's."""
     documents: Sequence[str]
     """Chunks that are left out."""
     questions: Sequence[str]
@@ -50,6 +53,10 @@ class Plan:
     def checkpoints(self) -> list[str]:
         """Affected checkpoints."""
         return [record.key for record in self.affected if record.phase in CHECKPOINTS]
+
+    def change(self, config: RunConfig) -> RunConfig:
+        """A configuration of the run as the fork has it."""
+        return validate(_extended(config.model_dump(mode="json"), self.exclude))
 
     def to_json(self) -> dict[str, Any]:
         """The plan for scripts."""
@@ -161,6 +168,7 @@ def _plan(
         fork=f"{run}-without-{digest_of([changed['corpus']['exclude'], changed['cotrain']['exclude_questions']])[:6]}",
         without=without,
         config=changed,
+        exclude=exclude,
         documents=documents,
         questions=questions,
         affected=affected,

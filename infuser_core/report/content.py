@@ -3,6 +3,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infuser_core.report.figures import Drawing
 
 Query = Callable[[str], list[dict[str, object]]]
 """Runs one SQL statement over the run's views and returns its rows."""
@@ -42,8 +46,8 @@ class Figure:
 
     title: str
     """Caption, and the description for those who cannot see the chart."""
-    svg: str
-    """`<svg>` element without external references."""
+    drawing: "Drawing"
+    """What is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,8 @@ class Section:
     """Tables."""
     samples: list[Sample] = field(default_factory=list)
     """Sample questions."""
+    sql: list[str] = field(default_factory=list)
+    """Statements that its numbers came from; `infuser sql` runs each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

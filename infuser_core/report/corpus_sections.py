@@ -1,5 +1,8 @@
 """The sections that show text: the corpus funnel and sample questions."""
 
+import re
+from collections.abc import Sequence
+
 from infuser_core.report import tables
 from infuser_core.report.content import Query, Sample, Section, Table, number, percent, printable, small, text
 
@@ -7,6 +10,12 @@ SHOWN_REASONS = 12
 """Reasons listed per stage and decision; the rest is counted in one row."""
 LONGEST_TEXT = 4000
 """Longest text shown of a sample, characters."""
+
+_SHARE = re.compile(r"(?P<of>^|: )(?:minhash_)?(?:recall|false[_ ]matches)(?: \([^)]*\))?(?P<between>_|, )")
+"""Names of shares: `recall_edited` of `controls_edited`, `data: recall (exact), edited` of `data: controls, edited`."""
+
+_SAME = ("references", "short_references", "tiny_references", "below_paper_floor")
+"""Counts of the questions, with which every group is compared."""
 
 
 def corpus(query: Query, run: str) -> Section:
@@ -53,16 +62,51 @@ def _audit(query: Query, run: str) -> list[Table]:
     ]
     columns = ["pairs", "listed", "matched", "matched share", "largest Jaccard", "longest run, words"]
     audit = Table(title="Overlap audit; the share of planted controls found is its recall", columns=columns, rows=cells)
-    facts = [[text(row["name"]), _fact(row["value"])] for row in tables.audit_summary(query, run)]
-    return [audit, Table(title="Audit summary", columns=["quantity", "value"], rows=facts)]
+    facts = _facts(query, run)
+    recalls = [[name, small(value)] for name, value in facts.items() if _is_share(name)]
+    counts = [[name, _fact(value)] for name, value in facts.items() if not _is_share(name)]
+    return [
+        audit,
+        Table(title="Planted overlaps found, and unrelated texts matched", columns=["planted", "share"], rows=recalls),
+        Table(title="Audit summary", columns=["quantity", "value"], rows=counts),
+    ]
+
+
+def _facts(query: Query, run: str) -> dict[str, float]:
+    """The audits' numbers over all groups of books: counts added up, shares weighted by the controls of their group."""
+    groups: dict[str, dict[str, float]] = {}
+    rows = query(f"SELECT artifact_key, name, value FROM audit_summary WHERE run = {tables.literal(run)} ORDER BY ALL")
+    for row in rows:
+        value = row["value"]
+        groups.setdefault(text(row["artifact_key"]), {})[str(row["name"])] = value if isinstance(value, float) else 0.0
+    names = sorted({name for group in groups.values() for name in group})
+    return {name: _over_groups(name, [group for group in groups.values() if name in group]) for name in names}
+
+
+def _over_groups(name: str, groups: Sequence[dict[str, float]]) -> float:
+    if name in _SAME:
+        return max(group[name] for group in groups)
+    if not _is_share(name):
+        return sum(group[name] for group in groups)
+    weights = [group.get(_planted(name), 1.0) for group in groups]
+    return sum(group[name] * weight for group, weight in zip(groups, weights, strict=True)) / (sum(weights) or 1.0)
+
+
+def _is_share(name: str) -> bool:
+    return bool(_SHARE.search(name))
+
+
+def _planted(name: str) -> str:
+    """The count of the controls that a share is of."""
+    return _SHARE.sub(lambda match: f"{match['of'] or ''}controls{match['between']}", name)
 
 
 def _share(part: object, whole: object) -> str:
     return percent(part / whole) if isinstance(part, int) and isinstance(whole, int) and whole else "-"
 
 
-def _fact(value: object) -> str:
-    return small(value) if isinstance(value, float) and not value.is_integer() else text(value)
+def _fact(value: float) -> str:
+    return number(int(value)) if value.is_integer() else small(value)
 
 
 def samples(query: Query, run: str) -> Section:

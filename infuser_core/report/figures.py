@@ -1,6 +1,7 @@
-"""Charts as SVG text: same numbers, same bytes; text takes the page's colour, so that dark pages stay readable."""
+"""Charts: same numbers, same bytes. In a page their ink is the page's text colour and their colours are its variables."""
 
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,19 @@ from infuser_core.report.content import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK = "#010203"
-"""Stands for the page's text colour while matplotlib draws."""
+"""Stands for the text colour while matplotlib draws."""
 COLOURS = (
-    "#3b82c4", "#e08a1e", "#2a9d68", "#c2528b", "#8173d1", "#a8921a", "#3fa7bd", "#c9594a", "#8a8f98", "#6f9e3c",
-    "#b07a4f", "#5a6fd0",
+    "#2f74b5", "#c06f0a", "#1f8556", "#b03f80", "#6f5fc9", "#8a7610", "#26889e", "#c04a3a", "#6f757e", "#557f28",
+    "#94603a", "#4a5fc4",
 )  # fmt: skip
+"""Of lines and bars; the page's dark theme has a lighter one for each."""
+WIDTH, PLOT, BELOW, LEGEND_ROW = 7.2, 2.6, 0.52, 0.2
+"""Width, height of the plot, room for the lower labels, height of a row of the legend; inches."""
+ROW_CHARS = 88
+"""Characters that fit into a row of the legend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +33,7 @@ class Series:
     label: str
     """Legend entry."""
     x: Sequence[float]
-    """Iterations."""
+    """Iterations, or whatever the axis counts."""
     y: Sequence[float]
     """Values."""
     low: Sequence[float] = ()
@@ -35,77 +42,171 @@ class Series:
     """Upper ends of the intervals; empty for none."""
 
 
-def lines(series: Sequence[Series], *, name: str, label: str, share: bool = False, mark: float | None = None) -> str:
-    """A line chart over iterations; `mark` draws a vertical line at the selected iteration."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A chart before it is written as text or pixels."""
+
+    name: str
+    """Distinct in its report: file name, and start of the ids inside."""
+    draw: "Callable[[Axes], None]"
+    """Puts the data on the axes."""
+    xlabel: str
+    """Text below the horizontal axis."""
+    label: str
+    """Text beside the vertical axis."""
+    share: bool = False
+    """Values are shares of 1, written as percentages."""
+    labels: tuple[str, ...] = ()
+    """Legend entries; empty for no legend."""
+    whole: bool = True
+    """The horizontal axis counts whole things."""
+    polar: bool = False
+    """A radar."""
+    plot: float = PLOT
+    """Height of the plot, inches."""
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    name: str,
+    label: str,
+    share: bool = False,
+    mark: float | None = None,
+    xlabel: str = "iteration",
+    whole: bool = True,
+) -> Drawing:
+    """A line chart; `mark` draws a vertical line at the selected iteration."""
 
     def draw(axes: "Axes") -> None:
         for index, one in enumerate(series):
-            colour = COLOURS[index % len(COLOURS)]
-            axes.plot(one.x, one.y, label=_label(one.label), color=colour, marker="o", markersize=3.5, linewidth=1.8)
+            style = {"color": colour(index), "linestyle": "-" if index < len(COLOURS) else "--"}
+            axes.plot(one.x, one.y, label=shortened(one.label), marker="o", markersize=3.5, linewidth=1.8, **style)
             if one.low:
-                axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(one.x, one.low, one.high, color=colour(index), alpha=0.18, linewidth=0)
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=1, linestyle=":", label="selected")
 
-    return _svg(draw, name=name, label=label, share=share, legend=len(series) > 1 or mark is not None)
+    shown = [*(one.label for one in series), *(["selected"] if mark is not None else [])]
+    labels = tuple(shown) if len(shown) > 1 else ()
+    return Drawing(name=name, draw=draw, xlabel=xlabel, label=label, share=share, labels=labels, whole=whole)
 
 
-def bars(layers: Sequence[Series], *, name: str, label: str, share: bool = False) -> str:
-    """Stacked bars over iterations; every layer has the same x."""
+def bars(
+    layers: Sequence[Series], *, name: str, label: str, share: bool = False, xlabel: str = "iteration"
+) -> Drawing:
+    """Stacked bars; every layer has the same x."""
 
     def draw(axes: "Axes") -> None:
         base = [0.0] * len(layers[0].x)
         for index, layer in enumerate(layers):
-            colour, hatch = COLOURS[index % len(COLOURS)], "//" if index >= len(COLOURS) else None
-            axes.bar(layer.x, layer.y, bottom=base, label=_label(layer.label), color=colour, hatch=hatch, width=0.8)
+            hatch = "//" if index >= len(COLOURS) else None
+            axes.bar(
+                layer.x, layer.y, bottom=base, label=shortened(layer.label), color=colour(index), hatch=hatch, width=0.8
+            )
             base = [below + value for below, value in zip(base, layer.y, strict=True)]
 
-    return _svg(draw, name=name, label=label, share=share, legend=True)
+    labels = tuple(layer.label for layer in layers)
+    return Drawing(name=name, draw=draw, xlabel=xlabel, label=label, share=share, labels=labels)
 
 
-def _label(label: str) -> str:
+def colour(index: int) -> str:
+    """Colour of the n-th line or layer."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def shortened(label: str, longest: int = 40) -> str:
     """A short legend entry; matplotlib hides entries that start with an underscore."""
     shown = " ".join(printable(label).split()).lstrip("_") or "unnamed"
-    return shown if len(shown) <= 40 else shown[:39] + "\u2026"
+    return shown if len(shown) <= longest else shown[: longest - 1] + "\u2026"
 
 
-def _svg(draw: "Callable[[Axes], None]", *, name: str, label: str, share: bool, legend: bool) -> str:
+def svg(drawing: Drawing, *, themed: bool = True) -> str:
+    """The chart as one `<svg>` element; `themed` for a page, else with ink of its own on white."""
+    out = io.StringIO()
+    plain = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with _settings(drawing.name):
+        _drawn(drawing).savefig(out, format="svg", transparent=themed, metadata=plain)
+    written = out.getvalue()
+    written = written[written.index("<svg") :]
+    if not themed:
+        return written.replace(INK, "#1d232b").strip() + "\n"
+    written = written.replace(INK, "currentColor")
+    for index, hexadecimal in enumerate(COLOURS):
+        written = written.replace(hexadecimal, f"var(--c{index})")
+    # Charts share one page: ids must not meet.
+    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{drawing.name}-", written).strip()
+
+
+def png(drawing: Drawing) -> bytes:
+    """The chart as pixels on white, 200 per inch."""
+    out = io.BytesIO()
+    with _settings(drawing.name, ink="#1d232b"):
+        _drawn(drawing).savefig(out, format="png", dpi=200, metadata={"Software": None})
+    return out.getvalue()
+
+
+def _settings(name: str, *, ink: str = INK) -> Any:
     # Imported here: `infuser --help` and runs without a report need no plotting library.
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     # Labels come from models: no mathtext, no TeX. Text stays text, so that no font outlines are embedded.
-    settings: dict[Any, Any] = {
+    plain: dict[Any, Any] = {
         "svg.hashsalt": name,
         "svg.fonttype": "none",
         "text.parse_math": False,
         "text.usetex": False,
+        "font.size": 9.0,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
     }
-    settings |= {"font.size": 9.0, "axes.spines.top": False, "axes.spines.right": False, **dict.fromkeys(inked, INK)}
-    with rc_context(settings):
-        figure = Figure(figsize=(7.2, 2.9))
-        figure.subplots_adjust(left=0.13, right=0.72 if legend else 0.98, bottom=0.16, top=0.95)
-        axes = figure.add_subplot()
-        draw(axes)
-        axes.set_xlabel("iteration")
-        axes.set_ylabel(label)
-        axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.6)
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    return rc_context({**plain, **dict.fromkeys(inked, ink)})
+
+
+def _drawn(drawing: Drawing) -> "Figure":
+    from matplotlib.figure import Figure
+
+    columns, rows = _legend_grid(drawing.labels)
+    below = BELOW + rows * LEGEND_ROW
+    height = drawing.plot + below + 0.15
+    figure = Figure(figsize=(WIDTH, height))
+    top, bottom = 1 - 0.15 / height, below / height
+    if drawing.polar:
+        axes = figure.add_axes((0.25, bottom, 0.5, top - bottom - 0.3 / height), projection="polar")
+    else:
+        axes = figure.add_axes((0.11, bottom, 0.87, top - bottom))
+    drawing.draw(axes)
+    axes.grid(axis="both" if drawing.polar else "y", color=INK, alpha=0.15, linewidth=0.6)
+    axes.set_axisbelow(True)
+    if not drawing.polar:
+        _label_axes(axes, drawing)
+    if drawing.labels:
+        handles, entries = axes.get_legend_handles_labels()
+        where = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.0), "ncols": columns}
+        figure.legend(handles, entries, frameon=False, fontsize=8, borderaxespad=0.2, **where)
+    return figure
+
+
+def _label_axes(axes: "Axes", drawing: Drawing) -> None:
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    axes.set_xlabel(drawing.xlabel)
+    axes.set_ylabel(drawing.label)
+    if drawing.whole:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if axes.get_xlim()[1] - axes.get_xlim()[0] < 1:
             axes.set_xlim(axes.get_xlim()[0] - 0.5, axes.get_xlim()[1] + 0.5)
-        if share:
-            low, high = axes.get_ylim()
-            axes.set_ylim(max(low, -0.02), min(max(high, low + 0.2), 1.02))
-            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
-        if legend:
-            axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
-        out = io.StringIO()
-        figure.savefig(
-            out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
-    written = out.getvalue()
-    written = written[written.index("<svg") :].replace(INK, "currentColor")
-    # Charts share one page: ids must not meet.
-    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", written).strip()
+    if drawing.share:
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -0.02), min(max(high, low + 0.2), 1.02))
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+
+
+def _legend_grid(labels: Sequence[str]) -> tuple[int, int]:
+    """Columns and rows of the legend below the plot."""
+    if not labels:
+        return 0, 0
+    longest = max(len(shortened(label)) for label in labels) + 6
+    columns = max(1, min(len(labels), ROW_CHARS // longest))
+    return columns, math.ceil(len(labels) / columns)

@@ -78,14 +78,14 @@ def curve(query: Query, run: str, *, compare_with: str | None) -> Section:
         for name, rows in curves.items()
     ]
     mark = tables.selected_iteration(query, run)
-    svg = figures.lines(series, name="validation", label="accuracy", share=True, mark=mark)
+    drawing = figures.lines(series, name="validation", label="accuracy", share=True, mark=mark)
     cells = [
         [text(name), number(row["iteration"]), *_interval(row)] for name, rows in curves.items() for row in rows
     ]  # fmt: skip
     columns = ["run", "iteration", "accuracy", "95% interval"]
     table = Table(title="Validation accuracy; iteration 0 is the anchor", columns=columns, rows=cells)
     caption = "Validation accuracy per iteration, with 95% intervals"
-    return Section(title=title, lines=lines, figures=[Figure(title=caption, svg=svg)], tables=[table])
+    return Section(title=title, lines=lines, figures=[Figure(title=caption, drawing=drawing)], tables=[table])
 
 
 def selection(query: Query, run: str) -> Section:
@@ -129,12 +129,12 @@ def influence(query: Query, run: str) -> Section:
     charts = [
         Figure(
             title="Share of questions that could be scored",
-            svg=figures.lines(shares, name="scored", label="questions", share=True),
+            drawing=figures.lines(shares, name="scored", label="questions", share=True),
         )
     ]
     if measured:
-        svg = figures.lines(mean, name="influence", label="mean influence")
-        charts.insert(0, Figure(title="Mean influence of the scored questions", svg=svg))
+        drawing = figures.lines(mean, name="influence", label="mean influence")
+        charts.insert(0, Figure(title="Mean influence of the scored questions", drawing=drawing))
     columns = ["iteration", "questions", "mean influence", "scored", "all samples alike", "not probed"]
     cells = [
         [
@@ -162,7 +162,7 @@ def validity(query: Query, run: str) -> Section:
     series = [_series("valid", rows, "valid")]
     if keys:
         series.append(_series("key correct", list(keys.values()), "correct"))
-    svg = figures.lines(series, name="validity", label="share", share=True)
+    drawing = figures.lines(series, name="validity", label="share", share=True)
     columns = ["iteration", "rollouts", "valid", *(["keys checked", "key correct"] if keys else [])]
     cells = [
         [number(row["iteration"]), number(row["rollouts"]), percent(row["valid"])]
@@ -179,7 +179,7 @@ def validity(query: Query, run: str) -> Section:
         columns = ["reason", "rollouts", "first iteration", "last iteration"]
         found.append(Table(title="Why rollouts were no questions", columns=columns, rows=cells))
     lines = [] if reasons else ["Every rollout was a valid question."]
-    return Section(title=title, lines=lines, figures=[Figure(title="Share of valid rollouts", svg=svg)], tables=found)
+    return Section(title=title, lines=lines, figures=[Figure(title="Share of valid rollouts", drawing=drawing)], tables=found)
 
 
 def topics(query: Query, run: str) -> Section:
@@ -204,10 +204,10 @@ def topics(query: Query, run: str) -> Section:
         for topic in ranked
     ]
     columns = ["topic", "questions", "share at first", "share at last"]
-    svg = figures.bars(layers, name="topics", label="questions", share=True)
+    drawing = figures.bars(layers, name="topics", label="questions", share=True)
     return Section(
         title=title,
-        figures=[Figure(title="Share of topics per iteration", svg=svg)],
+        figures=[Figure(title="Share of topics per iteration", drawing=drawing)],
         tables=[Table(title="Topics", columns=columns, rows=cells)],
     )
 
@@ -219,7 +219,7 @@ def responses(query: Query, run: str) -> Section:
         return Section(title=title, lines=["No rollouts in this run."])
     phases = sorted({text(row["phase"]) for row in rows}, key=_phase_order)
     series = [_series(phase, [row for row in rows if text(row["phase"]) == phase], "tokens") for phase in phases]
-    svg = figures.lines(series, name="lengths", label="tokens")
+    drawing = figures.lines(series, name="lengths", label="tokens")
     columns = ["phase", "iteration", "rollouts", "mean tokens", "cut off", "no answer", "unverified", "mean reward"]
     cells = [
         [text(row["phase"]), number(row["iteration"]), number(row["rollouts"]), number(row["tokens"], 1)]
@@ -228,7 +228,7 @@ def responses(query: Query, run: str) -> Section:
         for row in sorted(rows, key=lambda row: (_phase_order(text(row["phase"])), _value(row["iteration"])))
     ]
     table = Table(title="Length and outcome of responses", columns=columns, rows=cells)
-    return Section(title=title, figures=[Figure(title="Mean response length", svg=svg)], tables=[table])
+    return Section(title=title, figures=[Figure(title="Mean response length", drawing=drawing)], tables=[table])
 
 
 def updates(query: Query, run: str) -> Section:
@@ -278,7 +278,7 @@ def time(query: Query, run: str) -> Section:
         Series(label=phase, x=iterations, y=[spent.get((phase, x), 0.0) for x in iterations])
         for phase in sorted({phase for phase, _ in spent}, key=_phase_order)
     ]
-    charts = [Figure(title="Seconds per iteration", svg=figures.bars(layers, name="time", label="seconds"))]
+    charts = [Figure(title="Seconds per iteration", drawing=figures.bars(layers, name="time", label="seconds"))]
     return Section(
         title=title,
         lines=[f"{number(total, 1)} seconds in all; reused stages count with the time they first took."],

@@ -5,7 +5,8 @@ from infuser_core.report.content import Query
 Row = dict[str, object]
 
 PHASES = (
-    "taxonomy", "search", "choose", "download", "sources", "convert", "chunk", "judge", "audit", "anchor",
+    "taxonomy", "search", "choose", "download", "sources", "given_pool", "convert", "structure", "chunk", "judge",
+    "audit", "anchor",
     "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence", "update_generator",
     "update_solver", "respond", "validate", "select", "leakage", "evaluate",
 )  # fmt: skip

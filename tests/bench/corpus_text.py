@@ -1,7 +1,7 @@
 """How fast and how well books become chunks: conversion, headings, chunking, text lost, memory.
 
     .venv/bin/python tests/bench/corpus_text.py                     # printed test books only
-    .venv/bin/python tests/bench/corpus_text.py BOOK.pdf...         # and real ones, a line for each
+    .venv/bin/python tests/bench/corpus_text.py BOOK.pdf...         # and real ones, a row for each
     .venv/bin/python tests/bench/corpus_text.py --big 100 --json    # a single line of 100 MB
 
 Rates are CPU seconds of one core. Headings are scored against the file's own bookmarks by the letters and digits of their
@@ -17,9 +17,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from corpus_row import Row, shown
 
 from corpus import pdf
 from corpus.blocks import Kind, scan
@@ -32,30 +34,6 @@ from infuser_core.schemas import Page
 
 DENSE = 12
 """An outline with fewer entries than one in so many pages names parts of the book only."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One line of the result."""
-
-    name: str
-    """What was measured."""
-    value: float
-    """The measure."""
-    unit: str
-    """Its unit."""
-    target: str = ""
-    """What was asked for; empty for information."""
-    detail: str = ""
-    """Numbers behind it."""
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the target is met."""
-        if not self.target:
-            return None
-        sign, bound = self.target.split()
-        return self.value >= float(bound) if sign == ">=" else self.value <= float(bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,61 +201,58 @@ def chunk_line(megabytes: int) -> dict[str, float]:
     return {"chunks": len(rows), "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
-def table(books: Sequence[BookResult], rows: Sequence[Row]) -> Iterator[str]:
-    """Markdown."""
-    yield "| book | pages | bookmarks | pages/s | with outline: recall / precision | withheld |"
-    yield "|---|---|---|---|---|---|"
-    for book in books:
-        pages = book.reading.num_pages
-        scores = f"{book.given} | {book.withheld}" if book.bookmarks else " | "
-        reason = f" ({book.reading.reason})" if book.reading.reason else ""
-        yield f"| {book.name}{reason} | {pages} | {book.bookmarks} | {pages / book.seconds:.0f} | {scores} |"
-    yield "\n| measure | value | unit | target | met | |\n|---|---|---|---|---|---|"
-    for row in rows:
-        met = {True: "yes", False: "no", None: ""}[row.met]
-        yield f"| {row.name} | {row.value:.3g} | {row.unit} | {row.target} | {met} | {row.detail} |"
+def book_row(book: BookResult) -> Row:
+    """One real book; its recall and precision stand in the detail."""
+    scores = f"recall / precision {book.given}, outline withheld {book.withheld}" if book.bookmarks else "no outline"
+    pages = book.reading.num_pages
+    detail = book.reading.reason or f"{pages} pages, {book.bookmarks} bookmarks: {scores}"
+    return Row(name=f"converter, {book.name}", value=pages / book.seconds, unit="pages/s", detail=detail)
+
+
+def rows(books: Sequence[Path], megabytes: int, progress: Callable[[str], None]) -> Iterator[Row]:
+    """Everything: printed test books, real ones, a single line of so many megabytes."""
+    with tempfile.TemporaryDirectory() as temporary:
+        for label, paths in (("printed", printed_books(Path(temporary))), ("real", books)):
+            measured = []
+            for path in paths:
+                progress(path.name)
+                measured.append(measure_book(path))
+            if label == "real":
+                yield from map(book_row, measured)
+            converted = [book for book in measured if not book.reading.reason]
+            if converted:
+                yield from pooled(label, converted)
+                texts = [book.reading.markdown for book in converted]
+                pages = [page_of("b", text, num_pages=1, converter="bench", reason="") for text in texts]
+                yield from chunk_rows(label, pages)
+    progress(f"a line of {megabytes} MB")
+    yield from big_rows(megabytes)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    yield Row(name="books to chunks: peak memory", value=peak, unit="MB")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What can be asked for."""
+    parser.add_argument("books", nargs="*", type=Path, help="real PDF files")
+    parser.add_argument("--big", type=int, default=10, help="length of the single-line file, MB")
+
+
+def said(what: str) -> None:
+    """Progress for people."""
+    print(f"text: {what} ...", file=sys.stderr)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run everything; returns the exit status."""
-    parser = argparse.ArgumentParser(description="books to chunks: speed, headings, text lost, memory")
-    parser.add_argument("books", nargs="*", type=Path, help="real PDF files")
-    parser.add_argument("--big", type=int, default=10, help="length of the single-line file, MB")
-    parser.add_argument("--json", action="store_true", help="one JSON line per measure instead of tables")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object for each measure instead of a table")
     parser.add_argument("--line", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.line:
-        print(json.dumps(chunk_line(options.line)))
+    given = parser.parse_args(arguments)
+    if given.line:
+        print(json.dumps(chunk_line(given.line)))
         return 0
-    rows: list[Row] = []
-    books: list[BookResult] = []
-    with tempfile.TemporaryDirectory() as temporary:
-        for label, paths in (("printed", printed_books(Path(temporary))), ("real", options.books)):
-            measured = []
-            for path in paths:
-                measured.append(measure_book(path))
-                print(f"{len(measured)}/{len(paths)} {path.name}", file=sys.stderr)
-            converted = [book for book in measured if not book.reading.reason]
-            if converted:
-                rows += pooled(label, converted)
-                texts = [book.reading.markdown for book in converted]
-                rows += chunk_rows(
-                    label, [page_of("b", text, num_pages=1, converter="bench", reason="") for text in texts]
-                )
-            books += measured
-    rows += big_rows(options.big)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    rows.append(Row(name="peak memory of the whole benchmark", value=peak, unit="MB"))
-    if options.json:
-        for book in books:
-            values = {"book": book.name, "pages": book.reading.num_pages, "bookmarks": book.bookmarks}
-            rate = {"pages_per_second": book.reading.num_pages / book.seconds, "reason": book.reading.reason}
-            print(json.dumps(values | rate | {"given": asdict(book.given), "withheld": asdict(book.withheld)}))
-        for row in rows:
-            print(json.dumps(asdict(row) | {"met": row.met}))
-    else:
-        print("\n".join(table(books, rows)))
-    return 0 if all(row.met is not False for row in rows) else 1
+    return shown(rows(given.books, given.big, said), as_json=given.json)
 
 
 if __name__ == "__main__":

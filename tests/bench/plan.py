@@ -12,10 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from infuser_core.plan.efficiency import Efficiency, calibrated
-from infuser_core.plan.fit import anchors, left_out, refit, residuals, root_mean_square
-from infuser_core.plan.forecast import Asked, ask
-from infuser_core.plan.scaling import scale
+from infuser_core.capacity.efficiency import Efficiency, calibrated
+from infuser_core.capacity.fit import anchors, left_out, refit, residuals, root_mean_square
+from infuser_core.capacity.forecast import Asked, ask
+from infuser_core.capacity.scaling import scale
 
 CONFIGS = [ROOT / "configs" / f"qwen3-{size}.yaml" for size in ("4b", "8b")]
 LENGTHS = ("dev_response", "solver_response", "generator_response", "spread", "generator_spread", "within")

@@ -61,7 +61,9 @@ class FillingStore(Store):
             (workspace / "key").write_text(recipe.key)
             ref = self.commit(recipe, workspace, Outcome(tables={}, summary=record["summary"]), seconds=1.0)
         path = self.folder(ref.kind, ref.key) / MANIFEST
-        path.write_text(json.dumps({**json.loads(path.read_text()), "rows": record["rows"]}))
+        changed = {**json.loads(path.read_text()), "rows": record["rows"]}
+        changed.pop("seal", None)
+        path.write_text(json.dumps(changed))
         return ref
 
 

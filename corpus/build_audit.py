@@ -1,0 +1,220 @@
+"""A build's documents compared with what the configuration names: its questions, its benchmarks, other data.
+
+Shards that were scanned before a kill are kept, and so is the result for unchanged documents and references.
+"""
+
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from corpus import audit as auditing
+from corpus import recall, shardscan
+from corpus.overlap import OverlapConfig
+from corpus.pool import DOCUMENTS, write_atomic, write_json, write_table
+from corpus.references import Shard, shards_of
+from corpus.shardscan import Finding, Scan, Scanner
+from corpus.signatures import NAME
+from infuser_core import faults
+from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Document, Question
+
+Matched = Literal["drop", "stop", "report"]
+POLL_SECONDS = 0.5
+_COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapPlan:
+    """What a pool is compared with, how, and what happens to a document that matches."""
+
+    config: OverlapConfig
+    """Mode and thresholds."""
+    questions: Mapping[str, Sequence[Question]]
+    """Questions by the name of their set."""
+    references: Sequence[Path]
+    """Files and folders of other data."""
+    matched: Matched = "drop"
+    """What happens to a document that overlaps with a question."""
+    reference_matched: Matched = "report"
+    """What happens to a document that overlaps with other data."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Sets that should be compared with and cannot be had, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlapping:
+    """What the audit found."""
+
+    findings: list[Finding]
+    """Matching pairs, and the closest of those that do not match."""
+    facts: dict[str, Any]
+    """Mode, counts, planted controls and references, as JSON values."""
+    dropped: dict[str, str]
+    """Documents that leave the pool, with the reason."""
+    identity: str
+    """Digest of everything that the findings depend on."""
+
+
+def audit_built(
+    documents: Sequence[Document],
+    plan: OverlapPlan,
+    work: Path,
+    *,
+    workers: int = 1,
+    progress: Progress = no_progress,
+) -> Overlapping:
+    """Compare the documents with every question set and reference of the plan.
+
+    Raises DocumentError where a match is to stop the build, UsageError for references that cannot be read.
+    """
+    asked = _question_files(plan.questions, work / "references")
+    shards = shards_of([*asked, *plan.references])
+    questions = {shard.name for shard in shards if shard.path in set(asked)}
+    identity = _identity(documents, shards, plan)
+    if not documents or not shards:
+        facts: dict[str, Any] = {
+            "mode": plan.config.mode,
+            "documents": len(documents),
+            "references": [],
+            "absent": dict(plan.absent),
+        }
+        return Overlapping(findings=[], facts=facts, dropped={}, identity=identity)
+    kept = work / "overlap" / f"{identity[:32]}.json"
+    if not kept.is_file():
+        write_json(kept, _compared(documents, shards, plan, kept.with_suffix(""), workers, progress))
+    found = json.loads(kept.read_bytes())
+    findings = [Finding(**row) for row in found["findings"]]
+    facts = {**found["facts"], "absent": dict(plan.absent)}
+    return Overlapping(findings=findings, facts=facts, dropped=_dropped(findings, questions, plan), identity=identity)
+
+
+def _question_files(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[Path]:
+    """The question sets as data to compare with: each question alone, and with its choices and answer."""
+    paths = []
+    for name, rows in sets.items():
+        lines = [
+            json.dumps({"question_id": q.question_id, "question": q.text, "choices": q.choices, "answer": q.answer})
+            for q in rows
+        ]
+        path = folder / f"{name.replace('/', '_')}.jsonl"
+        data = "".join(f"{line}\n" for line in lines).encode()
+        if not (path.is_file() and path.read_bytes() == data):
+            write_atomic(path, data)
+        paths.append(path)
+    return paths
+
+
+def _identity(documents: Sequence[Document], shards: Sequence[Shard], plan: OverlapPlan) -> str:
+    values = [auditing.VERSION, NAME, auditing.config_values(plan.config), plan.config.controls_per_kind]
+    total = hashlib.sha256(json.dumps(values).encode())
+    for shard in shards:
+        total.update(f"{shard.name}\0{shard.digest()}\0".encode())
+    for row in documents:
+        total.update(f"{row.document_id}\0{row.text}\0".encode("utf-8", "surrogatepass"))
+    return total.hexdigest()
+
+
+def _compared(
+    documents: Sequence[Document],
+    shards: Sequence[Shard],
+    plan: OverlapPlan,
+    folder: Path,
+    workers: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    pool = folder / DOCUMENTS
+    write_table(pool, documents, Document)
+    scanner = Scanner.of_pool(pool, plan.config)
+    scans = _scans(scanner, shards, folder, workers, progress)
+    counts = {name: sum(scan.counts[name] for scan in scans) for name in _COUNTS}
+    findings = [row for scan in scans for row in scan.findings]
+    matched = [row for row in findings if row.matched]
+    pool.unlink()
+    facts = {
+        "mode": plan.config.mode,
+        "documents": len(documents),
+        **counts,
+        "matches": len(matched),
+        "matched_documents": len({row.document_id for row in matched}),
+        "controls": [
+            {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.found}
+            for row in recall.measure(scanner.documents, plan.config)
+        ],
+        "references": [
+            {
+                "name": shard.name,
+                **scan.counts,
+                "matched_documents": len({row.document_id for row in scan.findings if row.matched}),
+            }
+            for shard, scan in zip(shards, scans, strict=True)
+        ],
+    }
+    return {"facts": facts, "findings": [asdict(row) for row in findings]}
+
+
+def _scans(scanner: Scanner, shards: Sequence[Shard], folder: Path, workers: int, progress: Progress) -> list[Scan]:
+    """One scan per shard, in processes where there are several; finished ones are found in the folder."""
+    paths = [
+        folder / f"{shard.digest()}-{hashlib.sha256(shard.name.encode()).hexdigest()[:8]}.json" for shard in shards
+    ]
+    ahead = {shard: path for shard, path in zip(shards, paths, strict=True) if not path.is_file()}
+    total = sum(shard.num_bytes for shard in shards)
+    before = total - sum(shard.num_bytes for shard in ahead)
+
+    def shown(done: int) -> None:
+        progress((before + done) >> 20, max(total >> 20, 1), 0)
+
+    shown(0)
+    # Starting a process costs more than scanning a few megabytes.
+    if min(workers, len(ahead)) > 1 and total - before > 32 << 20:
+        _in_processes(scanner, ahead, min(workers, len(ahead)), shown)
+    else:
+        done = 0
+        for shard, path in ahead.items():
+            write_json(path, scanner.scan(shard, lambda size, start=done: shown(start + size)).as_json())  # type: ignore[misc]
+            done += shard.num_bytes
+            faults.point("build:audited")
+    return [Scan.from_file(path) for path in paths]
+
+
+def _name(shard: Shard) -> str:
+    return hashlib.sha256(f"{shard.name}\0{shard.digest()}".encode()).hexdigest()[:32]
+
+
+def _in_processes(scanner: Scanner, ahead: Mapping[Shard, Path], workers: int, shown: Callable[[int], None]) -> None:
+    context = multiprocessing.get_context("spawn")
+    done = context.Value("q", 0)
+    with scanner.on_disk() as index:
+        arguments = (str(scanner.pool), scanner.config, str(index), done)
+        with ProcessPoolExecutor(workers, context, initializer=shardscan.enter, initargs=arguments) as processes:
+            running = {processes.submit(shardscan.scan_to, shard, path) for shard, path in ahead.items()}
+            try:
+                while running:
+                    finished, running = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        future.result()
+                    shown(done.value)
+            finally:
+                processes.shutdown(cancel_futures=True)
+
+
+def _dropped(findings: Sequence[Finding], questions: set[str], plan: OverlapPlan) -> dict[str, str]:
+    """Documents that leave the pool. Raises DocumentError where a match is to stop the build."""
+    dropped: dict[str, str] = {}
+    for row in sorted((row for row in findings if row.matched), key=lambda row: -row.longest_run):
+        action = plan.matched if row.shard in questions else plan.reference_matched
+        reason = f"overlaps {row.shard} record {row.record_id or row.record}, run of {row.longest_run} words"
+        if action == "stop":
+            raise DocumentError(
+                f"{row.document_id} {reason}",
+                hint="set corpus.overlap.matched or reference_matched to drop, or to report",
+            )
+        if action == "drop":
+            dropped.setdefault(row.document_id, reason)
+    return dropped

@@ -1,0 +1,203 @@
+"""A forecast as JSON and as text."""
+
+from typing import Any
+
+from infuser_core.capacity.advice import Knob
+from infuser_core.capacity.files import Files
+from infuser_core.capacity.forecast import Asked, Forecast, Timed
+from infuser_core.capacity.hardware import GIB
+from infuser_core.capacity.lengths import sources
+from infuser_core.capacity.memory import Held
+from infuser_core.capacity.scaling import Scaled
+
+HEADS = {
+    "published": "published schedule",
+    "packed": "this program",
+}
+"""Column heads of the schedules."""
+
+
+def as_json(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> dict[str, Any]:
+    """Everything, in seconds and bytes. `phases` are those of the schedule asked for."""
+    asked, first = found.asked, found.timed[0]
+    return {
+        "config": asked.config.name,
+        "gpus": asked.cluster.label,
+        "model": _model(asked),
+        "layout": {name: getattr(asked.layout, name) for name in asked.layout.__dataclass_fields__},
+        "lengths": {name: getattr(asked.lengths, name) for name in asked.lengths.__dataclass_fields__},
+        "length_sources": sources(asked.shape.name),
+        "fits": found.fits,
+        "schedule": first.schedule,
+        **_timed(first),
+        "other_schedule": {"schedule": found.timed[1].schedule, **_timed(found.timed[1])},
+        "memory": {held.role: _held(held) for held in found.held},
+        "host_bytes_per_node": round(found.host),
+        "files": _files(found.files),
+        "knobs": [_knob(knob) for knob in knobs],
+        "scaling": _scaled(scaled) if scaled else None,
+        "notes": found.notes,
+    }
+
+
+def _model(asked: Asked) -> dict[str, Any]:
+    shape = asked.shape
+    return {"name": shape.name, "parameters": shape.parameters, "cache_bytes_per_token": shape.cache_bytes}
+
+
+def _timed(timed: Timed) -> dict[str, Any]:
+    return {
+        "phases": [
+            {
+                "phase": phase.name,
+                "seconds": round(phase.seconds, 3),
+                "rows": phase.rows,
+                "tokens": round(phase.tokens),
+                "terms": {name: round(seconds, 3) for name, seconds in phase.terms.items()},
+            }
+            for phase in timed.phases
+        ],
+        "totals": {
+            "seconds_per_iteration": round(timed.iteration, 3),
+            "tokens_per_iteration": round(sum(phase.tokens for phase in timed.phases)),
+            "hours": round(timed.hours, 3),
+            "gpu_hours": round(timed.gpu_hours, 2),
+            "seconds_per_validation": round(timed.validation, 3),
+            "validations": timed.validations,
+        },
+    }
+
+
+def _held(held: Held) -> dict[str, Any]:
+    return {
+        "parts": {part.name: round(part.bytes) for part in held.parts},
+        "total_bytes": round(held.total),
+        "room_bytes": round(held.room),
+        "fits": held.fits,
+    }
+
+
+def _files(files: Files) -> dict[str, int]:
+    return {f"{name}_bytes": round(getattr(files, name)) for name in files.__dataclass_fields__}
+
+
+def _knob(knob: Knob) -> dict[str, Any]:
+    return {"settings": list(knob.settings), "role": knob.role, "bytes": round(knob.bytes), "fits": knob.fits}
+
+
+def _scaled(scaled: Scaled) -> dict[str, Any]:
+    rows = [{name: getattr(size, name) for name in size.__dataclass_fields__} for size in scaled.sizes]
+    return {"schedule": scaled.schedule, "sizes": rows, "stops_at": scaled.stops_at, "reason": scaled.reason}
+
+
+def as_text(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> str:
+    """A page for a terminal."""
+    asked = found.asked
+    shape = asked.shape
+    lines = [
+        f"{asked.config.name} on {asked.cluster.label}: {shape.name}, {_parameters(shape.parameters)} parameters",
+        "",
+        *_phase_table(found),
+        "",
+        *_memory_table(found.held),
+        *([f"host memory per node, offloaded or asleep: {found.host / GIB:.0f} GiB"] if found.host else []),
+        *_verdict(found, knobs),
+        "",
+        *_files_lines(found.files),
+    ]
+    if scaled:
+        lines += ["", *_scaling_table(scaled)]
+    return "\n".join([*lines, "", *_basis(found)])
+
+
+def _phase_table(found: Forecast) -> list[str]:
+    first, second = found.timed
+    lines = [
+        f"{'phase, one iteration':24}{'rows':>8}{'tokens':>10}{HEADS[first.schedule]:>22}{HEADS[second.schedule]:>22}"
+    ]
+    others = {phase.name: phase.seconds for phase in second.phases}
+    for phase in first.phases:
+        seconds = f"{_seconds(phase.seconds):>22}{_seconds(others.get(phase.name, 0.0)):>22}"
+        rows = f"{phase.rows:8d}{_count(phase.tokens):>10}" if phase.rows else " " * 18
+        lines.append(f"{phase.name:24}{rows}{seconds}")
+    for label, values in (
+        ("iteration", [_seconds(timed.iteration) for timed in found.timed]),
+        (
+            f"run, {found.asked.config.cotrain.iterations} iterations",
+            [f"{timed.hours:.1f} h" for timed in found.timed],
+        ),
+        ("GPU-hours", [f"{timed.gpu_hours:.0f}" for timed in found.timed]),
+        (
+            f"beside that, {first.validations} validations",
+            [f"{timed.validations * timed.validation / 3600:.1f} h" for timed in found.timed],
+        ),
+    ):
+        lines.append(f"{label:42}{values[0]:>22}{values[1]:>22}")
+    return lines
+
+
+def _memory_table(held: list[Held]) -> list[str]:
+    lines = []
+    for one in held:
+        lines.append(f"{one.role} per GPU: {one.total / GIB:.1f} of {one.room / GIB:.1f} GiB")
+        parts = [f"{part.name} {part.bytes / GIB:.1f}" for part in one.parts if part.bytes >= 0.05 * GIB]
+        lines += [f"  {', '.join(parts[start : start + 4])}" for start in range(0, len(parts), 4)]
+    return lines
+
+
+def _verdict(found: Forecast, knobs: list[Knob]) -> list[str]:
+    if found.fits:
+        return ["it fits"]
+    lines = ["it does not fit: " + ", ".join(held.role for held in found.held if not held.fits)]
+    for knob in knobs:
+        then = "fits" if knob.fits else "not enough alone"
+        lines.append(f"  {knob.role}: {' '.join(knob.settings)} -> {knob.bytes / GIB:.1f} GiB, {then}")
+    return lines
+
+
+def _files_lines(files: Files) -> list[str]:
+    return [
+        f"store: {_size(files.per_iteration)} per iteration ({_size(files.checkpoint)} a checkpoint), "
+        f"{_size(files.in_all)} in all, {_size(files.after_gc)} after `infuser gc`"
+    ]
+
+
+def _scaling_table(scaled: Scaled) -> list[str]:
+    lines = [f"{'GPUs':>6}{'s/iteration':>13}{'speed-up':>10}{'GPU-hours':>11}  most of it"]
+    for size in scaled.sizes:
+        name = max(size.phases, key=lambda phase: size.phases[phase])
+        share = size.phases[name] / size.iteration
+        lines.append(
+            f"{size.gpus:6d}{size.iteration:13.0f}{size.speedup:10.2f}{size.gpu_hours:11.0f}  {name} {share:.0%}"
+        )
+    return [*lines, f"scaling ({HEADS[scaled.schedule]}) stops at {scaled.stops_at} GPUs: {scaled.reason}"]
+
+
+def _basis(found: Forecast) -> list[str]:
+    known = sources(found.asked.shape.name)
+    guessed = sorted(name for name, source in known.items() if source.startswith(("assumed", "inferred")))
+    return [
+        "basis: counted work and six constants, fitted on the published schedule's two wall-clock columns (4B, 8B);",
+        "       no GPU run of this program has been measured, so its column is a forecast",
+        f"       lengths not measured: {', '.join(guessed)} (--tokens NAME=VALUE)",
+        *(f"note:  {note}" for note in found.notes),
+    ]
+
+
+def _count(number: float) -> str:
+    return f"{number / 1e6:.2f}M" if number >= 1e5 else f"{number:.0f}"
+
+
+def _seconds(number: float) -> str:
+    return f"{number:.0f} s" if number >= 10 else f"{number:.2f} s"
+
+
+def _parameters(number: int) -> str:
+    return f"{number / 1e9:.2f}B" if number >= 1e8 else f"{number / 1e6:.2f}M"
+
+
+def _size(number: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number / 1e3:.0f} kB"

@@ -1,0 +1,163 @@
+"""Bytes on one GPU, part by part, for the training and the sampling role."""
+
+from dataclasses import dataclass, replace
+
+from infuser_core.capacity.hardware import GIB, Gpu
+from infuser_core.capacity.layout import Layout
+from infuser_core.capacity.shape import Shape
+
+CONTEXT = 1.2 * GIB
+"""Driver context, kernels and library workspaces of one process."""
+GRAPHS = 1.0 * GIB
+"""Captured decoding graphs and the sampler's own buffers."""
+FRAGMENTED = 0.06
+"""Share of the trainer's parts that the allocator cannot use."""
+BUCKET = 50_000_000
+"""Elements of a reduction bucket."""
+LOGIT_CELLS = 1 << 25
+"""Logits that the output layer holds at a time."""
+PIECE = 1 << 26
+"""Elements of a piece of a question's gradient; scoring holds three."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One use of a GPU's memory."""
+
+    name: str
+    """What for."""
+    bytes: float
+    """On one GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The memory of one role on one GPU."""
+
+    role: str
+    """`trainer` or `sampler`."""
+    parts: tuple[Part, ...]
+    """Largest uses, in the order in which they arise."""
+    room: float
+    """Bytes that the GPU has for them."""
+
+    @property
+    def total(self) -> float:
+        """Bytes of all parts."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def fits(self) -> bool:
+        """Whether they fit."""
+        return self.total <= self.room
+
+
+def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
+    """The trainer at its peak, scoring included; `sequence` is the longest one, which a budget cannot divide."""
+    parameters, ranks, stage = float(shape.parameters), layout.trainer_ranks, layout.zero_stage
+    state = parameters / (ranks if stage >= 1 else 1)
+    gradients = parameters / (ranks if stage >= 2 else 1)
+    on_gpu = 0.0 if layout.offload_optimizer else 1.0
+    tokens = max(float(layout.token_budget), sequence)
+    roles = layout.warm_trainers
+    parts = [
+        Part(name="weights", bytes=_weights(shape, layout)),
+        Part(name="gradients (fp32)", bytes=4 * gradients * on_gpu * roles),
+        Part(name="fp32 masters", bytes=4 * state * on_gpu * roles),
+        Part(name="both moments (fp32)", bytes=8 * state * on_gpu * roles),
+        Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
+        Part(name="activations", bytes=activations(shape, layout, tokens)),
+        Part(name="logits", bytes=3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)),
+        Part(name="scoring pieces", bytes=3 * 4.0 * min(PIECE, parameters)),
+        Part(name="communication buffers", bytes=_buffers(shape, layout)),
+    ]
+    fragmented = FRAGMENTED * sum(part.bytes for part in parts)
+    parts += [
+        Part(name="fragmentation reserve", bytes=fragmented),
+        Part(name="context", bytes=CONTEXT),
+    ]
+    return Held(role="trainer", parts=tuple(parts), room=gpu.memory)
+
+
+def _weights(shape: Shape, layout: Layout) -> float:
+    whole = layout.bytes_per_weight * float(shape.parameters)
+    if layout.zero_stage == 0 and layout.bytes_per_weight > 2:
+        # Compute and master weights have one dtype: they are the same tensors.
+        return 0.0
+    if layout.zero_stage < 3:
+        return whole * layout.warm_trainers
+    own = 0.0 if layout.offload_weights else whole / layout.trainer_ranks * layout.warm_trainers
+    # Two gathered pieces: the one in use and the one fetched ahead.
+    largest = max(shape.layer_parameters, shape.vocabulary * shape.hidden)
+    return own + layout.bytes_per_weight * 2.0 * largest
+
+
+def activations(shape: Shape, layout: Layout, tokens: float) -> float:
+    """Kept for backward: every layer's input and one layer's inside, or the inside of all layers."""
+    width = layout.bytes_per_weight
+    attention = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    # Inputs of both norms and both halves, q, k, v and the attention's output, and gate, up, their product.
+    inside = width * tokens * (4 * shape.hidden + attention + 3 * shape.ffn)
+    # Rotary and norm intermediates in fp32.
+    inside += 4.0 * tokens * (2 * shape.hidden + (shape.heads + shape.kv_heads) * shape.head_dim)
+    if layout.gradient_checkpointing:
+        return width * tokens * shape.hidden * shape.layers + 2 * inside
+    return inside * (shape.layers + 1)
+
+
+def _buffers(shape: Shape, layout: Layout) -> float:
+    """A bucket to reduce, one to gather, and the library's own channels."""
+    if layout.trainer_ranks == 1:
+        return 0.0
+    return 2 * 4.0 * min(BUCKET, shape.parameters) + 1.0 * GIB
+
+
+def both(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> list[Held]:
+    """Trainer and sampler, each with what the other leaves on its GPU while it rests."""
+    one = trainer(shape, gpu, layout, sequence=sequence)
+    if layout.shared:
+        # A sampler that shares its GPU takes what the trainer leaves.
+        small = sampler(shape, gpu, replace(layout, sampler_share=0.0), sequence=sequence)
+        return [_beside(one, "resting sampler", small.total), _beside(small, "resting trainer", one.total)]
+    other = sampler(shape, gpu, layout, sequence=sequence)
+    if layout.turns:
+        return [_beside(one, "sleeping sampler", CONTEXT), _beside(other, "sleeping trainer", CONTEXT)]
+    return [one, other]
+
+
+def host(shape: Shape, layout: Layout, *, per_node: int) -> float:
+    """Bytes that a node's memory holds for its GPUs: what is offloaded, and what has moved there to sleep.
+
+    The trainer's state (16 bytes per parameter with the reference, and the weights) is there while the sampler works,
+    and the sampler's weights while the trainer works.
+    """
+    parameters, ranks = float(shape.parameters), layout.trainer_ranks
+    own = parameters / ranks if layout.zero_stage else parameters
+    weights = layout.bytes_per_weight * own * layout.warm_trainers
+    state = 16.0 * own * layout.warm_trainers
+    trainers = state + weights if layout.turns else state * layout.offload_optimizer + weights * layout.offload_weights
+    samplers = layout.bytes_per_weight * parameters / layout.tensor_parallel if layout.turns else 0.0
+    return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers
+
+
+def _beside(held: Held, name: str, size: float) -> Held:
+    return replace(held, parts=(*held.parts, Part(name=name, bytes=size)))
+
+
+def sampler(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
+    """The sampler with the cache of its share of the memory, or at least that of one longest response."""
+    tokens = max(sequence, cache_tokens(shape, gpu, layout))
+    parts = (
+        Part(name="weights", bytes=layout.bytes_per_weight * float(shape.parameters) / layout.tensor_parallel),
+        Part(name="KV cache", bytes=tokens * shape.cache_bytes / layout.tensor_parallel),
+        Part(name="decoding graphs and buffers", bytes=GRAPHS),
+        Part(name="context", bytes=CONTEXT),
+    )
+    return Held(role="sampler", parts=parts, room=gpu.memory)
+
+
+def cache_tokens(shape: Shape, gpu: Gpu, layout: Layout) -> float:
+    """Tokens that an engine's cache holds in its share of the memory."""
+    weights = layout.bytes_per_weight * float(shape.parameters) / layout.tensor_parallel
+    free = gpu.memory * layout.sampler_share - weights - GRAPHS - CONTEXT
+    return max(0.0, free * layout.tensor_parallel / shape.cache_bytes)

@@ -1,0 +1,247 @@
+"""Seconds of the phases of one iteration, each as a sum of named terms."""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+from infuser_core.capacity.efficiency import Efficiency
+from infuser_core.capacity.hardware import Cluster, of_size
+from infuser_core.capacity.layout import Layout
+from infuser_core.capacity.memory import cache_tokens
+from infuser_core.capacity.sampling import Batch, Engine, sample
+from infuser_core.capacity.shape import Shape
+from infuser_core.capacity.training import (
+    Passed,
+    Trainers,
+    Work,
+    packed,
+    packed_questions,
+    question_by_question,
+    rows_in_step,
+)
+from infuser_core.capacity.volume import Volume
+
+ORDER = (
+    "rollout_dev",
+    "generate_questions",
+    "rollout_questions",
+    "dev_gradient",
+    "score_influence",
+    "update_generator",
+    "update_solver",
+)
+"""The seven phases, in the order of the paper's wall-clock table."""
+
+PUBLISHED_SHARE = 0.6
+"""Share of a GPU's memory that the published runs' sampler took."""
+ENOUGH_TOKENS = 32_768
+"""Tokens of cache below which nobody would run a sampler."""
+
+TERMS = {
+    "prefill": "prompts",
+    "longest": "the longest response alone",
+    "crowd": "decoding the other responses",
+    "weights": "weights to the sampler",
+    "matmul": "matrix products",
+    "uneven": "waiting for the rank with the most tokens",
+    "launches": "per-layer launches",
+    "collectives": "collectives between ranks",
+    "sweeps": "sweeps over optimizer state",
+    "files": "checkpoint and gradient files",
+    "stage": "between phases",
+}
+"""What each term of a phase means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One phase of an iteration."""
+
+    name: str
+    """Name in `infuser_core/phases`, or `other`."""
+    terms: dict[str, float]
+    """Seconds by term (see TERMS)."""
+    rows: int
+    """Responses sampled or trained on."""
+    tokens: float
+    """Prompt and response tokens; a group's prompt counts once."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds."""
+        return sum(self.terms.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machinery:
+    """Everything but the work that decides about seconds."""
+
+    shape: Shape
+    """The model, of both roles."""
+    cluster: Cluster
+    """All GPUs."""
+    layout: Layout
+    """How they are used."""
+    efficiency: Efficiency
+    """Constants."""
+    disk: float
+    """Bytes/s that all nodes together write to or read from the store."""
+
+    @property
+    def weights(self) -> float:
+        """Bytes of the compute weights."""
+        return self.layout.bytes_per_weight * float(self.shape.parameters)
+
+    def trainers(self) -> Trainers:
+        """The ranks that train."""
+        ranks = self.layout.trainer_ranks
+        used = self.cluster if ranks == self.cluster.ranks else _part(self.cluster, ranks)
+        return Trainers(shape=self.shape, cluster=used, layout=self.layout, efficiency=self.efficiency)
+
+    def engine(self) -> Engine:
+        """One of the engines that sample."""
+        return Engine(
+            shape=self.shape,
+            gpu=self.cluster.gpu,
+            parallel=self.layout.tensor_parallel,
+            cache_tokens=cache_tokens(self.shape, self.cluster.gpu, self.layout),
+            efficiency=self.efficiency,
+        )
+
+
+def _part(cluster: Cluster, ranks: int) -> Cluster:
+    if ranks <= cluster.per_node:
+        return replace(cluster, nodes=1, per_node=ranks)
+    if ranks % cluster.per_node == 0:
+        return replace(cluster, nodes=ranks // cluster.per_node)
+    return of_size(cluster.gpu, ranks)
+
+
+def packed_phases(machinery: Machinery, volume: Volume) -> list[Phase]:
+    """This program's schedule. The same constants, but no GPU has confirmed it."""
+    trainers, parameters, disk = machinery.trainers(), float(machinery.shape.parameters), machinery.disk
+    synced = 4 * parameters / disk + trainers.copied(machinery.weights)
+    written, read = 4 * parameters / disk, 4 * parameters / disk
+    answers_known = volume.scored is not None
+    phases = [
+        _sampled(machinery, "rollout_dev", volume.dev, synced),
+        _sampled(machinery, "generate_questions", volume.written, synced),
+        _sampled(machinery, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0),
+    ]
+    if volume.dev_trained:
+        done = packed(trainers, volume.dev_trained, passes=trainers.passes)
+        phases.append(_trained("dev_gradient", volume.dev_trained, done, written))
+    if volume.scored:
+        phases.append(_trained("score_influence", volume.scored, packed_questions(trainers, volume.scored), read))
+    for name, work, fresh in (
+        ("update_generator", volume.generator, True),
+        # Scoring has computed the solver's log-probabilities already.
+        ("update_solver", volume.solver, not answers_known),
+    ):
+        if work:
+            done = packed(trainers, work, passes=trainers.passes) + _steps(trainers, work)
+            if fresh and work.steps > 1:
+                done += packed(trainers, replace(work, steps=1), passes=1)
+            phases.append(_trained(name, work, done, 12 * parameters / disk))
+    return _with_glue([phase for phase in phases if phase], machinery, 0.0)
+
+
+def published_phases(machinery: Machinery, volume: Volume, *, micro_rows: float, prompt_limit: int) -> list[Phase]:
+    """The published runs' schedule, on which the constants were calibrated.
+
+    Responses may use the room that the prompt leaves, and are cut to the limit afterwards; old log-probabilities take
+    a pass of their own with two rows at a time; weights are saved every fifth iteration in bf16.
+    """
+    machinery = replace(machinery, layout=published_layout(machinery))
+    trainers, parameters = machinery.trainers(), float(machinery.shape.parameters)
+    synced = trainers.gathers(1) + trainers.copied(machinery.weights)
+    phases = [
+        _sampled(machinery, name, _with_room(work, prompt_limit), synced)
+        for name, work in (
+            ("rollout_dev", volume.dev),
+            ("generate_questions", volume.written),
+            ("rollout_questions", volume.answered),
+        )
+    ]
+    # Moments live in the host's memory between phases.
+    moved = Passed(sweeps=2 * trainers.copied(8 * parameters / trainers.ranks))
+    if volume.dev_trained:
+        done = rows_in_step(trainers, volume.dev_trained, micro_rows=micro_rows, passes=trainers.passes, beside=False)
+        phases.append(_trained("dev_gradient", volume.dev_trained, done, 0.0))
+    if volume.scored:
+        done = question_by_question(trainers, volume.scored, micro_rows=micro_rows) + moved
+        phases.append(_trained("score_influence", volume.scored, done, 0.0))
+    for name, work in (("update_generator", volume.generator), ("update_solver", volume.solver)):
+        if work:
+            done = rows_in_step(trainers, work, micro_rows=micro_rows, passes=trainers.passes, beside=True)
+            done += rows_in_step(trainers, replace(work, steps=1), micro_rows=2, passes=1, beside=True)
+            phases.append(_trained(name, work, done + _steps(trainers, work) + moved, 0.0))
+    return _with_glue([phase for phase in phases if phase], machinery, 2 * 2 * parameters / 5 / machinery.disk)
+
+
+def _with_room(work: Work | None, prompt_limit: int) -> Work | None:
+    if work is None:
+        return None
+    limit = work.response.limit + max(0.0, prompt_limit - work.prompt)
+    return replace(work, response=replace(work.response, limit=limit))
+
+
+def _sampled(machinery: Machinery, name: str, work: Work | None, synced: float) -> Phase | None:
+    if work is None:
+        return None
+    engines, rows = machinery.layout.engines, round(work.groups * work.rows)
+    batch = Batch(
+        groups=work.groups / engines,
+        rows=math.ceil(rows / engines),
+        prompt=work.prompt,
+        response=work.response,
+        of=rows,
+    )
+    done = sample(machinery.engine(), batch)
+    terms = {"prefill": done.prefill, "longest": done.longest, "crowd": done.crowd, "weights": synced}
+    return Phase(name=name, terms=terms, rows=rows, tokens=work.tokens)
+
+
+def _trained(name: str, work: Work, done: Passed, files: float) -> Phase:
+    terms = {field.name: getattr(done, field.name) for field in fields(Passed)} | {"files": files}
+    return Phase(name=name, terms=terms, rows=round(work.groups * work.rows), tokens=work.tokens)
+
+
+def _steps(trainers: Trainers, work: Work) -> Passed:
+    one = trainers.optimizer_step()
+    return Passed(sweeps=work.steps * one.sweeps, collectives=work.steps * one.collectives)
+
+
+def _with_glue(phases: list[Phase], machinery: Machinery, files: float) -> list[Phase]:
+    ordered = sorted(phases, key=lambda phase: ORDER.index(phase.name))
+    terms = {"stage": len(phases) * machinery.efficiency.stage, "files": files}
+    return [*ordered, Phase(name="other", terms=terms, rows=0, tokens=0.0)]
+
+
+def published_layout(machinery: Machinery) -> Layout:
+    """What the published runs used: everything divided over all GPUs, layers computed again, a small cache.
+
+    Where weights leave no room in the published share of the memory, the sampler keeps the run's own.
+    """
+    cluster, layout = machinery.cluster, machinery.layout
+    small = replace(layout, tensor_parallel=1, sampler_share=PUBLISHED_SHARE, bytes_per_weight=2)
+    roomy = cache_tokens(machinery.shape, cluster.gpu, small) > ENOUGH_TOKENS
+    return replace(
+        layout,
+        trainer_ranks=cluster.ranks,
+        sampler_ranks=cluster.ranks,
+        turns=True,
+        shared=False,
+        zero_stage=3,
+        offload_optimizer=False,
+        offload_weights=False,
+        gradient_checkpointing=True,
+        tensor_parallel=1,
+        sampler_share=PUBLISHED_SHARE if roomy else layout.sampler_share,
+        bytes_per_weight=2,
+    )
+
+
+def validation_seconds(machinery: Machinery, volume: Volume) -> float:
+    """Seconds of one validation: its questions are answered like dev questions."""
+    phase = _sampled(machinery, "rollout_dev", volume.validation, 0.0)
+    return phase.seconds if phase else 0.0

@@ -1,0 +1,123 @@
+"""Seconds of a sampling phase on the GPU that ends last: prefill, then decoding with a cache under continuous batching.
+
+A decoding step reads the weights once and the cache of every response under way (memory), or multiplies every
+response's token with the weights (matrix work) where that takes longer, and costs a constant beyond that.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from infuser_core.capacity.efficiency import Efficiency
+from infuser_core.capacity.hardware import Gpu
+from infuser_core.capacity.shape import Shape
+from infuser_core.capacity.spread import Spread
+
+MOST_SEQUENCES = 1024
+"""Responses that an engine decodes at once, however much memory there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one engine is asked for."""
+
+    groups: float
+    """Different prompts; each is computed and kept once."""
+    rows: int
+    """Responses."""
+    prompt: float
+    """Prompt length, tokens."""
+    response: Spread
+    """Response lengths."""
+    of: int
+    """Responses of the phase, over all engines: the longest of them decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One sampling engine: a GPU, or several that share every layer."""
+
+    shape: Shape
+    """The model."""
+    gpu: Gpu
+    """Each of its GPUs."""
+    parallel: int
+    """GPUs of the engine."""
+    cache_tokens: float
+    """Tokens that its cache holds."""
+    efficiency: Efficiency
+    """Constants."""
+
+    def matmul(self, tokens: float, pairs: float) -> float:
+        """Seconds of a forward pass."""
+        rate = self.gpu.flops * self.efficiency.memory * self.parallel
+        return self.shape.forward_flops(tokens, pairs) / rate
+
+    def moved(self, size: float) -> float:
+        """Seconds to read so many bytes that the engine's GPUs share."""
+        return size / (self.gpu.bandwidth * self.efficiency.memory * self.parallel)
+
+    def joined(self, rows: float) -> float:
+        """Seconds of the sums over the engine's GPUs in one step: two per layer, of one hidden state per row."""
+        if self.parallel == 1:
+            return 0.0
+        moved = 2 * self.shape.layers * rows * self.shape.hidden * 2.0 * 2 * (self.parallel - 1) / self.parallel
+        return moved / (self.gpu.link * self.efficiency.link)
+
+    def step(self, rows: int) -> float:
+        """Seconds of one decoding step without reading the cache."""
+        weights = self.moved(2.0 * self.shape.matrix_parameters)
+        return max(weights, self.matmul(rows, 0)) + self.joined(rows) + self.efficiency.decode_step
+
+    def concurrency(self, batch: Batch) -> int:
+        """Responses that the cache holds at once, on average; at least one."""
+        spread = batch.response.deviation
+        # Of a response seen at a random moment, half of the length-weighted mean length is written.
+        written = batch.response.mean_cut() * (1 + spread * spread) / 2
+        shared = batch.prompt * batch.groups / max(1, batch.rows)
+        return max(1, min(batch.rows, MOST_SEQUENCES, int(self.cache_tokens / (shared + written))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Where the seconds of a sampling phase go."""
+
+    prefill: float
+    """Prompts."""
+    longest: float
+    """What the longest response would take alone: more GPUs do not shorten it."""
+    crowd: float
+    """What the others add to it."""
+    concurrency: int
+    """Responses under way at once."""
+
+
+def sample(engine: Engine, batch: Batch) -> Sampled:
+    """Decode a batch from its first to its last token; rows wait for room in the cache."""
+    if batch.rows == 0:
+        return Sampled(prefill=0.0, longest=0.0, crowd=0.0, concurrency=0)
+    lengths = batch.response.lengths(batch.rows, of=batch.of)
+    width = engine.concurrency(batch)
+    total = _decode(engine, lengths, batch.prompt, width)
+    alone = _decode(engine, [max(lengths)], batch.prompt, 1)
+    prefill = engine.matmul(batch.groups * batch.prompt, batch.groups * engine.shape.pairs(batch.prompt))
+    return Sampled(prefill=prefill, longest=alone, crowd=max(0.0, total - alone), concurrency=width)
+
+
+def _decode(engine: Engine, lengths: list[float], prompt: float, width: int) -> float:
+    """From one finished response to the next: between them the batch is the same and its cache grows evenly."""
+    per_token = engine.moved(engine.shape.cache_bytes)
+    waiting = list(reversed(lengths))
+    ends: list[tuple[float, float]] = []
+    seconds, now, begun = 0.0, 0.0, 0.0
+    while waiting or ends:
+        while waiting and len(ends) < width:
+            heapq.heappush(ends, (now + waiting.pop(), now))
+            begun += now
+        active = len(ends)
+        end, start = heapq.heappop(ends)
+        steps = end - now
+        # Tokens in the cache: every prompt, and for every response the steps since it began.
+        held = active * (prompt + now + steps / 2) - begun
+        seconds += steps * (engine.step(active) + held * per_token)
+        now, begun = end, begun - start
+    return seconds

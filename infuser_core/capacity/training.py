@@ -1,0 +1,223 @@
+"""Seconds of training work: micro-batches of matrix products, collectives between ranks, and AdamW.
+
+Two schedules. *Published*: rows in fixed micro-batches, every response with its own copy of the prompt, all ranks in
+step, a question's responses spread over the ranks when it is scored. *Packed*, this program's: a group's prompt once,
+micro-batches filled to a token budget, ranks balanced by tokens, a scored question on one rank.
+"""
+
+import math
+from dataclasses import dataclass
+
+from infuser_core.capacity.efficiency import Efficiency
+from infuser_core.capacity.hardware import Cluster
+from infuser_core.capacity.layout import Layout
+from infuser_core.capacity.shape import Shape
+from infuser_core.capacity.spread import Spread
+
+HOP_INSIDE, HOP_OUTSIDE = 3e-6, 12e-6
+"""Seconds for a message to the next GPU of a ring, in a node and between nodes."""
+HOST_SWEEP = 25e9
+"""Bytes/s at which one rank's share of a host updates AdamW's state there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Groups of responses that a pass goes over."""
+
+    groups: float
+    """Prompts."""
+    rows: int
+    """Responses of each."""
+    prompt: float
+    """Prompt length, tokens."""
+    response: Spread
+    """Response lengths."""
+    steps: int
+    """Optimizer steps they are divided into, or 1."""
+
+    @property
+    def tokens(self) -> float:
+        """Tokens with every prompt counted once."""
+        return self.groups * (self.prompt + self.rows * self.response.mean_cut())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """Where the seconds of passes over some work go."""
+
+    matmul: float = 0.0
+    """Matrix products of evenly divided tokens."""
+    uneven: float = 0.0
+    """Waiting for the rank with the most tokens."""
+    launches: float = 0.0
+    """Per-layer constants."""
+    collectives: float = 0.0
+    """What collectives take beyond the work that hides them."""
+    sweeps: float = 0.0
+    """Passes over parameter-sized state: AdamW, preconditioning."""
+
+    def __add__(self, other: "Passed") -> "Passed":
+        return Passed(
+            matmul=self.matmul + other.matmul,
+            uneven=self.uneven + other.uneven,
+            launches=self.launches + other.launches,
+            collectives=self.collectives + other.collectives,
+            sweeps=self.sweeps + other.sweeps,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainers:
+    """The GPUs that train together."""
+
+    shape: Shape
+    """The model."""
+    cluster: Cluster
+    """Those GPUs."""
+    layout: Layout
+    """How state and work are divided."""
+    efficiency: Efficiency
+    """Constants."""
+
+    @property
+    def ranks(self) -> int:
+        """Data-parallel ranks."""
+        return self.cluster.ranks
+
+    @property
+    def passes(self) -> int:
+        """Forward passes that forward and backward amount to: backward is two, recomputation one more."""
+        return 4 if self.layout.gradient_checkpointing else 3
+
+    def matmul(self, tokens: float, sequences: float) -> float:
+        """Seconds of one forward pass over equally long sequences on one rank."""
+        if sequences <= 0:
+            return 0.0
+        pairs = sequences * self.shape.pairs(tokens / sequences)
+        return self.shape.forward_flops(tokens, pairs) / (self.cluster.gpu.flops * self.efficiency.matmul)
+
+    def collective(self, size: float, *, messages: int) -> float:
+        """Seconds in which every rank gets, or gives, its part of `size` bytes in so many messages."""
+        gpu, inside, nodes = self.cluster.gpu, self.cluster.per_node, self.cluster.nodes
+        share = self.efficiency.link
+        seconds = size * (inside - 1) / inside / (gpu.link * share)
+        if nodes > 1:
+            seconds = max(seconds, size * (nodes - 1) / nodes / (gpu.network * inside * share))
+        return seconds + messages * (HOP_INSIDE * (inside - 1) + HOP_OUTSIDE * (nodes - 1))
+
+    def sweep(self, size: float) -> float:
+        """Seconds to read or write so many bytes of one GPU's memory."""
+        return size / (self.cluster.gpu.bandwidth * self.efficiency.memory)
+
+    def copied(self, size: float) -> float:
+        """Seconds to move so many bytes between one GPU and its host."""
+        return size / (self.cluster.gpu.host * self.efficiency.link)
+
+    def micro_batches(
+        self, tokens: float, fair: float, sequences: float, *, passes: int, count: float, exchange: float
+    ) -> Passed:
+        """`count` micro-batches whose largest has `tokens` where a fair one would have `fair`.
+
+        The `exchange` seconds of collectives run beside the layers' work; only what is longer shows.
+        """
+        work = passes * self.matmul(fair, sequences)
+        uneven = max(0.0, passes * self.matmul(tokens, sequences) - work)
+        launches = passes * self.shape.layers * self.efficiency.layer_pass
+        shown = max(0.0, exchange - work - uneven - launches)
+        return Passed(matmul=count * work, uneven=count * uneven, launches=count * launches, collectives=count * shown)
+
+    def exchange(self, passes: int) -> float:
+        """Seconds of the collectives of one micro-batch: weights before use, gradients after."""
+        seconds = self.gathers(1 if passes == 1 else 2)
+        if self.ranks > 1 and passes > 1 and self.layout.zero_stage >= 2:
+            seconds += self.collective(4.0 * self.shape.parameters, messages=self.shape.layers)
+        return seconds
+
+    def probe_exchange(self) -> float:
+        """Seconds of the collectives of a scoring micro-batch: weights, and once v and the reference; no reduction."""
+        if self.ranks == 1 or self.layout.zero_stage == 0:
+            return 0.0
+        return self.gathers(2) + self.collective(8.0 * self.shape.parameters, messages=self.shape.layers)
+
+    def gathers(self, times: int) -> float:
+        """Seconds in which divided weights reach every rank so many times."""
+        if self.ranks == 1 or self.layout.zero_stage < 3:
+            return 0.0
+        weights = self.layout.bytes_per_weight * float(self.shape.parameters)
+        return times * self.collective(weights, messages=self.shape.layers)
+
+    def optimizer_step(self) -> Passed:
+        """One AdamW step: masters and moments read and written, gradients read, new weights shared."""
+        layout, parameters = self.layout, self.shape.parameters
+        own = parameters / (self.ranks if layout.zero_stage else 1)
+        sweeps, collectives = self.sweep(28 * own), 0.0
+        if layout.offload_optimizer:
+            sweeps = 28 * own / HOST_SWEEP + self.copied(6 * own)
+        if self.ranks > 1 and layout.zero_stage < 2:
+            collectives += 2 * self.collective(4.0 * parameters, messages=self.shape.layers)
+        if self.ranks > 1 and layout.zero_stage in (1, 2):
+            collectives += self.collective(layout.bytes_per_weight * parameters, messages=self.shape.layers)
+        return Passed(sweeps=sweeps, collectives=collectives)
+
+
+def rows_in_step(trainers: Trainers, work: Work, *, micro_rows: float, passes: int, beside: bool) -> Passed:
+    """Published schedule: every rank takes `micro_rows` rows at a time, and all wait for the longest.
+
+    `beside` says that the ranks have responses to the same prompts.
+    """
+    each = work.groups * work.rows / work.steps
+    busy = min(float(trainers.ranks), max(1.0, each))
+    rows = min(micro_rows, max(1.0, each / busy))
+    longest = work.response.longest_beside if beside else work.response.longest
+    tokens = longest(round(busy), rows=rows, prompt=work.prompt)
+    fair = rows * (work.prompt + work.response.mean_cut())
+    return trainers.micro_batches(
+        tokens, fair, rows, passes=passes, count=work.steps * each / busy / rows, exchange=trainers.exchange(passes)
+    )
+
+
+def question_by_question(trainers: Trainers, work: Work, *, micro_rows: float) -> Passed:
+    """Published schedule of scoring: one question after another, its responses spread over the ranks."""
+    busy = min(trainers.ranks, work.rows)
+    each = work.rows / busy
+    rows = min(micro_rows, each)
+    tokens = work.response.longest_beside(busy, rows=rows, prompt=work.prompt)
+    fair = rows * (work.prompt + work.response.mean_cut())
+    passes, exchange = trainers.passes, trainers.exchange(trainers.passes)
+    done = trainers.micro_batches(tokens, fair, rows, passes=passes, count=work.groups * each / rows, exchange=exchange)
+    # fp32 sweeps of an eager preconditioner over the rank's shard: about fifteen tensors read or written.
+    sweeps = work.groups * trainers.sweep(15 * 4.0 * trainers.shape.parameters / trainers.ranks)
+    return done + Passed(sweeps=sweeps)
+
+
+def packed(trainers: Trainers, work: Work, *, passes: int) -> Passed:
+    """This program's schedule: rows balanced over ranks by tokens, prompts shared by a group's rows on a rank."""
+    groups, ranks = work.groups / work.steps, trainers.ranks
+    rows, mean = groups * work.rows, work.response.mean_cut()
+    prompts = min(rows, max(groups, float(ranks)))
+    fair = (prompts * work.prompt + rows * mean) / ranks
+    longest = work.prompt + work.response.longest(max(1, round(rows)))
+    return _filled(trainers, fair, longest, rows / ranks, passes, trainers.exchange(passes), times=work.steps)
+
+
+def packed_questions(trainers: Trainers, work: Work) -> Passed:
+    """This program's schedule of scoring: a question stays on one rank; weights, v and reference come to it."""
+    ranks = trainers.ranks
+    fair = work.groups * (work.prompt + work.rows * work.response.mean_cut()) / ranks
+    longest = work.prompt + work.response.longest(max(1, round(work.groups)), rows=work.rows)
+    sequences, passes = work.groups * work.rows / ranks, trainers.passes
+    done = _filled(trainers, fair, longest, sequences, passes, trainers.probe_exchange(), times=1)
+    # Each question's gradient is held piece by piece against v and the reference: six fp32 streams.
+    own = math.ceil(work.groups / ranks)
+    return done + Passed(sweeps=own * trainers.sweep(6 * 4.0 * trainers.shape.parameters))
+
+
+def _filled(
+    trainers: Trainers, fair: float, longest: float, sequences: float, passes: int, exchange: float, *, times: int
+) -> Passed:
+    """`times` optimizer steps; in each a rank's tokens, or a single long piece, fill micro-batches to the budget."""
+    tokens = max(fair, longest)
+    count = math.ceil(tokens / trainers.layout.token_budget)
+    return trainers.micro_batches(
+        tokens / count, fair / count, sequences / count, passes=passes, count=times * count, exchange=exchange
+    )

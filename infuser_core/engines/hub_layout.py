@@ -1,0 +1,45 @@
+"""A checkpoint as the folder that transformers and vLLM load: config, tokenizer, generation config, weights."""
+
+from pathlib import Path
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel
+
+from infuser_core.config import SamplingSettings
+from infuser_core.engines.causal_lm import choose_dtype, copy_companions, end_tokens, load_model
+from infuser_core.engines.renderer import Renderer
+
+SHARD_BYTES = 5_000_000_000
+"""Weights above this size are written as several files with an index."""
+
+
+def write_hub_layout(
+    source: Path,
+    out: Path,
+    *,
+    dtype: str,
+    sampling: SamplingSettings,
+    max_tokens: int,
+    shard_bytes: int = SHARD_BYTES,
+) -> None:
+    """Write the model in a checkpoint folder into the existing folder `out`, its weights in `dtype`.
+
+    The tokenizer's files are copied as they are. `sampling` and `max_tokens` become the generation config.
+    """
+    model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
+    model.generation_config = _generation(model, Renderer(source).end_token, sampling, max_tokens)
+    copy_companions(source, out)
+    model.save_pretrained(out, max_shard_size=shard_bytes)
+
+
+def _generation(
+    model: PreTrainedModel, end_token: int | None, sampling: SamplingSettings, max_tokens: int
+) -> GenerationConfig:
+    ends = end_tokens(model, end_token)
+    pad = getattr(model.config, "pad_token_id", None)
+    common = {"eos_token_id": ends, "pad_token_id": ends[0] if pad is None else pad, "max_new_tokens": max_tokens}
+    if sampling.temperature == 0:
+        return GenerationConfig(do_sample=False, **common)
+    # Left out, top_k would be the library's own default; 0 switches it off.
+    drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": max(0, sampling.top_k)}
+    return GenerationConfig(do_sample=True, **drawn, **common)

@@ -1,0 +1,99 @@
+"""Draws responses from several engine processes: gives work, gathers what ends, notices who dies or hangs."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from multiprocessing.connection import wait
+from typing import Any
+
+from infuser_core.engines.protocols import Completion, Progress, PromptGroup, SamplingParams
+from infuser_core.engines.vllm_process import EngineProcess
+from infuser_core.engines.vllm_queue import GroupQueue
+
+Keep = Callable[[int, list[Completion]], None]
+"""`keep(place, completions)`: the group at this place of the caller's list is complete."""
+
+TICK_SECONDS = 1.0
+"""Longest time between two looks at engines that say nothing."""
+
+
+def no_keep(place: int, completions: list[Completion]) -> None:
+    """Keeps nothing."""
+
+
+class Draw:
+    """One call of `sample`: the queue, what has come back, and the engines that compute the rest."""
+
+    def __init__(
+        self,
+        engines: Sequence[EngineProcess],
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        ends: Sequence[int],
+        capacity: int,
+        silent_seconds: float,
+    ) -> None:
+        self._engines, self._groups, self._silent = engines, groups, silent_seconds
+        self._params = {**asdict(params), "stop_token_ids": list(ends)}
+        self._queue = GroupQueue(groups, params.max_tokens, engines=len(engines), capacity=capacity)
+        self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
+        self._missing = [len(group.seeds) for group in groups]
+        self._done, self._tokens = 0, 0
+        # Tokens of unfinished responses, by engine, as it last told.
+        self._under_way = [0] * len(engines)
+
+    def run(self, progress: Progress, keep: Keep) -> list[list[Completion]]:
+        """Every group's completions. Raises EngineError for an engine that died or hung."""
+        total = sum(self._missing)
+        self._give()
+        while busy := self._queue.busy():
+            for engine in self._ready(busy):
+                self._hear(engine, keep)
+            self._give()
+            progress(self._done, total, self._tokens + sum(self._under_way))
+        return [[row for row in rows if row is not None] for rows in self._rows]
+
+    def _give(self) -> None:
+        idle = set(range(len(self._engines))) - set(self._queue.busy())
+        for given in self._queue.assign():
+            group, engine = self._groups[given.place], self._engines[given.engine]
+            if given.engine in idle:
+                # It had nothing to say until now.
+                engine.heard = time.monotonic()
+            rows = [(f"{given.place}/{i}", list(group.token_ids), seed) for i, seed in enumerate(group.seeds)]
+            engine.send("sample", self._params, rows)
+
+    def _ready(self, busy: Sequence[int]) -> list[int]:
+        """Engines with something to say. Raises EngineError for one that has been silent for too long."""
+        pipes = {self._engines[engine].pipe: engine for engine in busy}
+        ready = [pipes[pipe] for pipe in wait(list(pipes), timeout=TICK_SECONDS)]  # type: ignore[index]
+        for engine in set(busy) - set(ready):
+            if time.monotonic() - self._engines[engine].heard > self._silent:
+                raise self._engines[engine].hung(f"has said nothing for {self._silent:.0f} s with work to do")
+        return ready
+
+    def _hear(self, engine: int, keep: Keep) -> None:
+        """Everything that an engine has said by now."""
+        process = self._engines[engine]
+        while True:
+            kind, *values = process.receive()
+            if kind == "beat":
+                self._under_way[engine] = values[0]
+            else:
+                assert kind == "done"
+                self._finish(engine, keep, *values)
+            if not process.pipe.poll():
+                return
+
+    def _finish(self, engine: int, keep: Keep, key: str, tokens: list[int], logprobs: list[float], reason: Any) -> None:
+        if reason not in ("stop", "length"):
+            raise self._engines[engine].hung(f"gave up a response: {reason}")
+        place, row = map(int, key.split("/"))
+        self._rows[place][row] = Completion(token_ids=tokens, logprobs=logprobs, finish_reason=reason)
+        self._queue.finish_row(engine, place)
+        self._under_way[engine] = max(0, self._under_way[engine] - len(tokens))
+        self._done, self._tokens = self._done + 1, self._tokens + len(tokens)
+        self._missing[place] -= 1
+        if not self._missing[place]:
+            keep(place, [completion for completion in self._rows[place] if completion is not None])

@@ -1,0 +1,152 @@
+"""One vLLM engine in a process of its own: start it, talk to it, notice when it dies or hangs, end it.
+
+Nothing here imports vllm: the process may run in another environment than this one.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import infuser_core
+from infuser_core.errors import EngineError
+
+MODULE = "infuser_core.engines.vllm_worker"
+ENDING_SECONDS = 10.0
+"""What a process gets to end by itself before it is killed."""
+
+DEFAULTS = {
+    # One process per engine: it is watched and killed as a whole.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # The newer model runner takes no logits processors, without which log-probabilities are not those of the protocol.
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "2",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+"""Environment of an engine where the caller's own does not say otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How an engine's process is started."""
+
+    name: str
+    """What messages call it."""
+    python: str
+    """Interpreter whose environment holds vllm."""
+    module: str
+    """What it runs."""
+    settings: dict[str, Any]
+    """Arguments of the engine."""
+    environment: dict[str, str]
+    """Variables beside the caller's own."""
+    log: Path
+    """Where its output goes."""
+
+
+class EngineProcess:
+    """A running engine; every method raises EngineError once it is dead."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.name = launch.name
+        self._log = launch.log
+        self.pipe, theirs = Pipe()
+        command = [launch.python, "-m", launch.module, str(theirs.fileno()), json.dumps(launch.settings)]
+        try:
+            with launch.log.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    env=_environment(launch.environment),
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    # A group of its own: the engine's children end with it, and Ctrl-C is for this process alone.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise EngineError(
+                f"{launch.name} cannot be started with {launch.python}: {error.strerror}",
+                hint="name the Python of the environment that holds vllm in INFUSER_VLLM_PYTHON",
+            ) from error
+        finally:
+            theirs.close()
+        self.heard = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is the id of its group."""
+        return self._process.pid
+
+    def send(self, *message: Any) -> None:
+        """Give a command."""
+        try:
+            self.pipe.send(message)
+        except OSError as error:
+            raise self._death() from error
+
+    def receive(self) -> tuple[Any, ...]:
+        """The next reply; waits for it."""
+        try:
+            reply: tuple[Any, ...] = self.pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+        self.heard = time.monotonic()
+        return reply
+
+    def expect(self, *wanted: Any, seconds: float) -> tuple[Any, ...]:
+        """The reply that starts with `wanted`, within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if not self.pipe.poll(max(0.0, deadline - time.monotonic())):
+                raise self.hung(f"did not answer {wanted[-1]!r} within {seconds:.0f} s")
+            reply = self.receive()
+            if reply[: len(wanted)] == wanted:
+                return reply
+
+    def hung(self, what: str) -> EngineError:
+        """The error for an engine that lives and does not do its work."""
+        return EngineError(f"{self.name} (pid {self.pid}) {what}", hint=f"its output is in {self._log}")
+
+    def kill(self) -> None:
+        """End it and its children, at once."""
+        self.pipe.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _death(self) -> EngineError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING_SECONDS)
+        status = self._process.poll()
+        how = "closed its pipe" if status is None else f"ended with status {status}"
+        if status is not None and status < 0:
+            how = f"was killed by signal {-status} ({signal.Signals(-status).name})"
+        reason = last_words(self._log.read_text(errors="replace"))
+        said = f": {reason}" if reason else ""
+        return EngineError(f"{self.name} (pid {self.pid}) {how}{said}", hint=f"its output is in {self._log}")
+
+
+def last_words(output: str) -> str:
+    """The line of an engine's output that says why it ended: the last exception, or nothing."""
+    lines = [line.strip() for line in output.splitlines()]
+    named = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)]
+    return named[-1][:500] if named else ""
+
+
+def _environment(own: Mapping[str, str]) -> dict[str, str]:
+    root = str(Path(str(infuser_core.__file__)).parents[1])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return DEFAULTS | dict(os.environ) | dict(own) | {"PYTHONPATH": path}

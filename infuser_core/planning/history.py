@@ -1,0 +1,111 @@
+"""Which settings hold where in a run: a fork has its origin's until the iteration at which it left.
+
+Three rules, by what a stage does:
+- what stands before the loop (corpus, reference questions, anchor) has the settings that the run began with;
+- the phases of iteration t have the settings that held at t;
+- measurements (validation, benchmarks, selection) have the latest settings, whichever checkpoint they measure, because
+  checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own time.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core.config import RunConfig
+from infuser_core.errors import StoreError
+from infuser_core.overlays import validate
+from infuser_core.runs import runs_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """Settings that a forked run has left."""
+
+    before: int
+    """They hold in iterations before this one."""
+    config: RunConfig
+    """The settings."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a run's record."""
+        return {"before": self.before, "config": self.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The settings of a run over its iterations."""
+
+    latest: RunConfig
+    """The run's own settings."""
+    earlier: Sequence[Earlier] = ()
+    """Settings of those that it descends from, the first first."""
+    forked_from: str = ""
+    """The run that it was forked from; empty for none."""
+
+    @property
+    def first(self) -> RunConfig:
+        """What holds before the loop."""
+        return self.earlier[0].config if self.earlier else self.latest
+
+    @property
+    def all(self) -> list[RunConfig]:
+        """Every configuration, the first first."""
+        return [*(part.config for part in self.earlier), self.latest]
+
+    @property
+    def forked_at(self) -> int:
+        """First iteration with the run's own settings; 0 where they always held."""
+        return self.earlier[-1].before if self.earlier else 0
+
+    def at(self, iteration: int) -> RunConfig:
+        """What holds in an iteration; -1 stands before the loop."""
+        if iteration < 0:
+            return self.first
+        return next((part.config for part in self.earlier if iteration < part.before), self.latest)
+
+    def measuring(self, iteration: int) -> RunConfig:
+        """What a checkpoint is measured with that has seen so many iterations."""
+        if not self.earlier:
+            return self.latest
+        return self.latest.model_copy(update={"seed": self.at(iteration - 1).seed})
+
+    def fork(self, at: int, config: RunConfig, *, origin: str) -> "History":
+        """The history of a run that leaves this one before iteration `at`."""
+        kept = [part for part in self.earlier if part.before < at]
+        parted = Earlier(before=at, config=next((p.config for p in self.earlier if p.before >= at), self.latest))
+        return History(latest=config, earlier=(*kept, parted), forked_from=origin)
+
+
+def history_of(root: Path, name: str, config: RunConfig) -> History:
+    """The history of a run whose own settings are these; a run that was never forked has no other."""
+    record = _record(root, name)
+    try:
+        earlier = tuple(
+            Earlier(before=int(part["before"]), config=validate(part["config"])) for part in record.get("earlier", [])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the record of run {name} is damaged: {error}", hint="fork it again") from error
+    return History(latest=config, earlier=earlier, forked_from=str(record.get("forked_from", "")))
+
+
+def origin_of(root: Path, name: str) -> str:
+    """Where a run comes from, in words; empty for one that was not made from another."""
+    record = _record(root, name)
+    if not record.get("forked_from"):
+        return ""
+    where = f" at iteration {record['at']}" if "at" in record else ""
+    return f"forked from {record['forked_from']}{where}"
+
+
+def _record(root: Path, name: str) -> Mapping[str, Any]:
+    path = runs_folder(root) / name / "run.json"
+    try:
+        found: Mapping[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        hint = "start it again with its configuration files and --name: what the store has is not computed again"
+        raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
+    return found

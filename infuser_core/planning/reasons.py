@@ -1,0 +1,135 @@
+"""Why a stage would run: its recipe beside that of the artifact which stood in its place before."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infuser_core.lineage.index import Record
+from infuser_core.planning.again import SALT, Salts
+from infuser_core.planning.differences import Leaf, leaves_that_differ
+from infuser_core.planning.survey import Step
+from infuser_core.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One reason for which a stage would run."""
+
+    kind: str
+    """forced, version, setting, seed, depends, input or missing."""
+    text: str
+    """For people."""
+    key: str = ""
+    """Setting, input or phase that it is about."""
+    old: Any = None
+    """What was there."""
+    new: Any = None
+    """What is there now."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The reason for scripts."""
+        facts = {"kind": self.kind, "text": self.text, "key": self.key, "old": self.old, "new": self.new}
+        return {name: value for name, value in facts.items() if value not in ("", None)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What a plan is compared with."""
+
+    records: Sequence[Record]
+    """Artifacts of the run that it is compared with, in the order of the pipeline."""
+    settings: Sequence[Leaf]
+    """Settings in which the two runs differ."""
+    seen: frozenset[str]
+    """Keys that some run of the store has had."""
+
+    def like(self, recipe: Recipe) -> Record | None:
+        """The artifact in the recipe's place, the most similar of several; None where there was none."""
+        place = [r for r in self.records if (r.phase, r.iteration) == (recipe.phase, recipe.iteration)]
+        alike = [record for record in place if json.loads(record.config).get("label") == recipe.config.get("label")]
+        return min(alike, key=lambda record: (_distance(recipe, record), record.key), default=None)
+
+
+def _distance(recipe: Recipe, record: Record) -> int:
+    inputs = leaves_that_differ(dict(record.inputs), dict(recipe.inputs))
+    settings = leaves_that_differ(json.loads(record.config), dict(recipe.config))
+    return len(inputs) + len(settings)
+
+
+def reasons(step: Step, before: Before, salts: Salts, missing: Mapping[str, Recipe]) -> list[Reason]:
+    """Why this stage would run, the most telling first; `missing` are assumed artifacts by id."""
+    recipe = step.recipe
+    record = before.like(recipe)
+    found = _forced(recipe, record, salts)
+    if record is not None:
+        found += _version(recipe, record)
+        found += _settings(recipe, record, before.settings)
+        if record.seed != recipe.seed:
+            text = f"seed {record.seed} -> {recipe.seed}"
+            found.append(Reason(kind="seed", key="seed", old=record.seed, new=recipe.seed, text=text))
+    found += _inputs(recipe, record, missing)
+    found += [_depends(source, "") for source in step.assumes]
+    return found or [_missing(recipe, before.seen)]
+
+
+def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]:
+    salt = recipe.config.get(SALT)
+    if salt is None or not salts.forced(recipe.phase, recipe.iteration):
+        return []
+    old = json.loads(record.config).get(SALT) if record is not None else None
+    if old == salt:
+        return []
+    return [Reason(kind="forced", key=SALT, old=old, new=salt, text=f"forced: computed again, attempt {salt}")]
+
+
+def _version(recipe: Recipe, record: Record) -> list[Reason]:
+    if record.version == recipe.version:
+        return []
+    text = f"version of {recipe.phase} {record.version} -> {recipe.version}"
+    return [Reason(kind="version", key=recipe.phase, old=record.version, new=recipe.version, text=text)]
+
+
+def _settings(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
+    """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
+    leaves = leaves_that_differ(json.loads(record.config), dict(recipe.config))
+    named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
+    return [Reason(kind="setting", key=n.name, old=n.old, new=n.new, text=str(n)) for n in named]
+
+
+def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
+    same = [other for other in changed if (other.old, other.new) == (leaf.old, leaf.new)]
+    alike = [other for other in same if other.last == leaf.last] or same
+    # Both roles have a learning rate: the phase's name says whose.
+    own = [other for other in alike if any(part in recipe.phase for part in other.name.split("."))] or alike
+    return own[0] if own else leaf
+
+
+def _inputs(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[Reason]:
+    before = dict(record.inputs) if record is not None else {}
+    found = []
+    for name, identity in recipe.inputs.items():
+        if identity in missing:
+            found.append(_depends(missing[identity], name))
+        elif before and identity != before.get(name):
+            text = f"input {name} changed: {before.get(name, 'none')} -> {identity}"
+            found.append(Reason(kind="input", key=name, old=before.get(name), new=identity, text=text))
+    for name in before:
+        if name not in recipe.inputs:
+            found.append(Reason(kind="input", key=name, old=before[name], text=f"input {name} is no longer used"))
+    return found
+
+
+def _depends(source: Recipe, name: str) -> Reason:
+    text = f"depends on {title(source)}, which would run"
+    return Reason(kind="depends", key=name, new=title(source), text=text)
+
+
+def _missing(recipe: Recipe, seen: frozenset[str]) -> Reason:
+    gone = "missing: it was computed, and is gone from the store"
+    return Reason(kind="missing", text=gone if recipe.key in seen else "missing: not computed yet")
+
+
+def title(recipe: Recipe) -> str:
+    """A stage in words."""
+    return f"{recipe.phase}, iteration {recipe.iteration}" if recipe.iteration >= 0 else recipe.phase

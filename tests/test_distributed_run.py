@@ -1,0 +1,152 @@
+"""The nano iteration through Ray: two trainer ranks give the local trainer's artifacts, killed ranks change nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import distributed_tiny as tiny
+import pytest
+import yaml
+from distributed_tiny import LIMIT, error, state_error
+from test_distributed_ranks import descendants
+
+from infuser_core.recipe import ArtifactRef
+from infuser_core.runs import Entry, Journal
+from infuser_core.schemas import InfluenceScore, Rollout, TrainerLogprobs
+from infuser_core.store import Store
+
+pytestmark = pytest.mark.distributed
+
+ROOT = Path(__file__).parent.parent
+PHASES = ["dev_gradient", "score_influence", "update_generator", "update_solver"]
+SMALL = {
+    "data": {"dev": {"size": 8}, "validation": {"size": 16}},
+    "cotrain": {
+        "iterations": 1,
+        "documents": 4,
+        "group_size": 4,
+        "validate_every": 1,
+        "generator": {"minibatch": 2},
+        "solver": {"minibatch": 4},
+    },
+    "evaluate": {"benchmarks": []},
+}
+NOTICED = 60.0
+"""Seconds within which a killed rank ends its phase."""
+PATIENCE = 900.0
+
+
+def start(folder: Path, name: str, *overlays: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """A run of its own in a store of its own."""
+    small = folder / "small.yaml"
+    small.write_text(yaml.safe_dump(SMALL))
+    words = ["run", str(ROOT / "configs/nano.yaml"), str(small), *map(str, overlays), "--name", name]
+    own = {"INFUSER_STORE": str(folder / name), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", *words],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | own | environment,
+        )
+
+
+def finished(folder: Path, name: str, running: subprocess.Popen[bytes]) -> None:
+    assert running.wait(PATIENCE) == 0, (folder / f"{name}.log").read_text()
+
+
+def entries(folder: Path, name: str, state: str) -> list[Entry]:
+    return [entry for entry in Journal(folder / name, name).entries() if entry.state == state]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of two finished runs: `local` and `ranks`."""
+    tiny.deepspeed()
+    folder = tmp_path_factory.mktemp("runs")
+    for name, overlays in (("local", []), ("ranks", [ROOT / "configs/engine/deepspeed-cpu.yaml"])):
+        finished(folder, name, start(folder, name, *overlays))
+    return folder
+
+
+class Made:
+    """A finished run's artifacts by phase."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.store = Store(folder / name)
+        self._refs = {
+            entry.phase: ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest)
+            for entry in entries(folder, name, "ran")
+        }
+
+    def rows(self, phase: str, table: str, kind: type) -> list:
+        return self.store.rows(self._refs[phase], table, kind)
+
+    def folder(self, phase: str) -> Path:
+        return self.store.verified_folder(self._refs[phase])
+
+
+def test_two_ranks_give_the_artifacts_of_one_process(runs: Path) -> None:
+    one, two = Made(runs, "local"), Made(runs, "ranks")
+    for phase in ("rollout_dev", "generate_questions", "rollout_questions"):
+        drawn = [[row.token_ids for row in made.rows(phase, "rollouts", Rollout)] for made in (one, two)]
+        assert drawn[0] == drawn[1] and drawn[0]
+    assert (
+        error(two.folder("dev_gradient") / "gradient.safetensors", one.folder("dev_gradient") / "gradient.safetensors")
+        < LIMIT
+    )
+    scores = [made.rows("score_influence", "scores", InfluenceScore) for made in (one, two)]
+    assert [row.status for row in scores[0]] == [row.status for row in scores[1]]
+    assert any(row.cosine for row in scores[0])
+    assert [row.cosine for row in scores[1]] == pytest.approx([row.cosine for row in scores[0]], abs=LIMIT)
+    logprobs = [made.rows("score_influence", "trainer_logprobs", TrainerLogprobs) for made in (one, two)]
+    for left, right in zip(*logprobs, strict=True):
+        assert left.rollout_id == right.rollout_id and left.logprobs == pytest.approx(right.logprobs, abs=1e-5)
+    for phase in ("update_generator", "update_solver"):
+        assert state_error(two.folder(phase), one.folder(phase)) < LIMIT
+
+
+def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(runs: Path) -> None:
+    points = runs / "points"
+    points.touch()
+    overlay = ROOT / "configs/engine/deepspeed-cpu.yaml"
+    running = start(runs, "killed", overlay, INFUSER_POINTS=str(points))
+    for phase in PHASES:
+        until(running, lambda phase=phase: f"{phase}:start" in points.read_text().split())
+        victim = until(running, lambda: next((pid for pid in descendants(running.pid) if works(pid)), 0))
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        until(running, lambda phase=phase: any(entry.phase == phase for entry in entries(runs, "killed", "failed")))
+        assert time.monotonic() - killed < NOTICED
+    finished(runs, "killed", running)
+    failures = entries(runs, "killed", "failed")
+    assert [entry.phase for entry in failures] == PHASES
+    for entry in failures:
+        assert "EngineError: rank " in entry.message and " died in " in entry.message
+    digests = [
+        {(entry.phase, entry.iteration): entry.digest for entry in entries(runs, name, "ran")}
+        for name in ("ranks", "killed")
+    ]
+    assert digests[0] == digests[1]
+    assert not [pid for pid in descendants(os.getpid()) if works(pid)]
+
+
+def works(pid: int) -> bool:
+    """Whether a process is a rank in the middle of a call: Ray writes that into its title."""
+    try:
+        return b"_Worker.call" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def until(running: subprocess.Popen[bytes], holds: Callable[[], int]) -> int:
+    """What `holds` says when it is not 0; the run must not end before."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert running.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
