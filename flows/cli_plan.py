@@ -28,12 +28,12 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Forecast a run: memory per GPU, seconds per phase, bytes, GPU-hours, and what to change where it does not fit."""
-    from infuser_core.overlays import load
     from infuser_core.capacity.advice import advice
     from infuser_core.capacity.answer import as_json as in_json
     from infuser_core.capacity.answer import as_text
     from infuser_core.capacity.forecast import ask, forecast
     from infuser_core.capacity.scaling import scale as simulate
+    from infuser_core.overlays import load
 
     asked = ask(load(configs, set_ or []), gpus, model=model, tokens=tokens or [], disk=disk)
     found = forecast(asked, schedule=schedule)

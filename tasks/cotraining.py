@@ -11,6 +11,7 @@ from infuser_core.phases import rollout_questions as answer_phase
 from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
+from infuser_core.phases.drawing import Drawn
 from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import (
     Document,
@@ -27,6 +28,7 @@ from infuser_core.schemas import (
 from infuser_core.store import Outcome, Table
 from tasks import exclusions
 from tasks.context import Run
+from tasks.pieces import Pieces
 from tasks.recipes import recipe_of
 from tasks.stage import StageResult, run_stage, stage
 
@@ -67,6 +69,7 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
             checkpoint_id=solver.id,
             seed=run.config.seed,
             iteration=iteration,
+            kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
         return _answers(rollouts)
@@ -122,6 +125,7 @@ def generate_questions(run: Run, iteration: int, pool: ArtifactRef, generator: A
             seed=run.config.seed,
             iteration=iteration,
             exclude=exclusions.excluded_documents(run, pool),
+            kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
         return Outcome(
@@ -153,6 +157,7 @@ def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: 
             checkpoint_id=solver.id,
             seed=run.config.seed,
             iteration=iteration,
+            kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
         return _answers(rollouts)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import infuser_core.capacity
-from infuser_core.overlays import load
 from infuser_core.capacity.efficiency import Efficiency, calibrated
 from infuser_core.capacity.forecast import Asked, packed, published
+from infuser_core.overlays import load
 
 ROOM = Path(infuser_core.capacity.__file__).parent
 

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 import infuser_core.nano
-from infuser_core.care.retention import Course, Extent, Rule, verdicts
-from infuser_core.overlays import load
 from infuser_core.capacity.files import files_of
 from infuser_core.capacity.shape import shape_of
+from infuser_core.care.retention import Course, Extent, Rule, verdicts
+from infuser_core.overlays import load
 
 NANO = Path("configs/nano.yaml")
 

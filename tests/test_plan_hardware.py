@@ -1,7 +1,7 @@
 import pytest
 
-from infuser_core.errors import UsageError
 from infuser_core.capacity.hardware import cluster, gpus, of_size
+from infuser_core.errors import UsageError
 
 
 @pytest.mark.parametrize(

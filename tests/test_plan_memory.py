@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.overlays import load
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.forecast import Asked, ask, held
 from infuser_core.capacity.layout import Layout
 from infuser_core.capacity.memory import host, trainer
 from infuser_core.capacity.shape import shapes
+from infuser_core.overlays import load
 
 CONFIG = Path("configs/qwen3-8b.yaml")
 LAYOUTS = st.builds(

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from infuser_core.overlays import load
 from infuser_core.capacity.forecast import Asked, ask
 from infuser_core.capacity.phases import TERMS
 from infuser_core.capacity.scaling import SIZES, scale
+from infuser_core.overlays import load
 
 ALL = ["engine.trainer=deepspeed", "engine.ranks=8", "engine.placement=colocated"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import infuser_core.nano
+from infuser_core.capacity.shape import from_folder, named, shape_of, shapes
 from infuser_core.config import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.capacity.shape import from_folder, named, shape_of, shapes
 
 ANCHORS = Path(infuser_core.nano.__file__).parent
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from infuser_core.config import RunConfig
 from infuser_core.capacity.shape import Shape
+from infuser_core.config import RunConfig
 from infuser_core.rewards.find import load
 
 FULL, WEIGHTS, GRADIENT = 12.0, 4.0, 4.0

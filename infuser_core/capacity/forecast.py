@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from infuser_core.config import RunConfig
-from infuser_core.errors import UsageError
 from infuser_core.capacity.efficiency import Efficiency, calibrated
 from infuser_core.capacity.files import Files, files_of
 from infuser_core.capacity.hardware import Cluster, cluster
@@ -14,6 +12,8 @@ from infuser_core.capacity.memory import Held, both, host
 from infuser_core.capacity.phases import Machinery, Phase, packed_phases, published_phases, validation_seconds
 from infuser_core.capacity.shape import Shape, named, shape_of
 from infuser_core.capacity.volume import Volume, volume_of
+from infuser_core.config import RunConfig
+from infuser_core.errors import UsageError
 
 SCHEDULES = ("published", "packed")
 """The published runs' order of work, on which the constants rest, and this program's."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infuser_core.config import RunConfig
 from infuser_core.capacity.hardware import Cluster
+from infuser_core.config import RunConfig
 
 SAMPLER_SHARE = 0.85
 """Share of a GPU's memory that a sampler takes, weights and cache together, where nothing else is awake on it."""

@@ -5,11 +5,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.config import BenchmarkQuestions, FileQuestions, QuestionSource, RunConfig
-from infuser_core.errors import ConfigError
 from infuser_core.capacity.lengths import Lengths
 from infuser_core.capacity.spread import Spread
 from infuser_core.capacity.training import Work
+from infuser_core.config import BenchmarkQuestions, FileQuestions, QuestionSource, RunConfig
+from infuser_core.errors import ConfigError
 from infuser_core.rewards.find import load
 
 

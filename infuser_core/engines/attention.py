@@ -23,8 +23,13 @@ class Layout(Protocol):
         """Tokens of the longest context any query may look back on."""
         ...
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
-        """Attention output [rows, tokens, heads, d] of [rows, heads, tokens, d] query and [rows, kv heads, ...]."""
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
+        """Attention output [rows, tokens, heads, d] of [rows, heads, tokens, d] query and [rows, kv heads, ...].
+
+        With `window`, a token sees itself and the `window` - 1 tokens before it.
+        """
         ...
 
 
@@ -47,13 +52,11 @@ def layout_attention(
         raise EngineError(
             f"{type(module).__name__} uses attention soft-capping or sinks", hint="choose a model without them"
         )
-    if sliding_window is not None and layout.longest > sliding_window:
-        raise EngineError(
-            f"a sequence of {layout.longest} tokens exceeds the model's sliding window of {sliding_window}",
-            hint="lower the prompt or response limit",
-        )
+    # A window that nothing reaches beyond is none: the layouts' plain path is the faster one.
+    window = sliding_window if sliding_window is not None and layout.longest > sliding_window else None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return layout.attend(int(module.layer_idx), query, key, value, scaling=scale), None  # type: ignore[arg-type]
+    output = layout.attend(int(module.layer_idx), query, key, value, scaling=scale, window=window)  # type: ignore[arg-type]
+    return output, None
 
 
 AttentionInterface.register(IMPLEMENTATION, layout_attention)

@@ -58,7 +58,9 @@ class DecodeCache:
             self._own[layer] = (pair[0].index_select(0, rows), pair[1].index_select(0, rows))
         self.samples = samples
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
         """Append this step's key and value; attention output [G N, 1, heads, D]."""
         keys, values = self._append(layer, key, value)
         prompt_keys, prompt_values = self._prompts[layer]
@@ -67,10 +69,13 @@ class DecodeCache:
         # The samples of a group are queries over one copy of the prompt: a matrix product instead of N vector ones.
         scaled = (query * scaling).view(groups, self.samples, kv_heads, repeats, size).transpose(1, 2)
         scores = scaled.reshape(groups, kv_heads, -1, size) @ prompt_keys.transpose(2, 3)
-        if self._padding_GP is not None:
-            scores = scores.masked_fill(self._padding_GP[:, None, None, :], float("-inf"))
+        hidden_GP = self._hidden(width, window)
+        if hidden_GP is not None:
+            scores = scores.masked_fill(hidden_GP[:, None, None, :], float("-inf"))
         scores = scores.view(groups, kv_heads, self.samples, repeats, width).transpose(1, 2).flatten(0, 1)
         own = (query * scaling).view(-1, kv_heads, repeats, size) @ keys.transpose(2, 3)
+        if window is not None and self._step >= window:
+            own[..., : self._step - window + 1] = float("-inf")
         weights = F.softmax(torch.cat([scores, own], dim=-1), dim=-1)
         seen, fresh = weights.split([width, own.shape[-1]], dim=-1)
         seen = seen.view(groups, self.samples, kv_heads, repeats, width).transpose(1, 2)
@@ -83,6 +88,14 @@ class DecodeCache:
         slots_P = torch.arange(int(self.lengths_G.max()), device=self.lengths_G.device)
         padding_GP = slots_P[None] >= self.lengths_G[:, None]
         return padding_GP if bool(padding_GP.any()) else None
+
+    def _hidden(self, width: int, window: int | None) -> Tensor | None:
+        """True where a prompt slot is padding or lies before the window; None where every slot is seen."""
+        if window is None:
+            return self._padding_GP
+        slots_P = torch.arange(width, device=self.lengths_G.device)
+        passed_GP = slots_P[None] <= self.lengths_G[:, None] + (self._step - window)
+        return passed_GP if self._padding_GP is None else passed_GP | self._padding_GP
 
     def _append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         if layer not in self._own or self._own[layer][0].shape[2] == self._step:
@@ -109,12 +122,23 @@ class PrefillLayout:
         self._cache = cache
         self._start = start
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
         """Causal attention [g, p, heads, D]; padding sits to the right, where no real token looks."""
         self._cache.store_prompts(layer, self._start, key, value)
         repeats = query.shape[1] // key.shape[1]
         keys, values = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+        if window is not None:
+            mask = causal_window(query.shape[2], window, device=query.device)
+            return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling).transpose(1, 2)
         return F.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=scaling).transpose(1, 2)
+
+
+def causal_window(tokens: int, window: int, *, device: torch.device) -> Tensor:
+    """True where a token may look, [tokens, tokens]: itself and the `window` - 1 tokens before it."""
+    seen = torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril()
+    return seen.triu(1 - window)
 
 
 def _select(tensor: Tensor, rows: Tensor, width: int) -> Tensor:

@@ -16,6 +16,7 @@ from infuser_core.engines.adamw import AdamW, AdamWOptions
 from infuser_core.engines.flat import FlatParameters
 from infuser_core.engines.protocols import (
     Completion,
+    Keep,
     Messages,
     Objective,
     Probed,
@@ -25,6 +26,7 @@ from infuser_core.engines.protocols import (
     Similarity,
     StepReport,
     TrainGroup,
+    no_keep,
     no_progress,
 )
 from infuser_core.engines.trainer_files import (
@@ -99,7 +101,12 @@ class ScriptedSampler:
         self.loaded.append(checkpoint.checkpoint_id)
 
     def sample(
-        self, groups: Sequence[PromptGroup], params: SamplingParams, *, progress: Progress = no_progress
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        progress: Progress = no_progress,
+        keep: Keep = no_keep,
     ) -> list[list[Completion]]:
         """The callable's replies, cut at `max_tokens`."""
         results = []
@@ -108,6 +115,7 @@ class ScriptedSampler:
             prompt = self._tokenizer.decode(group.token_ids)
             results.append([self._completion(self._reply(prompt, seed), params) for seed in group.seeds])
             tokens += sum(len(completion.token_ids) for completion in results[-1])
+            keep(done - 1, results[-1])
             progress(done, len(groups), tokens)
         return results
 

@@ -13,7 +13,15 @@ from transformers import PreTrainedModel
 
 from infuser_core.engines.causal_lm import choose_device, choose_dtype, end_tokens, hidden_states, load_model
 from infuser_core.engines.decode_cache import DecodeCache, PrefillLayout
-from infuser_core.engines.protocols import Completion, Progress, PromptGroup, SamplingParams, no_progress
+from infuser_core.engines.protocols import (
+    Completion,
+    Keep,
+    Progress,
+    PromptGroup,
+    SamplingParams,
+    no_keep,
+    no_progress,
+)
 from infuser_core.engines.renderer import Renderer
 from infuser_core.engines.sampling import pick, uniforms
 from infuser_core.errors import EngineError
@@ -64,7 +72,12 @@ class HFSampler:
 
     @torch.inference_mode()
     def sample(
-        self, groups: Sequence[PromptGroup], params: SamplingParams, *, progress: Progress = no_progress
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        progress: Progress = no_progress,
+        keep: Keep = no_keep,
     ) -> list[list[Completion]]:
         """One completion per seed and group, in the caller's order. Raises EngineError for an unusable prompt."""
         if self._model is None:
@@ -78,6 +91,7 @@ class HFSampler:
                 results[place] = completions
                 done += len(completions)
                 tokens += sum(len(completion.token_ids) for completion in completions)
+                keep(place, completions)
             progress(done, total, tokens)
         return results
 

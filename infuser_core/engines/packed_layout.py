@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from infuser_core.engines.decode_cache import causal_window
+
 PADDED_WORK = 1.25
 """A bucket takes one more segment while padding multiplies its attention work by no more than this."""
 
@@ -79,11 +81,13 @@ class PackedLayout:
             torch.from_numpy(each).to(device) for each in (slots_all, pads, inverse)
         )
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
         """Attention output [1, T, heads, D]."""
         heads, size = query.shape[1], query.shape[3]
         padded = [self._unpack(each) for each in (query, key, value)]
-        parts = [out for bucket in self._buckets for out in _attend(bucket, *padded, scaling=scaling)]
+        parts = [out for bucket in self._buckets for out in _attend(bucket, *padded, scaling=scaling, window=window)]
         flat = _Pack.apply(torch.cat(parts), self._slots, self._pads, self._inverse)
         return flat.view(1, -1, heads, size)
 
@@ -122,20 +126,26 @@ class _Pack(torch.autograd.Function):
         return gradients[0].index_select(0, slots).index_fill_(0, pads, 0.0), None, None, None
 
 
-def _attend(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Iterator[Tensor]:
+def _attend(
+    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None
+) -> Iterator[Tensor]:
     """Outputs of the prompt slots and of the response slots, each [slots, heads * D]."""
     prompts = slice(bucket.start, bucket.middle)
     responses = slice(bucket.middle, bucket.stop)
     grid = (bucket.groups, bucket.prompt)
-    yield _prompt_attention(*(each[prompts].unflatten(0, grid) for each in (query, key, value)), scaling=scaling)
-    yield _response_attention(bucket, query[responses], *_keys(bucket, key, value), scaling=scaling)
+    given = [each[prompts].unflatten(0, grid) for each in (query, key, value)]
+    yield _prompt_attention(*given, scaling=scaling, window=window)
+    yield _response_attention(bucket, query[responses], *_keys(bucket, key, value), scaling=scaling, window=window)
 
 
-def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None) -> Tensor:
     """Causal attention of [G, P, heads, D]; prompts are padded to the right, where no real token looks."""
     repeats = query.shape[2] // key.shape[2]
     keys, values = (each.repeat_interleave(repeats, 2).transpose(1, 2) for each in (key, value))
-    output = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, is_causal=True, scale=scaling)
+    mask = None if window is None else causal_window(query.shape[1], window, device=query.device)
+    output = F.scaled_dot_product_attention(
+        query.transpose(1, 2), keys, values, attn_mask=mask, is_causal=mask is None, scale=scaling
+    )
     return output.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
@@ -152,20 +162,24 @@ def _keys(bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     return joined(key), joined(value)
 
 
-def _response_attention(bucket: Bucket, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float) -> Tensor:
+def _response_attention(
+    bucket: Bucket, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float, window: int | None
+) -> Tensor:
     rows, kv_heads, size = keys.shape[0], keys.shape[1], keys.shape[3]
     repeats = query.shape[1] // kv_heads
     # Query heads that share a key head become rows of one query block: keys are read once and never repeated.
     folded = query.view(rows, bucket.response, kv_heads, repeats, size).permute(0, 2, 3, 1, 4)
     folded = folded.reshape(rows, kv_heads, repeats * bucket.response, size)
-    mask = _response_mask(bucket, repeats, query.device)
+    mask = _response_mask(bucket, repeats, query.device, window)
     output = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scaling)
     output = output.view(rows, kv_heads, repeats, bucket.response, size).permute(0, 3, 1, 2, 4)
     return output.reshape(rows * bucket.response, -1)
 
 
-def _response_mask(bucket: Bucket, repeats: int, device: torch.device) -> Tensor:
+def _response_mask(bucket: Bucket, repeats: int, device: torch.device, window: int | None) -> Tensor:
     """True where a response token may look: the real prompt and its own past, broadcast over rows and heads."""
+    if window is not None:
+        return _response_window(bucket, repeats, device, window)
     own = torch.ones(bucket.response, bucket.response, dtype=torch.bool, device=device).tril()
     own = own.repeat(repeats, 1)
     prompt = torch.ones(own.shape[0], bucket.prompt, dtype=torch.bool, device=device)
@@ -175,6 +189,20 @@ def _response_mask(bucket: Bucket, repeats: int, device: torch.device) -> Tensor
     rows = mask.expand(bucket.groups, 1, -1, -1).clone()
     rows[..., : bucket.prompt] &= ~bucket.padding_GP[:, None, None]
     return rows.repeat_interleave(bucket.samples, 0)
+
+
+def _response_window(bucket: Bucket, repeats: int, device: torch.device, window: int) -> Tensor:
+    """The same where a token looks back no further than `window`: that depends on each prompt's own length."""
+    lengths_G = torch.full((bucket.groups,), bucket.prompt, device=device)
+    if bucket.padding_GP is not None:
+        lengths_G -= bucket.padding_GP.sum(1)
+    places_L = torch.arange(bucket.response, device=device)
+    slots_P = torch.arange(bucket.prompt, device=device)
+    ages_GLP = (lengths_G[:, None] + places_L)[:, :, None] - slots_P
+    prompt = (slots_P < lengths_G[:, None])[:, None] & (ages_GLP < window)
+    own = causal_window(bucket.response, window, device=device).expand(bucket.groups, -1, -1)
+    mask = torch.cat([prompt, own], dim=2).repeat(1, repeats, 1)[:, None]
+    return mask.repeat_interleave(bucket.samples, 0)
 
 
 def _work(groups: int, prompt: int, samples: int, response: int) -> int:

@@ -59,6 +59,14 @@ class Completion:
     """Whether the response ended itself."""
 
 
+Keep = Callable[[int, list[Completion]], None]
+"""`keep(place, completions)`: the group at this place of the caller's list is complete."""
+
+
+def no_keep(place: int, completions: list[Completion]) -> None:
+    """Keeps nothing."""
+
+
 class Tokenizer(Protocol):
     """Text to tokens and back, and the chat template."""
 
@@ -86,9 +94,18 @@ class Sampler(Protocol):
         ...
 
     def sample(
-        self, groups: Sequence[PromptGroup], params: SamplingParams, *, progress: Progress = no_progress
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        progress: Progress = no_progress,
+        keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One list of completions per group, in order. A function of (weights, prompt, seed) alone."""
+        """One list of completions per group, in order. A function of (weights, prompt, seed) alone.
+
+        `keep` hears of every group as it ends. At a call of `progress`, the groups without those kept so far are
+        computed as they would have been: rounding included, where the sampler's batches are its own.
+        """
         ...
 
 

@@ -1,24 +1,17 @@
 """Draws responses from several engine processes: gives work, gathers what ends, notices who dies or hangs."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from multiprocessing.connection import wait
 from typing import Any
 
-from infuser_core.engines.protocols import Completion, Progress, PromptGroup, SamplingParams
+from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
 from infuser_core.engines.vllm_process import EngineProcess
 from infuser_core.engines.vllm_queue import GroupQueue
 
-Keep = Callable[[int, list[Completion]], None]
-"""`keep(place, completions)`: the group at this place of the caller's list is complete."""
-
 TICK_SECONDS = 1.0
 """Longest time between two looks at engines that say nothing."""
-
-
-def no_keep(place: int, completions: list[Completion]) -> None:
-    """Keeps nothing."""
 
 
 class Draw:

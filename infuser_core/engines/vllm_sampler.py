@@ -18,10 +18,18 @@ from infuser_core.engines.causal_lm import (
     link_model_files,
     read_config,
 )
-from infuser_core.engines.protocols import Completion, Progress, PromptGroup, SamplingParams, no_progress
+from infuser_core.engines.protocols import (
+    Completion,
+    Keep,
+    Progress,
+    PromptGroup,
+    SamplingParams,
+    no_keep,
+    no_progress,
+)
 from infuser_core.engines.renderer import Renderer
 from infuser_core.engines.sync_check import PARAMS, Agreement, Reference, fixed_groups
-from infuser_core.engines.vllm_draw import Draw, Keep, no_keep
+from infuser_core.engines.vllm_draw import Draw
 from infuser_core.engines.vllm_options import VLLMOptions, interpreter, launches
 from infuser_core.engines.vllm_process import EngineProcess
 from infuser_core.errors import EngineError

@@ -16,6 +16,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import ConfigError
+from infuser_core.phases.drawing import Kept, draw
 from infuser_core.prompts.load import Template, load, render_question
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
@@ -75,11 +76,13 @@ def answer_questions(
     checkpoint_id: str,
     seed: int,
     scope: str,
+    kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
     """Sample and verify `settings.samples` answers per question, in question order.
 
-    `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone.
+    `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
+    whose answers are in `kept` are not asked again.
     """
     prompts = [_prompt(question, sampler, settings) for question in questions]
     fitting = [
@@ -92,8 +95,7 @@ def answer_questions(
         if len(prompt) <= settings.prompt_tokens
     ]
     params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
-    drawn = sampler.sample(fitting, params, progress=progress)
-    completions = {group.group_id: group_completions for group, group_completions in zip(fitting, drawn, strict=True)}
+    completions = draw(fitting, sampler, params, kept=kept, progress=progress)
     drafts = [
         _draft(question, index, prompt, completion, sampler, checkpoint_id)
         for question, prompt in zip(questions, prompts, strict=True)

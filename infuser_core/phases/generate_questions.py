@@ -10,6 +10,7 @@ from infuser_core.config import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.parsing import Malformed, parse, to_question
 from infuser_core.phases.answering import template_digest
+from infuser_core.phases.drawing import Kept, draw
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
@@ -102,6 +103,7 @@ def generate_questions(
     seed: int,
     iteration: int,
     exclude: Collection[str] = (),
+    kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> Generated:
     """n texts per document, parsed into questions or kept with the reason why they are none."""
@@ -121,7 +123,7 @@ def generate_questions(
     ]
     fitting = [group for group in groups if len(group.token_ids) <= settings.prompt_tokens]
     params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
-    drawn = dict(zip((g.group_id for g in fitting), generator.sample(fitting, params, progress=progress), strict=True))
+    drawn = draw(fitting, generator, params, kept=kept, progress=progress)
     rollouts: list[Rollout] = []
     questions: list[Question] = []
     for document, group in zip(batch, groups, strict=True):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases.answering import AnswerSettings, answer_questions, solver_templates, template_digest
+from infuser_core.phases.drawing import Kept
 from infuser_core.schemas import Question, Rollout
 
 VERSION = 2
@@ -31,6 +32,7 @@ def rollout_dev(
     checkpoint_id: str,
     seed: int,
     iteration: int,
+    kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
     """n answers per dev question with their rewards r(a, a*; q)."""
@@ -41,5 +43,6 @@ def rollout_dev(
         checkpoint_id=checkpoint_id,
         seed=seed,
         scope=f"rollout_dev/{iteration}",
+        kept=kept,
         progress=progress,
     )

@@ -6,6 +6,7 @@ from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, answer_questions
+from infuser_core.phases.drawing import Kept
 from infuser_core.schemas import Question, Rollout
 
 VERSION = 2
@@ -24,6 +25,7 @@ def rollout_questions(
     checkpoint_id: str,
     seed: int,
     iteration: int,
+    kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
     """n answers per question with their rewards r(a, a_phi; q)."""
@@ -34,5 +36,6 @@ def rollout_questions(
         checkpoint_id=checkpoint_id,
         seed=seed,
         scope=f"rollout_questions/{iteration}",
+        kept=kept,
         progress=progress,
     )
