@@ -43,6 +43,17 @@ test-vllm: venv .venv-vllm/.installed
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
+# Several trainer ranks on the CPU: DeepSpeed is built here, in an environment of its own.
+test-distributed: .venv-distributed/.installed
+	.venv-distributed/bin/pytest -m distributed
+
+.venv-distributed/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-distributed
+	.venv-distributed/bin/python -m pip install --quiet --upgrade pip setuptools wheel ninja
+	.venv-distributed/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	.venv-distributed/bin/python -m pip install --quiet --no-build-isolation --editable ".[dev,deepspeed]"
+	touch $@
+
 bench-plan: venv
 	$(BIN)/python tests/bench/plan.py
 
@@ -64,8 +75,7 @@ bench-statistics: venv
 	$(BIN)/python tests/bench/intervals.py
 
 bench-corpus: venv
-	$(BIN)/python tests/bench/corpus_text.py
-	$(BIN)/python tests/bench/corpus_audit.py
+	$(BIN)/python tests/bench/corpus_all.py
 
 # Model-written programs run in bubblewrap. On Debian, root gets it here; anybody else is told what is missing.
 sandbox:
@@ -87,4 +97,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-vllm .venv-distributed

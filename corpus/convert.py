@@ -13,7 +13,7 @@ from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page, Source
 
-CONVERTER = "embedded-2"
+CONVERTER = "embedded-3"
 Converter = Callable[[Path, str], Page]
 """Path and source id to a page."""
 FUNCTION = re.compile(r"^corpus\.\w+:\w+: ")

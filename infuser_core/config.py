@@ -159,7 +159,7 @@ class CotrainSettings(Settings):
 class EngineSettings(Settings):
     """On which machinery the models run."""
 
-    sampler: Literal["hf", "fake"] = "hf"
+    sampler: Literal["hf", "vllm", "fake"] = "hf"
     trainer: Literal["local", "deepspeed", "fake"] = "local"
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -176,6 +176,10 @@ class EngineSettings(Settings):
     """What `deepspeed` keeps in host memory: AdamW's state and gradients, or with stage 3 the weights as well."""
     placement: Literal["split", "colocated"] = "split"
     """Whether engines have accelerators of their own, or take turns on all of them."""
+    tensor_parallel: int = Field(default=1, gt=0)
+    """Accelerators that share one engine of the sampler `vllm`."""
+    sampler_memory: float = Field(default=0.85, gt=0, le=1)
+    """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
 
     @model_validator(mode="after")
     def _trainable(self) -> "EngineSettings":

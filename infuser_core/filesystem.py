@@ -32,7 +32,7 @@ class Promise:
 
 
 def probe(folder: Path) -> list[Promise]:
-    """Try everything in a folder of its own, which is gone afterwards. Raises StoreError where nothing can be written."""
+    """Try everything in a folder of its own, gone afterwards. Raises StoreError where nothing can be written."""
     scratch = folder / f".probe.{uuid.uuid4().hex}"
     try:
         scratch.mkdir(parents=True)

@@ -22,7 +22,7 @@ from tasks.pool import kept, numbered
 from tasks.recipes import recipe_of
 from tasks.stage import StageResult, run_stage, stage
 
-VERSION = 2
+VERSION = 3
 DEV = "dev:"
 """Dev questions that are looked for in a reference stand beside the documents under such names."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from infuser_core import limits, runs, settings
 from infuser_core.config import RunConfig
+from infuser_core.engines.configured import configured_pool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.lease import Hold, describe_left
 from infuser_core.lineage.index import Catalogue
@@ -127,7 +128,7 @@ def opened(
             journal=record,
             hold=hold,
             published=published,
-            pool=_pool(config),
+            pool=configured_pool(config.engine, config.cotrain.optimizer),
             console=Console(enabled=not quiet and sys.stderr.isatty()),
         )
         store.sweep()
@@ -175,7 +176,7 @@ def looked_at(name: str, history: History, store: Survey, *, salts: Salts, asked
         journal=Journal(store.root, name),
         published=False,
         recalling=True,
-        pool=_pool(history.latest),
+        pool=configured_pool(history.latest.engine, history.latest.cotrain.optimizer),
         console=Console(enabled=False),
     )
     with _entered(run):
@@ -233,29 +234,6 @@ def without_heartbeats() -> Iterator[None]:
 
 def _completed(recorded: dict[str, Any]) -> dict[str, Any]:
     return validate(recorded).model_dump(mode="json")
-
-
-def _pool(config: RunConfig) -> EnginePool:
-    engine, optimizer = config.engine, config.cotrain.optimizer
-    common = {"dtype": engine.dtype, "device": engine.device, "threads": engine.threads}
-    constants = {
-        "beta1": optimizer.beta1,
-        "beta2": optimizer.beta2,
-        "eps": optimizer.epsilon,
-        "weight_decay": optimizer.weight_decay,
-        "max_grad_norm": optimizer.gradient_clip,
-    }
-    local = {
-        "token_budget": engine.token_budget,
-        "gradient_checkpointing": engine.gradient_checkpointing,
-        "optimizer": constants,
-    }
-    return EnginePool(
-        sampler=engine.sampler,
-        trainer=engine.trainer,
-        sampler_options=common if engine.sampler == "hf" else {},
-        trainer_options=common | local if engine.trainer == "local" else {"optimizer": constants},
-    )
 
 
 def peak_memory_mb() -> float:

@@ -23,6 +23,7 @@ from infuser_core.config import EngineSettings, RunConfig
 from infuser_core.config_corpus import CatalogueSettings, CorpusSettings
 from infuser_core.config_pool import EndpointModel, JudgeSource
 from infuser_core.config_sources import FolderAnchor
+from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.endpoint import Endpoint, parse_address
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import Progress
@@ -61,8 +62,7 @@ class Models:
 
     def __init__(self, engine: EngineSettings, folder: Path) -> None:
         self._engine, self._folder = engine, folder
-        options = {"dtype": engine.dtype, "device": engine.device, "threads": engine.threads}
-        self._pool = EnginePool(sampler=engine.sampler, sampler_options=options if engine.sampler == "hf" else {})
+        self._pool = EnginePool(sampler=engine.sampler, sampler_options=SAMPLERS[engine.sampler](engine))
 
     def identity(self, source: Source) -> str:
         """Digest of what the model's replies depend on beside the prompt."""

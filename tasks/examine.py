@@ -12,6 +12,7 @@ from infuser_core.benchmarks.parts.rows import SUFFIXES
 from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.benchmarks.parts.warning import DataWarning
 from infuser_core.config import BenchmarkSettings
+from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError, UsageError
@@ -204,8 +205,8 @@ def _judge(judge: Examinee, settings: ExamSettings) -> ChatModel:
 
 def _pool(settings: ExamSettings, batch_tokens: int) -> EnginePool:
     engine = settings.engine
-    options = {"dtype": engine.dtype, "device": engine.device, "threads": engine.threads, "cache_tokens": batch_tokens}
-    return EnginePool(sampler=engine.sampler, sampler_options=options if engine.sampler == "hf" else {})
+    cache = {"cache_tokens": batch_tokens} if engine.sampler == "hf" else {}
+    return EnginePool(sampler=engine.sampler, sampler_options=SAMPLERS[engine.sampler](engine) | cache)
 
 
 def write_results(

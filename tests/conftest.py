@@ -22,10 +22,10 @@ settings.load_profile("house")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Kills and faults that take minutes are asked for by name: `make test-long`, or -m long."""
+    """Kills and faults that take minutes are asked for by name, as are several ranks: `make test-long`, -m long."""
     if config.getoption("markexpr"):
         return
-    later = [item for item in items if item.get_closest_marker("long")]
+    later = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("distributed")]
     config.hook.pytest_deselected(items=later)
     items[:] = [item for item in items if item not in later]
 

@@ -50,7 +50,12 @@ def _nothing(engine: EngineSettings) -> Options:
     return {}
 
 
-SAMPLERS: Mapping[str, Callable[[EngineSettings], Options]] = {"hf": _common, "fake": _nothing}
+def _vllm(engine: EngineSettings) -> Options:
+    placing = {"tensor_parallel": engine.tensor_parallel, "memory": engine.sampler_memory}
+    return _common(engine) | placing | {"sleep": engine.placement == "colocated"}
+
+
+SAMPLERS: Mapping[str, Callable[[EngineSettings], Options]] = {"hf": _common, "vllm": _vllm, "fake": _nothing}
 """Options of every sampler by its name."""
 
 TRAINERS: Mapping[str, Callable[[EngineSettings], Options]] = {
