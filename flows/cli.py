@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows import cli_care, cli_corpus, cli_evaluation, cli_lineage, cli_plan, cli_runs, cli_sweep
+from flows import cli_care, cli_corpus, cli_evaluation, cli_lineage, cli_mirror, cli_plan, cli_runs, cli_sweep
 from infuser_core import runs, settings
 from infuser_core.benchmarks.parts.warning import one_line
 from infuser_core.errors import InfuserError
@@ -289,7 +289,7 @@ def nano_build(
     build([str(out), "--scale", str(scale), "--seed", str(seed), "--world", world])
 
 
-for _commands in (cli_evaluation, cli_corpus, cli_lineage, cli_care, cli_runs, cli_plan, cli_sweep):
+for _commands in (cli_evaluation, cli_corpus, cli_lineage, cli_care, cli_runs, cli_plan, cli_sweep, cli_mirror):
     _commands.register(app)
 
 

@@ -306,7 +306,7 @@ def sweeping(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BusyRunError(f"another process removes files from {root}", hint="wait for its end") from error
+            raise BusyRunError(f"another process removes or fetches files in {root}", hint="wait for its end") from error
         yield
 
 

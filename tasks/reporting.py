@@ -2,13 +2,20 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from infuser_core import runs
 from infuser_core.config import RunConfig
+from infuser_core.errors import UsageError
 from infuser_core.lens import Lens
-from infuser_core.report.build import ReportFiles, build
+from infuser_core.report import page
+from infuser_core.report.build import ReportFiles, build, save_figures, write
+from infuser_core.report.chosen import choose
+from infuser_core.report.others import Answered
+from infuser_core.report.publish import Wanted, published
+from infuser_core.report.several import several
 from infuser_core.runs import Journal
 from infuser_core.store import Store
 from tasks import lineage
@@ -26,8 +33,8 @@ def write_report(run: Run) -> None:
     """Refresh the report if anything ran in this attempt, and record what the attempt cost."""
     root = run.store.root
     attempt = run.journal.last_attempt()
-    page = report_folder(root, run.name) / "report.html"
-    if not page.exists() or any(entry.state == "ran" for entry in attempt):
+    shown = report_folder(root, run.name) / "report.html"
+    if not shown.exists() or any(entry.state == "ran" for entry in attempt):
         run.console.start("report", -1)
         report(root, run.name)
     _record_attempt(run)
@@ -36,22 +43,102 @@ def write_report(run: Run) -> None:
     run.journal.finish()
 
 
-def report(root: Path, name: str, *, compare_with: str | None = None) -> ReportFiles:
-    """Build the report of a run, optionally beside another one's curve."""
+def find_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """Runs by name, once each; the latest without names. Raises UsageError for one that does not exist."""
+    return list(dict.fromkeys(runs.find_run(root, name) for name in names)) or [runs.find_run(root, None)]
+
+
+def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """Runs by name, once each; without names all that are finished. Raises UsageError when none is."""
+    found = find_runs(root, names) if names else [n for n in runs.list_runs(root) if Journal(root, n).is_finished()]
+    if not found:
+        raise UsageError("no finished runs to compare", hint="name runs, or finish one")
+    return found
+
+
+def report(
+    root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
+) -> ReportFiles:
+    """Build the report of a run, optionally beside another one's curve, as a copy too and with its charts as files."""
     names = [name] if compare_with is None else [name, compare_with]
+    raw = runs.read_config(root, name)
     lens = Lens(Store(root), runs=names)
     try:
-        notes = _notes(RunConfig.model_validate(runs.read_config(root, name)), lens, name)
-        return build(lens.query, run=name, out=report_folder(root, name), compare_with=compare_with, notes=notes)
+        files = build(
+            lens.query,
+            run=name,
+            out=report_folder(root, name),
+            compare_with=compare_with,
+            notes=_notes(RunConfig.model_validate(raw), lens, name),
+            chosen=choose({name: raw})[0],
+            answered=answered(root, [name]),
+            figures=figures,
+        )
+    finally:
+        lens.close()
+    if html is not None:
+        write(html, files.html.read_bytes())
+    return files
+
+
+def report_several(
+    root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None, heading: str = ""
+) -> list[Path]:
+    """One page for several runs, and its charts as files in the folder `figures`; returns what was written."""
+    lens = Lens(Store(root), runs=list(names))
+    try:
+        found = several(
+            lens.query,
+            choose({name: runs.read_config(root, name) for name in names}),
+            answered=answered(root, names),
+            heading=heading,
+        )
+        write(html, page.render(found))
+        return [html, *(save_figures(found, figures) if figures is not None else [])]
     finally:
         lens.close()
 
 
+def publish(root: Path | None, names: Sequence[str], wanted: Wanted) -> str:
+    """Publication tables of these runs beside the paper's; without runs the paper's alone."""
+    if root is None:
+        return published(None, (), wanted)
+    chosen = find_runs(root, names)
+    lens = Lens(Store(root), runs=chosen)
+    try:
+        return published(lens.query, choose({name: runs.read_config(root, name) for name in chosen}), wanted)
+    finally:
+        lens.close()
+
+
+def answered(root: Path, names: Sequence[str]) -> list[Answered]:
+    """Examinations of these runs' generated questions, made by `infuser swg`."""
+    found = []
+    for record in sorted((root / "evaluations").glob("*/evaluation.json")):
+        scores = record.parent / "question_scores.parquet"
+        if not scores.exists():
+            continue
+        facts = json.loads(record.read_text(encoding="utf-8"))
+        for sheet in facts["sheets"]:
+            run, _, iteration = str(sheet["label"]).rpartition("-questions-")
+            if run in names and iteration.isdigit():
+                found.append(
+                    Answered(
+                        run=run,
+                        iteration=int(iteration),
+                        solver=str(facts["model"]),
+                        scores=scores,
+                        asked=record.stat().st_mtime,
+                    )
+                )
+    return found
+
+
 def comparison_page(root: Path, name: str, other: str) -> Path:
     """The run's report beside another run's curve, written again only if one of them moved."""
-    page = report_folder(root, name) / "report.html"
+    shown = report_folder(root, name) / "report.html"
     moved = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
-    return report(root, name, compare_with=other).html if moved or not page.exists() else page
+    return report(root, name, compare_with=other).html if moved or not shown.exists() else shown
 
 
 def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:

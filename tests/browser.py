@@ -21,6 +21,10 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+class Leaving(Exception):
+    """The tab was on its way to another page when it was asked."""
+
+
 class Page:
     """One tab."""
 
@@ -35,12 +39,18 @@ class Page:
         while True:
             answer = json.loads(self._connection.recv(timeout=PATIENCE))
             if answer.get("id") == self._number:
+                if "navigated" in answer.get("error", {}).get("message", ""):
+                    raise Leaving(answer["error"]["message"])
                 assert "error" not in answer, answer
                 return dict(answer["result"])
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression is worth."""
-        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        try:
+            found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        except Leaving:
+            return None
+        return found["result"].get("value")
 
     def open(self, url: str) -> None:
         """Go to an address."""

@@ -33,6 +33,7 @@ ROOMS = {
     "prefect": ("flows/", "tasks/"),
     "httpx": ("corpus/", "flows/", "infuser_core/engines/endpoint.py"),
     "pyarrow": ("infuser_core/tables.py",),
+    "fsspec": ("infuser_core/mirror/",),
 }
 
 

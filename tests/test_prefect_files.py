@@ -1,7 +1,6 @@
 """The files for teams: they parse, and what they name exists."""
 
 import importlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,3 @@ def test_the_team_server_speaks_to_postgres_and_deploys_our_pool() -> None:
     command = " ".join(services["worker"]["command"])
     assert f"--pool {deployment['work_pool']['name']}" in command
     assert "--prefect-file configs/prefect.yaml" in command
-
-
-def test_the_image_copies_files_that_exist_and_keeps_marker_apart() -> None:
-    text = (ROOT / "docker" / "Dockerfile").read_text()
-    copied = [path for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for path in line.split()[:-1]]
-    assert copied and all((ROOT / path).exists() for path in copied)
-    assert text.startswith("#") and "FROM python:3.11" in text
-    marker = re.search(r"INFUSER_MARKER=(\S+)/bin/marker_single", text)
-    assert marker and f"python -m venv {marker.group(1)}" in text

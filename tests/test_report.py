@@ -25,13 +25,18 @@ VIEWS = {
     "rollouts": "rollout_id VARCHAR, group_id VARCHAR, sample_index BIGINT, role VARCHAR, token_ids BIGINT[], "
     "text VARCHAR, finish_reason VARCHAR, verdict VARCHAR, reward DOUBLE, malformed_reason VARCHAR",
     "scores": "question_id VARCHAR, status VARCHAR, score DOUBLE, reference_norm DOUBLE, solver_accuracy DOUBLE",
-    "generator_scores": "rollout_id VARCHAR, reward DOUBLE",
+    "generator_scores": "rollout_id VARCHAR, document_id VARCHAR, reward DOUBLE, advantage DOUBLE",
+    "question_scores": "benchmark VARCHAR, question_id VARCHAR, domain VARCHAR, num_samples BIGINT, num_correct BIGINT",
+    "reference_questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[]",
+    "asked_questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[]",
+    "artifact_inputs": "input VARCHAR, input_key VARCHAR",
     "updates": "role VARCHAR, step BIGINT, gradient_norm DOUBLE, clip_fraction DOUBLE, mean_ratio DOUBLE, "
     "mean_tis DOUBLE, skipped BOOLEAN",
     "benchmark_scores": "benchmark VARCHAR, num_questions BIGINT, num_samples BIGINT, accuracy DOUBLE, low DOUBLE, "
-    "high DOUBLE, answered DOUBLE, unverified BIGINT",
+    "high DOUBLE, answered DOUBLE, unverified BIGINT, mean_response_tokens DOUBLE",
     "topics": "domain VARCHAR",
     "run_artifacts": "digest VARCHAR, rows BIGINT, seconds DOUBLE, state VARCHAR",
+    "artifacts": "seconds DOUBLE",
     "candidates": "at_iteration BIGINT, accuracy DOUBLE, behind DOUBLE, behind_error DOUBLE, selected BOOLEAN",
     "leaks": "benchmark VARCHAR, num_questions BIGINT, num_seen BIGINT, share DOUBLE",
     "selections": "selected_iteration BIGINT, accuracy DOUBLE",
@@ -67,10 +72,10 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
     rows["audit_summary"] = [(*corpus, "pairs_compared", 1200.0), (*corpus, "threshold", 0.125)]
     for run, gain in (("r", 0.1), ("other", 0.05)):
         rows["benchmark_scores"] += [
-            (run, n, "validate", "k", "validation", 50, 1, 0.3 + gain * n, 0.2, 0.7, 1.0, 0) for n in range(3)
+            (run, n, "validate", "k", "validation", 50, 1, 0.3 + gain * n, 0.2, 0.7, 1.0, 0, 8.0 + n) for n in range(3)
         ]
     rows["benchmark_scores"] += [
-        ("r", n, "evaluate", "k", "gpqa", 198, 5, 0.25 + 0.1 * n, 0.2, 0.5, 0.9, 3) for n in (0, 2)
+        ("r", n, "evaluate", "k", "gpqa", 198, 5, 0.25 + 0.1 * n, 0.2, 0.5, 0.9, 3, 8.0) for n in (0, 2)
     ]
     rows["selections"] = [("r", -1, "select", "k", 2, 0.5)]
     rows["candidates"] = [("r", -1, "select", "k", n, 0.3 + 0.1 * n, 0.2 - 0.1 * n, 0.03, n == 2) for n in range(3)]
@@ -144,7 +149,8 @@ def test_the_whole_run_is_told(write: Callable[..., tuple[str, str]]) -> None:
     assert "| update\\_solver | 2 | 0 | 5.0 | 0.0 | 45.5% |" in markdown
     assert "- the headroom is constructed" in markdown and "key correct" not in markdown
     assert markdown.count("### Iteration 1") == markdown.count("### Iteration 2") == 3
-    assert html.count("<svg") == 7 and "25.0% \u2192 45.0%" in html
+    # Seven of the run itself, then length against accuracy, textbooks, coverage over iterations and by domain.
+    assert html.count("<svg") == 11 and "25.0% \u2192 45.0%" in html
 
 
 def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Programs that try to be called right without being right, to get out, or to do damage."""
 
 import contextlib
+import gc
 import os
 import time
 from pathlib import Path
@@ -49,9 +50,11 @@ def test_the_collection_is_large_and_every_attack_says_what_it_tries():
 def test_no_attack_is_called_right_none_gets_out_and_the_host_is_unchanged():
     began, files = time.clock_gettime(time.CLOCK_BOOTTIME), escaped_files()
     with sandbox_corpus.bait():
+        gc.collect()
         descriptors = len(list(Path("/proc/self/fd").iterdir()))
         found = sandbox_corpus.judged(sandbox_corpus.cheats())
-        assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+        # Fewer is no leak: what earlier tests left may be collected meanwhile.
+        assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
     judgements = {name: each for name, each in found.items() if isinstance(each, Judgement)}
     assert {name: each for name, each in found.items() if name not in judgements} == {}
     assert [name for name, each in judgements.items() if each.passed] == []

@@ -98,17 +98,17 @@ def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(serv
     )  # fmt: skip
     assert started.returncode == 0, started.stderr
     flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
-    name = eventually(lambda: runs.list_runs(served.store), 30)[0]
+    name = eventually(lambda: runs.list_runs(served.store), 120)[0]
     journal = runs.Journal(served.store, name)
-    eventually(lambda: [e for e in journal.entries() if e.iteration == 0 and e.phase == "update_solver"], 30)
+    eventually(lambda: [e for e in journal.entries() if e.iteration == 0 and e.phase == "update_solver"], 120)
     holder = (runs.runs_folder(served.store) / name / "lock").read_text()
     os.kill(int(holder.split()[1]), signal.SIGKILL)
-    eventually(lambda: served.state(flow_run) == "Crashed", 20)
+    eventually(lambda: served.state(flow_run) == "Crashed", 60)
     before = {entry.key for entry in journal.entries()}
 
     retried = served.command("prefect", "flow-run", "retry", flow_run, PREFECT_API_URL=served.url)
     assert retried.returncode == 0, retried.stderr
-    eventually(lambda: served.state(flow_run) == "Completed", 40)
+    eventually(lambda: served.state(flow_run) == "Completed", 150)
 
     assert runs.list_runs(served.store) == [name]
     second = journal.last_attempt()
@@ -146,9 +146,9 @@ def test_a_killed_infuser_run_under_serve_is_settled_and_resumed(served: Served)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     root = served.roots()[0]
     assert root["state_name"] == "Running"
-    eventually(lambda: served.state(root["id"]) == "Crashed", 30)
+    eventually(lambda: served.state(root["id"]) == "Crashed", 90)
     running = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
-    eventually(lambda: not served.post("flow_runs/filter", running), 10)
+    eventually(lambda: not served.post("flow_runs/filter", running), 60)
 
     resumed = served.command("flows.cli", "resume")
     assert resumed.returncode == 0, resumed.stderr

@@ -1,11 +1,15 @@
-"""Builds a run's report from SQL alone: the same data gives the same bytes."""
+"""Builds reports from SQL alone: the same data gives the same bytes."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.report import markdown, page, sections
-from infuser_core.report.content import Query
+from infuser_core.report.chosen import Chosen
+from infuser_core.report.content import Query, Report
+from infuser_core.report.figures import png, svg
+from infuser_core.report.others import Answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +23,43 @@ class ReportFiles:
 
 
 def build(
-    query: Query, *, run: str, out: Path, compare_with: str | None = None, notes: Sequence[str] = ()
+    query: Query,
+    *,
+    run: str,
+    out: Path,
+    compare_with: str | None = None,
+    notes: Sequence[str] = (),
+    chosen: Chosen | None = None,
+    answered: Sequence[Answered] = (),
+    figures: Path | None = None,
 ) -> ReportFiles:
-    """Write `report.md` and `report.html` of a run into the folder `out`, which is created where missing."""
-    report = sections.report(query, run=run, compare_with=compare_with, notes=notes)
-    out.mkdir(parents=True, exist_ok=True)
+    """Write `report.md` and `report.html` of a run into the folder `out`, and its charts as files into `figures`."""
+    known = chosen or Chosen(run=run, variant=run, seed=0, leaves={})
+    report = sections.report(query, run=run, compare_with=compare_with, notes=notes, chosen=known, answered=answered)
     files = ReportFiles(markdown=out / "report.md", html=out / "report.html")
-    files.markdown.write_text(markdown.render(report), encoding="utf-8", newline="\n")
-    files.html.write_text(page.render(report), encoding="utf-8", newline="\n")
+    write(files.markdown, markdown.render(report))
+    write(files.html, page.render(report))
+    if figures is not None:
+        save_figures(report, figures)
     return files
+
+
+def save_figures(report: Report, folder: Path) -> list[Path]:
+    """Every chart as an SVG and a PNG file on white, named by what it shows; returns the paths."""
+    saved = []
+    for figure in (one for section in report.sections for one in section.figures):
+        for ending, content in (("svg", svg(figure.drawing, themed=False)), ("png", png(figure.drawing))):
+            saved.append(folder / f"{figure.drawing.name}.{ending}")
+            write(saved[-1], content)
+    return saved
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file by one atomic rename, and its folder where missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with draft.open("wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,10 +1,11 @@
-"""Charts: same numbers, same bytes. In a page their ink is the page's text colour and their colours are its variables."""
+"""Charts: same numbers, same bytes. In a page, ink is the text's colour and lines take their colours from variables."""
 
 import io
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.report.content import printable
@@ -20,6 +21,8 @@ COLOURS = (
     "#94603a", "#4a5fc4",
 )  # fmt: skip
 """Of lines and bars; the page's dark theme has a lighter one for each."""
+STROKES, MARKERS = ("-", "--", "-.", ":"), "os^D"
+"""Of lines, one after the other: lines that coincide, or lost their colour in print, can still be told apart."""
 WIDTH, PLOT, BELOW, LEGEND_ROW = 7.2, 2.6, 0.52, 0.2
 """Width, height of the plot, room for the lower labels, height of a row of the legend; inches."""
 ROW_CHARS = 88
@@ -64,6 +67,12 @@ class Drawing:
     """A radar."""
     plot: float = PLOT
     """Height of the plot, inches."""
+    ticks: tuple[float, ...] = ()
+    """Marks of the horizontal axis; empty for round numbers."""
+    below: float = BELOW
+    """Room for the lower labels, inches."""
+    left: float = 0.11
+    """Room for the labels on the left, share of the width."""
 
 
 def lines(
@@ -74,27 +83,48 @@ def lines(
     share: bool = False,
     mark: float | None = None,
     xlabel: str = "iteration",
-    whole: bool = True,
+    ticks: Sequence[float] = (),
 ) -> Drawing:
-    """A line chart; `mark` draws a vertical line at the selected iteration."""
+    """A line chart; `mark` draws a vertical line at the selected iteration.
+
+    With `ticks` the axis has these marks alone, and is logarithmic where they span a decade or double each time.
+    """
+    spread = len(ticks) > 1 and min(ticks) > 0 and (max(ticks) / min(ticks) >= 10 or _doubling(ticks))
 
     def draw(axes: "Axes") -> None:
         for index, one in enumerate(series):
-            style = {"color": colour(index), "linestyle": "-" if index < len(COLOURS) else "--"}
-            axes.plot(one.x, one.y, label=shortened(one.label), marker="o", markersize=3.5, linewidth=1.8, **style)
+            style: dict[str, Any] = {
+                "color": colour(index),
+                "linestyle": STROKES[index % 4],
+                "marker": MARKERS[index % 4],
+            }
+            axes.plot(one.x, one.y, label=shortened(one.label), markersize=3.5, linewidth=1.8, **style)
             if one.low:
                 axes.fill_between(one.x, one.low, one.high, color=colour(index), alpha=0.18, linewidth=0)
+        if spread:
+            axes.set_xscale("log")
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=1, linestyle=":", label="selected")
 
     shown = [*(one.label for one in series), *(["selected"] if mark is not None else [])]
     labels = tuple(shown) if len(shown) > 1 else ()
-    return Drawing(name=name, draw=draw, xlabel=xlabel, label=label, share=share, labels=labels, whole=whole)
+    return Drawing(
+        name=name,
+        draw=draw,
+        xlabel=xlabel,
+        label=label,
+        share=share,
+        labels=labels,
+        whole=not ticks,
+        ticks=tuple(ticks),
+    )
 
 
-def bars(
-    layers: Sequence[Series], *, name: str, label: str, share: bool = False, xlabel: str = "iteration"
-) -> Drawing:
+def _doubling(ticks: Sequence[float]) -> bool:
+    return all(after == 2 * before for before, after in pairwise(ticks))
+
+
+def bars(layers: Sequence[Series], *, name: str, label: str, share: bool = False, xlabel: str = "iteration") -> Drawing:
     """Stacked bars; every layer has the same x."""
 
     def draw(axes: "Axes") -> None:
@@ -161,21 +191,22 @@ def _settings(name: str, *, ink: str = INK) -> Any:
         "axes.spines.right": False,
     }
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    return rc_context({**plain, **dict.fromkeys(inked, ink)})
+    plain |= dict.fromkeys(inked, ink)
+    return rc_context(plain)
 
 
 def _drawn(drawing: Drawing) -> "Figure":
     from matplotlib.figure import Figure
 
     columns, rows = _legend_grid(drawing.labels)
-    below = BELOW + rows * LEGEND_ROW
+    below = drawing.below + rows * LEGEND_ROW
     height = drawing.plot + below + 0.15
     figure = Figure(figsize=(WIDTH, height))
     top, bottom = 1 - 0.15 / height, below / height
     if drawing.polar:
         axes = figure.add_axes((0.25, bottom, 0.5, top - bottom - 0.3 / height), projection="polar")
     else:
-        axes = figure.add_axes((0.11, bottom, 0.87, top - bottom))
+        axes = figure.add_axes((drawing.left, bottom, 0.98 - drawing.left, top - bottom))
     drawing.draw(axes)
     axes.grid(axis="both" if drawing.polar else "y", color=INK, alpha=0.15, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -183,16 +214,20 @@ def _drawn(drawing: Drawing) -> "Figure":
         _label_axes(axes, drawing)
     if drawing.labels:
         handles, entries = axes.get_legend_handles_labels()
-        where = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.0), "ncols": columns}
-        figure.legend(handles, entries, frameon=False, fontsize=8, borderaxespad=0.2, **where)
+        where: dict[str, Any] = {"bbox_to_anchor": (0.5, 0.0), "ncols": columns}
+        figure.legend(handles, entries, loc="lower center", frameon=False, fontsize=8, borderaxespad=0.2, **where)
     return figure
 
 
 def _label_axes(axes: "Axes", drawing: Drawing) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
-    axes.set_xlabel(drawing.xlabel)
-    axes.set_ylabel(drawing.label)
+    axes.set_xlabel(printable(drawing.xlabel))
+    axes.set_ylabel(printable(drawing.label))
+    if drawing.ticks:
+        axes.xaxis.set_major_locator(FixedLocator(list(drawing.ticks)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda place, _: f"{place:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
     if drawing.whole:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if axes.get_xlim()[1] - axes.get_xlim()[0] < 1:
@@ -200,7 +235,7 @@ def _label_axes(axes: "Axes", drawing: Drawing) -> None:
     if drawing.share:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -0.02), min(max(high, low + 0.2), 1.02))
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
 
 
 def _legend_grid(labels: Sequence[str]) -> tuple[int, int]:

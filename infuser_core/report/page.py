@@ -1,12 +1,18 @@
 """A report as one HTML page: no script, no external resource, readable in dark and light."""
 
+import re
 from html import escape
 from importlib import resources
+from textwrap import dedent
 
+from infuser_core.report import figures
 from infuser_core.report.content import Card, Figure, Report, Sample, Section, Table
 
 # Whatever a model wrote, the page may load nothing and run nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+SHORT = 14
+"""Rows of a table that is printed on one sheet."""
 
 
 def render(report: Report) -> str:
@@ -39,9 +45,9 @@ def render(report: Report) -> str:
 
 def _section(section: Section, index: int) -> str:
     cards = "".join(_card(card) for card in section.cards)
-    lines = [f"<p>{escape(line)}</p>" for line in section.lines]
+    lines = [f"<p>{_line(line)}</p>" for line in section.lines]
     if len(section.lines) > 1:
-        lines = ["<ul>", *(f"<li>{escape(line)}</li>" for line in section.lines), "</ul>"]
+        lines = ["<ul>", *(f"<li>{_line(line)}</li>" for line in section.lines), "</ul>"]
     parts = [
         f'<section id="section-{index}"><h2>{escape(section.title)}</h2>',
         *lines,
@@ -49,9 +55,15 @@ def _section(section: Section, index: int) -> str:
         *(_figure(figure) for figure in section.figures),
         *(_table(table) for table in section.tables),
         *(_sample(sample) for sample in section.samples),
+        _sql(section.sql),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _line(line: str) -> str:
+    """A sentence; what stands in backticks is set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(line))
 
 
 def _card(card: Card) -> str:
@@ -61,7 +73,8 @@ def _card(card: Card) -> str:
 
 def _figure(figure: Figure) -> str:
     title = escape(figure.title)
-    return f'<figure role="img" aria-label="{title}">{figure.svg}<figcaption>{title}</figcaption></figure>'
+    drawn, caption = figures.svg(figure.drawing), f"<figcaption>{title}</figcaption>"
+    return f'<figure role="img" aria-label="{title}">{drawn}{caption}</figure>'
 
 
 def _table(table: Table) -> str:
@@ -73,10 +86,10 @@ def _table(table: Table) -> str:
         + "</tr>"
         for row in table.rows
     )
+    kept = ' class="short"' if len(table.rows) <= SHORT else ""
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
-    return (
-        f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>'
-    )
+    body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>"
+    return f'<div class="scroll"><table{kept}>{caption}{body}</table></div>'
 
 
 def _sample(sample: Sample) -> str:
@@ -84,3 +97,12 @@ def _sample(sample: Sample) -> str:
     texts = "".join(f"<h4>{escape(label)}</h4><pre>{escape(body)}</pre>" for label, body in sample.texts)
     title = escape(sample.title)
     return f'<details open><summary>{title}</summary><ul class="facts">{facts}</ul>{texts}</details>'
+
+
+def _sql(statements: list[str]) -> str:
+    """The statements below their section, folded away."""
+    if not statements:
+        return ""
+    shown = "".join(f"<pre>{escape(dedent(statement).strip())}</pre>" for statement in statements)
+    said = "SQL of this section: each runs with <code>infuser sql</code>"
+    return f'<details class="sql"><summary>{said}</summary>{shown}</details>'

@@ -12,8 +12,10 @@ from infuser_core.paper.consistency import counts, findings, paper_check
 from infuser_core.paper.numbers import Cell, Sheet
 from infuser_core.report import markdown
 from infuser_core.report.content import Report, Section, Table
+from infuser_core.report.names import row_of
 from infuser_core.report.publication import (
     Layout,
+    Line,
     Method,
     Score,
     Style,
@@ -170,19 +172,6 @@ def _printed(cell: Cell) -> Score:
     return Score(mean=Fraction(cell.value), sd=sd, seeds=1 if sd is None else 3)
 
 
-def row_of(name: str, known: Sequence[str]) -> str:
-    """The paper's heading of a benchmark, by letters and digits alone; else the one that begins alike; else itself."""
-    own = _folded(name)
-    folded = {row: _folded(row) for row in known}
-    same = [row for row, key in folded.items() if key == own]
-    alike = [row for row, key in folded.items() if key.startswith(own)]
-    return same[0] if same else alike[0] if len(alike) == 1 else name
-
-
-def _folded(name: str) -> str:
-    return "".join(char for char in name.lower().replace("+", "plus") if char.isalnum())
-
-
 def _sheet(table: str, anchor: str) -> Sheet:
     sheets = [found for found in numbers.accuracy_sheets() if found.table == table]
     chosen = next((found for found in sheets if found.anchor == anchor), None)
@@ -193,7 +182,29 @@ def _sheet(table: str, anchor: str) -> Sheet:
 
 
 def paper_table(table: str, anchor: str, *, style: Style = "markdown") -> str:
-    """The paper's own table, every column marked as reported."""
+    """The paper's own table as text, every column marked as reported."""
+    return render(accuracy_layout(table, anchor), style)
+
+
+def accuracy_layout(table: str, anchor: str) -> Layout:
+    """The paper's own table of accuracies, every column marked as reported."""
     found = _sheet(table, anchor)
     columns = [reported(found, name) for name in found.columns]
-    return render(layout(f"{table} table, {anchor}", columns, found.categories(), overall=OVERALL), style)
+    return layout(f"{table} table, {anchor}", columns, found.categories(), overall=OVERALL)
+
+
+def printed_layout(found: Sheet) -> Layout:
+    """A table of the paper that is none of accuracies by benchmark: its cells as printed, none better than another."""
+    columns = [
+        Method(
+            name=name, reported=True, scores={cell.row: _printed(cell) for cell in found.cells if cell.column == name}
+        )
+        for name in found.columns
+    ]
+    lines = [
+        Line(label=row, scores=tuple(one.scores.get(row) for one in columns), best=frozenset(), summary=False)
+        for row in found.rows
+    ]
+    digits = max(cell.digits for cell in found.cells)
+    title = f"{found.table} table, {found.anchor}".rstrip(", ")
+    return Layout(title=title, methods=tuple(columns), lines=tuple(lines), digits=digits)

@@ -7,10 +7,10 @@ reported, not reproduced.
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from infuser_core.errors import UsageError
 from infuser_core.report.markdown import escape
@@ -20,6 +20,8 @@ from infuser_core.statistics.seeds import Spread, category_averages, over_seeds
 Style = Literal["markdown", "latex", "csv"]
 NOTHING = "--"
 REPORTED = "reported, not reproduced"
+OTHERS = "Other benchmarks"
+"""Category of benchmarks that a layout does not have; averaged where there are two or more."""
 AVERAGE, RELATIVE = "Average", "Relative improvement (%)"
 
 
@@ -109,6 +111,10 @@ def method(
     cells = {row: _score(over_seeds(values), ends.get(row)) for row, values in scores.items() if values}
     own = category_averages(scores, categories, overall=overall, rounding=rounding, digits=digits)
     bases = category_averages(base or {}, categories, overall=overall, rounding=rounding, digits=digits)
+    others = {OTHERS: others_of(scores, categories)}
+    if len(others[OTHERS]) > 1:
+        own += category_averages(scores, others, rounding=rounding, digits=digits)
+        bases += category_averages(base or {}, others, rounding=rounding, digits=digits)
     for average in own:
         if average.spread is not None:
             cells[average_row(average.category)] = _score(average.spread, None)
@@ -117,6 +123,12 @@ def method(
             gain = relative(average.spread.mean, under.spread.mean)
             cells[relative_row(average.category)] = Score(mean=gain, seeds=average.spread.seeds)
     return Method(name=name, scores=cells, reported=False)
+
+
+def others_of(scores: Mapping[str, object], categories: Mapping[str, Sequence[str]]) -> list[str]:
+    """Benchmarks of a column that no category has."""
+    known = {row for rows in categories.values() for row in rows}
+    return [row for row in scores if row not in known]
 
 
 def _score(spread: Spread, interval: tuple[float, float] | None) -> Score:
@@ -143,9 +155,10 @@ def layout(
     labels: list[str] = []
     for category, rows in categories.items():
         labels += [*rows, average_row(category), relative_row(category)]
-    known = {*labels, average_row(overall), relative_row(overall)}
+    summaries = [f(name) for name in (OTHERS, overall) for f in (average_row, relative_row)]
+    known = {*labels, *summaries}
     others = [row for one in methods for row in one.scores if row not in known]
-    labels += [*dict.fromkeys(others), average_row(overall), relative_row(overall)]
+    labels += [*dict.fromkeys(others), *summaries]
     lines = [_line(label, methods, digits) for label in labels if any(label in one.scores for one in methods)]
     return Layout(title=title, methods=tuple(methods), lines=tuple(lines), digits=digits)
 
@@ -157,6 +170,11 @@ def _line(label: str, methods: Sequence[Method], digits: int) -> Line:
     return Line(
         label=label, scores=scores, best=frozenset(best), summary=label.startswith((f"{AVERAGE}: ", f"{RELATIVE}: "))
     )
+
+
+def averages_only(table: Layout) -> Layout:
+    """The table's averages and relative improvements: one row per category."""
+    return replace(table, lines=tuple(line for line in table.lines if line.summary))
 
 
 def heading(one: Method) -> str:
@@ -211,10 +229,14 @@ def latex_escape(text: str) -> str:
 
 
 def _latex(table: Layout, intervals: bool) -> str:
-    body = []
+    body: list[str] = []
+    summed = False
     for line in table.lines:
         cells = [_latex_cell(score, at in line.best, table.digits, intervals) for at, score in enumerate(line.scores)]
         label = latex_escape(line.label)
+        if body and summed and not line.summary:
+            body.append(r"\midrule")
+        summed = line.summary
         body.append(" & ".join([rf"\textit{{{label}}}" if line.summary else label, *cells]) + r" \\")
     head = " & ".join(["Benchmark", *(latex_escape(heading(one)) for one in table.methods)]) + r" \\"
     return "\n".join(
@@ -222,9 +244,10 @@ def _latex(table: Layout, intervals: bool) -> str:
             r"\begin{table}[t]",
             r"\centering",
             rf"\caption{{{latex_escape(table.title)}}}",
-            rf"\begin{{tabular}}{{l{'r' * len(table.methods)}}}",
+            # One line with its contents: an end of line inside the box would be a space.
+            rf"\resizebox{{\linewidth}}{{!}}{{\begin{{tabular}}{{l{'r' * len(table.methods)}}}",
             *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
-            r"\end{tabular}",
+            r"\end{tabular}}",
             r"\end{table}",
             "",
         ]
@@ -252,3 +275,24 @@ def _csv(table: Layout) -> str:
                 mean = [printed(score.mean, table.digits), repr(float(exactly(score.mean)))]
                 writer.writerow([line.label, one.name, source, *mean, *ends, score.seeds, int(at in line.best)])
     return out.getvalue()
+
+
+def plain(table: Layout) -> dict[str, Any]:
+    """The table for JSON: a program finds every number by row and column."""
+    columns = [{"name": one.name, "source": REPORTED if one.reported else "measured"} for one in table.methods]
+    rows = [
+        {
+            "row": line.label,
+            "summary": line.summary,
+            "cells": [_plain(s, at in line.best) for at, s in enumerate(line.scores)],
+        }
+        for line in table.lines
+    ]
+    return {"title": table.title, "columns": columns, "rows": rows}
+
+
+def _plain(score: Score | None, best: bool) -> dict[str, Any] | None:
+    if score is None:
+        return None
+    numbers = {"mean": float(score.mean), "sd": score.sd, "low": score.low, "high": score.high}
+    return {**numbers, "seeds": score.seeds, "best": best}

@@ -1,33 +1,59 @@
 """The report's sections: query results turned into sentences, cards, charts and tables."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from infuser_core.report import figures, tables
+from infuser_core.report import figures, others, progress, several, tables
+from infuser_core.report.chosen import Chosen, with_sql
 from infuser_core.report.content import Card, Figure, Query, Report, Section, Table, number, percent, small, text
 from infuser_core.report.corpus_sections import corpus, samples
 from infuser_core.report.figures import Series
+from infuser_core.report.others import Answered
 from infuser_core.report.tables import Row
 
 SHOWN_TOPICS = 10
 """Topics with a colour of their own; the rest is drawn as "other" and listed in full nowhere but in the store."""
 
 
-def report(query: Query, *, run: str, compare_with: str | None, notes: Sequence[str]) -> Report:
+def report(
+    query: Query,
+    *,
+    run: str,
+    compare_with: str | None,
+    notes: Sequence[str],
+    chosen: Chosen,
+    answered: Sequence[Answered] = (),
+) -> Report:
     """All sections in reading order."""
+    runs = [chosen]
+    noted = Section(title="Notes", lines=[text(note) for note in notes] or ["Nothing unusual was noted."])
+
+    def of_run(build: Callable[[Query, str], Section]) -> Section:
+        return with_sql(query, lambda asked: build(asked, run))
+
+    extra = {build.__name__: several.of(query, runs, build) for build in several.OF_EVERY}
     sections = [
-        headline(query, run),
-        Section(title="Notes", lines=[text(note) for note in notes] or ["Nothing unusual was noted."]),
-        curve(query, run, compare_with=compare_with),
-        selection(query, run),
-        influence(query, run),
-        validity(query, run),
-        topics(query, run),
-        responses(query, run),
-        updates(query, run),
-        time(query, run),
-        corpus(query, run),
-        samples(query, run),
+        of_run(headline),
+        noted,
+        with_sql(query, lambda asked: curve(asked, run, compare_with=compare_with)),
+        of_run(selection),
+        extra["categories"],
+        of_run(influence),
+        extra["frozen"],
+        extra["deviations"],
+        of_run(validity),
+        with_sql(query, lambda asked: others.strong_weak(asked, answered)),
+        of_run(topics),
+        with_sql(query, lambda asked: progress.shares(asked, runs, by="source")),
+        of_run(responses),
+        extra["length_accuracy"],
+        extra["pass_at_k"],
+        extra["leakage_split"],
+        of_run(updates),
+        of_run(time),
+        of_run(corpus),
+        with_sql(query, lambda asked: others.coverage(asked, runs)),
+        of_run(samples),
     ]
     return Report(title=f"INFUSER run {text(run)}", sections=sections)
 
@@ -179,7 +205,9 @@ def validity(query: Query, run: str) -> Section:
         columns = ["reason", "rollouts", "first iteration", "last iteration"]
         found.append(Table(title="Why rollouts were no questions", columns=columns, rows=cells))
     lines = [] if reasons else ["Every rollout was a valid question."]
-    return Section(title=title, lines=lines, figures=[Figure(title="Share of valid rollouts", drawing=drawing)], tables=found)
+    return Section(
+        title=title, lines=lines, figures=[Figure(title="Share of valid rollouts", drawing=drawing)], tables=found
+    )
 
 
 def topics(query: Query, run: str) -> Section:

@@ -120,9 +120,12 @@ def seconds(query: Query, run: str, *, per_iteration: bool) -> list[Row]:
     iteration = "iteration, " if per_iteration else ""
     order = ", ".join(literal(phase) for phase in PHASES)
     return query(f"""
+        WITH spent AS (
+            SELECT r.run, r.iteration, r.phase, r.state, coalesce(m.seconds, r.seconds) AS seconds
+            FROM run_artifacts r LEFT JOIN artifacts m ON m.artifact_key = r.artifact_key)
         SELECT {iteration}phase, count(*) AS stages, count(*) FILTER (WHERE state = 'cached') AS cached,
             sum(seconds) AS seconds, coalesce(sum(seconds) FILTER (WHERE state = 'cached'), 0) AS reused
-        FROM run_artifacts WHERE run = {literal(run)} GROUP BY {iteration}phase
+        FROM spent WHERE run = {literal(run)} GROUP BY {iteration}phase
         ORDER BY {iteration}coalesce(list_position([{order}], phase), 999), phase""")
 
 

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Check the image files: docker/check.sh [FOLDER with hadolint, shellcheck and a Python that has compose-spec]
+set -eu
+
+cd -- "$(CDPATH='' dirname -- "$0")/.."
+tools="${1:+$1/}"
+export POSTGRES_PASSWORD="${POSTGRES_PASSWORD:-check}"
+
+"${tools}hadolint" docker/Dockerfile
+"${tools}shellcheck" docker/*.sh
+for file in docker/compose*.yaml; do
+  "${tools}python" -c 'import sys, compose_spec as c; c.PyCompose.from_yaml(open(sys.argv[1]).read()).validate()' "$file"
+done
+
+set -- --file docker/compose.yaml
+for overlay in "" docker/compose.gpu.yaml docker/compose.sandbox.yaml; do
+  if docker compose version > /dev/null 2>&1; then
+    docker compose "$@" ${overlay:+--file "$overlay"} config --quiet
+  else
+    echo "no docker compose here: ${overlay:-docker/compose.yaml} was checked against the specification alone" >&2
+  fi
+done
+echo "image files are in order"

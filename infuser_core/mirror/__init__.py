@@ -1,0 +1,1 @@
+"""Copies of a store in another place that fsspec reaches: an object store, another machine, another folder."""
