@@ -306,7 +306,8 @@ def sweeping(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BusyRunError(f"another process removes or fetches files in {root}", hint="wait for its end") from error
+            said = f"another process removes or fetches files in {root}"
+            raise BusyRunError(said, hint="wait for its end") from error
         yield
 
 
