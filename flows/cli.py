@@ -9,7 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from flows import cli_care, cli_corpus, cli_evaluation, cli_lineage, cli_mirror, cli_plan, cli_runs, cli_sweep
+from flows import (
+    cli_care,
+    cli_corpus,
+    cli_evaluation,
+    cli_lineage,
+    cli_mirror,
+    cli_plan,
+    cli_report,
+    cli_runs,
+    cli_sweep,
+)
 from infuser_core import runs, settings
 from infuser_core.benchmarks.parts.warning import one_line
 from infuser_core.errors import InfuserError
@@ -168,48 +178,6 @@ def sql(
     typer.echo(query(settings.store_root(), statement, run=run, as_json=as_json))
 
 
-@app.command()
-def report(
-    run: RunName = None,
-    compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn beside.")] = None,
-) -> None:
-    """Write a run's report again, optionally beside another run's curve."""
-    from tasks.reporting import report as write
-
-    root = settings.store_root()
-    other = runs.find_run(root, compare_with) if compare_with else None
-    typer.echo(write(root, runs.find_run(root, run), compare_with=other).html)
-
-
-@app.command()
-def compare(
-    names: Annotated[list[str] | None, typer.Argument(help="Runs; all finished ones when left out.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare runs by variant: area under the validation curve and test accuracy, with their spread over seeds."""
-    from tasks.inspection import compare as table
-
-    typer.echo(table(settings.store_root(), names or [], as_json=as_json))
-
-
-@app.command()
-def paper(
-    table: Annotated[str, typer.Option(help="Only this table, e.g. main.")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Every check, also the exact ones.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown instead of plain text.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Recompute the paper's averages, gains and deviations from its own cells, and list where they disagree."""
-    from infuser_core.paper.consistency import findings
-    from infuser_core.report.paper_tables import counts_rows, describe, rows
-
-    if as_json:
-        found = {"counts": counts_rows(table=table), "checks": rows(table=table, everything=everything)}
-        typer.echo(json.dumps({**found, "findings": list(findings())}))
-        return
-    typer.echo(describe(table=table, style="markdown" if markdown else "text", everything=everything))
-
-
 @app.command("validate-influence")
 def validate_influence(
     run: RunName = None,
@@ -289,7 +257,17 @@ def nano_build(
     build([str(out), "--scale", str(scale), "--seed", str(seed), "--world", world])
 
 
-for _commands in (cli_evaluation, cli_corpus, cli_lineage, cli_care, cli_runs, cli_plan, cli_sweep, cli_mirror):
+for _commands in (
+    cli_evaluation,
+    cli_corpus,
+    cli_lineage,
+    cli_care,
+    cli_runs,
+    cli_plan,
+    cli_sweep,
+    cli_mirror,
+    cli_report,
+):
     _commands.register(app)
 
 

@@ -14,6 +14,18 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "configs").rglob("*.yaml"))
 FIXED = [
+    "paper-tables",
+    "doctor",
+    "repair",
+    "gc",
+    "fork",
+    "export",
+    "plan",
+    "sweep",
+    "why",
+    "lineage",
+    "undo",
+    "diff",
     "run",
     "resume",
     "runs",

@@ -99,7 +99,10 @@ def lines(
                 "marker": MARKERS[index % 4],
             }
             axes.plot(one.x, one.y, label=shortened(one.label), markersize=3.5, linewidth=1.8, **style)
-            if one.low:
+            if len(one.x) == 1 and one.low:
+                # A band over a single place has no width.
+                axes.vlines(one.x, one.low, one.high, color=colour(index), linewidth=1.2)
+            elif one.low:
                 axes.fill_between(one.x, one.low, one.high, color=colour(index), alpha=0.18, linewidth=0)
         if spread:
             axes.set_xscale("log")
