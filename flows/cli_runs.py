@@ -2,16 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows import server
 from infuser_core import runs, settings
-from infuser_core.config import RunConfig
-from infuser_core.planning.fork import Fork, fork_of, write
-from infuser_core.planning.history import history_of
-from infuser_core.planning.place import asked_of
+
+if TYPE_CHECKING:
+    from infuser_core.config import RunConfig
+    from infuser_core.planning.fork import Fork
 
 From = Annotated[str, typer.Option("--from", metavar="PHASE@T", help="Compute again from here on, stored or not.")]
 Until = Annotated[str, typer.Option("--until", metavar="PHASE[@T]", help="Stop after this.")]
@@ -27,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def start(
-    config: RunConfig,
+    config: "RunConfig",
     name: str,
     *,
     again: str = "",
@@ -38,8 +37,13 @@ def start(
     wait: bool = False,
 ) -> bool:
     """Plan a run, or execute it. True when it came to its end."""
+    from infuser_core.planning.place import asked_of
+
     asked = asked_of(again=again, until=until, only=only)
     if dry_run:
+        from flows import server
+        from infuser_core.planning.history import history_of
+
         root = settings.store_root()
         server.prepare_environment(root)
         from flows.survey import plan
@@ -74,6 +78,9 @@ def fork(
     as_json: AsJson = False,
 ) -> None:
     """Make a variant of a run that shares everything before iteration T and has settings of its own from there on."""
+    from flows import server
+    from infuser_core.planning.fork import fork_of
+
     root = settings.writable_store_root()
     planned = fork_of(root, runs.find_run(root, run), at=at, changes=set_ or [], name=name)
     server.prepare_environment(root)
@@ -86,8 +93,9 @@ def fork(
         start(planned.history.latest, planned.name)
 
 
-def _make(root: Path, planned: Fork, *, dry_run: bool, as_json: bool) -> None:
+def _make(root: Path, planned: "Fork", *, dry_run: bool, as_json: bool) -> None:
     from flows.survey import plan_fork
+    from infuser_core.planning.fork import write
 
     plan = plan_fork(planned)
     if not dry_run:
