@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,12 @@ FIXED = "configs/ablation/fixed_generator.yaml"
 # The same examples every time: a test that fails, fails for everybody.
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell that starts the tests in the background lets them ignore Ctrl-C, and so every process they start."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -102,7 +102,7 @@ def test_a_run_begins_only_when_gc_has_ended(launch: Launcher, tmp_path: Path):
         pass
     with runs.sweeping(tmp_path):
         refused = launch("gc", "--apply", store=tmp_path)
-        assert refused.code == 2 and "another process removes files" in refused.err
+        assert refused.code == 2 and "another process removes or fetches files" in refused.err
     assert launch("gc", "--apply", store=tmp_path).code == 0
 
 
