@@ -24,6 +24,7 @@ def holding(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_key_of_the_environment_is_in_what_a_run_leaves_or_says(tmp_path: Path):
     overlay = tmp_path / "small.yaml"
     overlay.write_text(json.dumps(SMALL))
