@@ -63,7 +63,7 @@ def audit_pool(
     base = digest_of([VERSION, NAME, scanner.digest, config_values(config)])
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
-    found = _scans(scanner, shards, work, workers, progress)
+    found = scans(scanner, shards, work, workers, progress)
     recalls = recall.measure(scanner.documents, config)
     findings = [row for scan in found for row in scan.findings]
     result = PoolAudit(
@@ -85,8 +85,13 @@ def config_values(config: OverlapConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names}
 
 
-def _scans(scanner: Scanner, shards: Sequence[Shard], work: Path, workers: int, progress: Progress) -> list[Scan]:
-    """One scan per shard, from the work folder where it was finished before."""
+def scans(
+    scanner: Scanner, shards: Sequence[Shard], work: Path, workers: int, progress: Progress, *, least: int = 0
+) -> list[Scan]:
+    """One scan per shard, from the work folder where it was finished before.
+
+    In processes where several shards are ahead, of more than `least` bytes together.
+    """
     keys = {shard: work / f"{digest_of([shard.name, shard.digest()])[:32]}.json" for shard in shards}
     ahead = [shard for shard in shards if not keys[shard].is_file()]
     total = sum(shard.num_bytes for shard in shards)
@@ -95,7 +100,8 @@ def _scans(scanner: Scanner, shards: Sequence[Shard], work: Path, workers: int, 
     def shown(done: int) -> None:
         progress((before + done) >> 20, max(total >> 20, 1), 0)
 
-    if min(workers, len(ahead)) > 1:
+    shown(0)
+    if min(workers, len(ahead)) > 1 and total - before > least:
         _in_processes(scanner, ahead, keys, min(workers, len(ahead)), shown)
     else:
         _in_turn(scanner, ahead, keys, shown)

@@ -5,27 +5,23 @@ Shards that were scanned before a kill are kept, and so is the result for unchan
 
 import hashlib
 import json
-import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from corpus import audit as auditing
-from corpus import recall, shardscan
+from corpus import recall
 from corpus.overlap import OverlapConfig
 from corpus.pool import DOCUMENTS, write_atomic, write_json, write_table
 from corpus.references import Shard, shards_of
-from corpus.shardscan import Finding, Scan, Scanner
+from corpus.shardscan import Finding, Scanner
 from corpus.signatures import NAME
-from infuser_core import faults
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Question
 
 Matched = Literal["drop", "stop", "report"]
-POLL_SECONDS = 0.5
 _COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
 
 
@@ -131,7 +127,8 @@ def _compared(
     pool = folder / DOCUMENTS
     write_table(pool, documents, Document)
     scanner = Scanner.of_pool(pool, plan.config)
-    scans = _scans(scanner, shards, folder, workers, progress)
+    # Starting a process costs more than scanning a few megabytes.
+    scans = auditing.scans(scanner, shards, folder, workers, progress, least=32 << 20)
     counts = {name: sum(scan.counts[name] for scan in scans) for name in _COUNTS}
     findings = [row for scan in scans for row in scan.findings]
     matched = [row for row in findings if row.matched]
@@ -156,52 +153,6 @@ def _compared(
         ],
     }
     return {"facts": facts, "findings": [asdict(row) for row in findings]}
-
-
-def _scans(scanner: Scanner, shards: Sequence[Shard], folder: Path, workers: int, progress: Progress) -> list[Scan]:
-    """One scan per shard, in processes where there are several; finished ones are found in the folder."""
-    paths = [
-        folder / f"{shard.digest()}-{hashlib.sha256(shard.name.encode()).hexdigest()[:8]}.json" for shard in shards
-    ]
-    ahead = {shard: path for shard, path in zip(shards, paths, strict=True) if not path.is_file()}
-    total = sum(shard.num_bytes for shard in shards)
-    before = total - sum(shard.num_bytes for shard in ahead)
-
-    def shown(done: int) -> None:
-        progress((before + done) >> 20, max(total >> 20, 1), 0)
-
-    shown(0)
-    # Starting a process costs more than scanning a few megabytes.
-    if min(workers, len(ahead)) > 1 and total - before > 32 << 20:
-        _in_processes(scanner, ahead, min(workers, len(ahead)), shown)
-    else:
-        done = 0
-        for shard, path in ahead.items():
-            write_json(path, scanner.scan(shard, lambda size, start=done: shown(start + size)).as_json())  # type: ignore[misc]
-            done += shard.num_bytes
-            faults.point("build:audited")
-    return [Scan.from_file(path) for path in paths]
-
-
-def _name(shard: Shard) -> str:
-    return hashlib.sha256(f"{shard.name}\0{shard.digest()}".encode()).hexdigest()[:32]
-
-
-def _in_processes(scanner: Scanner, ahead: Mapping[Shard, Path], workers: int, shown: Callable[[int], None]) -> None:
-    context = multiprocessing.get_context("spawn")
-    done = context.Value("q", 0)
-    with scanner.on_disk() as index:
-        arguments = (str(scanner.pool), scanner.config, str(index), done)
-        with ProcessPoolExecutor(workers, context, initializer=shardscan.enter, initargs=arguments) as processes:
-            running = {processes.submit(shardscan.scan_to, shard, path) for shard, path in ahead.items()}
-            try:
-                while running:
-                    finished, running = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        future.result()
-                    shown(done.value)
-            finally:
-                processes.shutdown(cancel_futures=True)
 
 
 def _dropped(findings: Sequence[Finding], questions: set[str], plan: OverlapPlan) -> dict[str, str]:

@@ -144,7 +144,7 @@ def test_a_build_killed_while_comparing_goes_on_with_the_next_shard(tmp_path):
         "import sys; sys.path[:0] = ['tests']\nfrom pathlib import Path\nimport test_corpus_build_audit as t\n"
         f"t.built(Path({str(tmp_path)!r}), t.plan(Path({str(tmp_path)!r})))\n"
     )
-    environment = {**os.environ, "INFUSER_CRASH_AT": "build:audited:2"}
+    environment = {**os.environ, "INFUSER_CRASH_AT": "audit:shard:2"}
     killed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True)
     assert killed.returncode == -9 and not (tmp_path / "out" / OVERLAPS).exists()
     scans = list((tmp_path / "out" / ".work" / "overlap").rglob("*.json"))

@@ -1,6 +1,5 @@
 """A trainer on one device: packed forward and backward, AdamW, and the optimizer-aware probe."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 from infuser_core.engines.adamw import AdamW, AdamWOptions
 from infuser_core.engines.batch_loss import ReportSums, batch_terms
 from infuser_core.engines.causal_lm import choose_device, choose_dtype, copy_companions, load_model
+from infuser_core.engines.constants import refuse_other_constants
 from infuser_core.engines.fast_probe import FastProbe
 from infuser_core.engines.flat import FlatParameters
 from infuser_core.engines.packing import Packer
@@ -36,7 +36,7 @@ from infuser_core.engines.trainer_files import (
     write_state,
     write_tensors,
 )
-from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
 TOKEN_BUDGETS = {"cpu": 2048, "cuda": 32_768}
@@ -92,7 +92,7 @@ class LocalTrainer:
         """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state."""
         folder = Path(checkpoint.path)
         state = read_state(folder)
-        self._refuse_other_optimizer(state, folder)
+        refuse_other_constants(self._options, state, folder)
         model = load_model(folder, dtype=self._master_dtype, device=self._device)
         if self._gradient_checkpointing:
             # transformers renamed the method within the range we support.
@@ -210,16 +210,6 @@ class LocalTrainer:
         if self._folder is None:
             raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
         return self._folder
-
-    def _refuse_other_optimizer(self, state: TrainerState, folder: Path) -> None:
-        """Moments of other decay rates mean something else; before the first step there are none."""
-        for key in ("beta1", "beta2", "eps"):
-            mine, stored = self._options.to_json()[key], state.optimizer.get(key)
-            if state.step and (stored is None or not math.isclose(mine, stored)):
-                raise CheckpointError(
-                    f"{folder} was trained with {key} {stored}, and the trainer is set to {mine}",
-                    hint="keep the optimizer's constants for a whole run",
-                )
 
 
 TRAINER = LocalTrainer

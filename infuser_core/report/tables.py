@@ -163,11 +163,6 @@ def overlaps(query: Query, run: str) -> list[Row]:
         FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
 
 
-def audit_summary(query: Query, run: str) -> list[Row]:
-    """The audit's own summary."""
-    return query(f"SELECT name, value FROM audit_summary WHERE run = {literal(run)} ORDER BY ALL")
-
-
 def samples(query: Query, run: str, *, per_iteration: int = 3) -> list[Row]:
     """Questions of the first and the last iteration, drawn by a hash of their id, not by how good they look."""
     name = literal(run)
