@@ -3,7 +3,8 @@
 from functools import lru_cache
 from typing import Any
 
-from infuser_core.phases.generate_questions import GenerateSettings, draw_documents
+from infuser_core.phases.batch import draw_documents
+from infuser_core.phases.generate_questions import GenerateSettings
 from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Document
 from infuser_core.store import Store

@@ -1,6 +1,5 @@
 """Phase 2a: the generator writes question-answer pairs from a batch of documents (Algorithm 2, phase 2)."""
 
-import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,6 +9,7 @@ from infuser_core.config import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.parsing import Malformed, parse, to_question
 from infuser_core.phases.answering import template_digest
+from infuser_core.phases.batch import draw_documents
 from infuser_core.phases.drawing import Kept, draw
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
@@ -68,30 +68,6 @@ def settings_of(config: RunConfig) -> GenerateSettings:
         max_tokens=cotrain.generator_tokens,
         question=cotrain.question,
     )
-
-
-def draw_documents(
-    pool: Sequence[Document], count: int, *, seed: int, iteration: int, exclude: Collection[str] = ()
-) -> list[Document]:
-    """The iteration's batch: passes over the pool in seeded order, never the same document twice in one batch.
-
-    The next documents of the order take the place of excluded ones, so that batches without them stay as they were.
-    """
-    count = min(count, len(pool))
-    batch: list[Document] = []
-    orders: dict[int, list[int]] = {}
-    position = iteration * count
-    left = sum(document.document_id not in exclude for document in pool)
-    while len(batch) < min(count, left):
-        number, place = divmod(position, len(pool))
-        if number not in orders:
-            orders[number] = list(range(len(pool)))
-            random.Random(seed_of(seed, "documents", number)).shuffle(orders[number])
-        document = pool[orders[number][place]]
-        if document not in batch and document.document_id not in exclude:
-            batch.append(document)
-        position += 1
-    return batch
 
 
 def generate_questions(
