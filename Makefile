@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan crash-test test-long test-vllm test-distributed images-check anchor clean
+  bench-plan bench-gpu experiments-nano crash-test test-long test-vllm test-distributed images-check anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -26,11 +26,11 @@ rules: venv
 	$(BIN)/lint-imports
 
 unit: venv sandbox
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 # Kills at the other stages, faults of the machine, a served deployment that dies: minutes each.
 test-long: venv sandbox
-	$(BIN)/pytest -n 2 -m long
+	$(BIN)/pytest -n 2 --dist loadgroup -m long
 
 # The real vLLM engine, its CPU build in an environment of its own.
 test-vllm: venv .venv-vllm/.installed
@@ -68,8 +68,15 @@ bench-plan: venv
 bench-influence: venv
 	$(BIN)/python tests/bench/influence.py
 
+# Three seeds of the nano lab's arms; then everything that the paper compares, at nano scale.
 bench-seeds: venv
-	$(BIN)/python tests/bench/seeds.py
+	$(BIN)/infuser sweep configs/sweep/nano.yaml --against nano-infuser
+
+experiments-nano: venv
+	$(BIN)/python tests/bench/experiments.py
+
+bench-gpu: venv
+	$(BIN)/python tests/bench/gpu.py
 
 bench-verifiers: venv sandbox
 	$(BIN)/python tests/bench/verifiers.py

@@ -48,13 +48,19 @@ def report(
     typer.echo(page)
 
 
-def compare(names: Compared = None, as_json: AsJson = False, html: Html = None, figures: Figures = None) -> None:
+def compare(
+    names: Compared = None,
+    against: Annotated[str, typer.Option(help="Only differences to this variant, e.g. nano-infuser.")] = "",
+    as_json: AsJson = False,
+    html: Html = None,
+    figures: Figures = None,
+) -> None:
     """Compare runs by variant: area under the validation curve and test accuracy, with their spread over seeds."""
     from tasks import reporting
     from tasks.inspection import compare as table
 
     root = settings.store_root()
-    typer.echo(table(root, names or [], as_json=as_json))
+    typer.echo(table(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
         page = html or root / "reports" / "compare.html"
         reporting.report_several(root, reporting.finished_runs(root, names or []), html=page, figures=figures)

@@ -14,16 +14,20 @@ def register(app: typer.Typer) -> None:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="Sweep file: base configurations and axes; configs/sweep/ has some.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Sweep files: base configurations and axes; see configs/sweep/."),
+    ],
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = os.cpu_count() or 1,
+    against: Annotated[str, typer.Option(help="Compare with this variant alone, e.g. nano-infuser.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run every combination of a grid of overlays; the same command goes on after a crash. Then compare."""
+    """Run every combination of grids of overlays; the same command goes on after a crash. Then compare."""
     from infuser_core import runs, settings
     from infuser_core.sweeps import read
 
-    members = read(file)
+    members = list({member.run: member for file in files for member in read(file)}.values())
     root = settings.store_root()
     if dry_run:
         rows = [
@@ -37,4 +41,4 @@ def sweep(
     from tasks.inspection import compare
 
     run_all(members, jobs=jobs, quiet=as_json)
-    typer.echo(compare(root, [member.run for member in members], as_json=as_json))
+    typer.echo(compare(root, [member.run for member in members], as_json=as_json, against=against))

@@ -10,6 +10,7 @@ from typing import Any
 from infuser_core.errors import UsageError
 from infuser_core.lens import Lens
 from infuser_core.recipe import ArtifactRef
+from infuser_core.report.against import markdown, standings
 from infuser_core.report.compare import Comparison, compare_runs
 from infuser_core.report.contrast import Contrast
 from infuser_core.report.study_figure import draw_curve
@@ -63,8 +64,11 @@ def _cell(value: Any, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def compare(root: Path, names: Sequence[str], *, as_json: bool) -> str:
-    """Runs by variant, and the differences between variants with their intervals, as tables or JSON."""
+def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
+    """Runs by variant, and the differences between variants with their intervals, as tables or JSON.
+
+    With `against`, every variant beside that one alone, as a Markdown table or JSON.
+    """
     chosen = [find_run(root, name) for name in names] or [n for n in list_runs(root) if Journal(root, n).is_finished()]
     if not chosen:
         raise UsageError("no finished runs to compare", hint="name runs, or finish one")
@@ -73,6 +77,9 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool) -> str:
     seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
     lens = Lens(Store(root), runs=chosen)
     try:
+        if against:
+            beside = standings(lens.query, variants, seeds, against)
+            return json.dumps([asdict(row) for row in beside]) if as_json else markdown(beside)
         rows = compare_runs(lens.query, variants, seeds=seeds)
     finally:
         lens.close()

@@ -28,13 +28,24 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Kills and faults that take minutes are asked for by name, as are several ranks: `make test-long`, -m long."""
+    for item in items:
+        if _shares_a_module_fixture(item):
+            # One worker builds what a module's tests share: a server, a finished run.
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
     if config.getoption("markexpr"):
         return
     later = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("distributed")]
     config.hook.pytest_deselected(items=later)
     items[:] = [item for item in items if item not in later]
+
+
+def _shares_a_module_fixture(item: pytest.Item) -> bool:
+    found = getattr(item, "_fixtureinfo", None)
+    known = found.name2fixturedefs.values() if found else ()
+    return any(definition.scope == "module" for definitions in known for definition in definitions)
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ def compare_runs(
 
 
 def _row(query: Query, variant: str, names: Sequence[str], differences: Sequence[Contrast]) -> Comparison:
-    areas = [found for run in names if (found := _area_of(query, run)) is not None]
+    areas = [found for run in names if (found := area_of(query, run)) is not None]
     tests = [_test_of(query, run) for run in names]
     labels = {label for label, _ in tests if label}
     scores = [score for label, score in tests if label]
@@ -82,7 +82,8 @@ def _row(query: Query, variant: str, names: Sequence[str], differences: Sequence
     )
 
 
-def _area_of(query: Query, run: str) -> float | None:
+def area_of(query: Query, run: str) -> float | None:
+    """Area under a run's validation curve over the number of iterations; None without validations."""
     rows = query(f"""
         select iteration, accuracy from benchmark_scores
         where run = {literal(run)} and phase = 'validate' order by iteration""")

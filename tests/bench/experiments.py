@@ -1,0 +1,81 @@
+"""The paper's experiments at nano scale: `make experiments-nano`. An interrupted one goes on where it stopped.
+
+Runs every sweep below over three seeds in one store, where runs that two sweeps have in common are one run, and prints
+a Markdown table per sweep: mean and deviation over seeds, the difference to the reference with its 95% t interval over
+seeds, and whether the difference exceeds the noise of seeds and questions.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "configs" / "sweep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One table."""
+
+    title: str
+    """Heading."""
+    file: str
+    """Sweep file in `configs/sweep`."""
+    reference: str
+    """Variant that the others are compared with."""
+
+    @property
+    def path(self) -> str:
+        """The sweep file's path."""
+        return str(FOLDER / self.file)
+
+
+EXPERIMENTS = (
+    Experiment(title="Ablations, the nano lab", file="nano.yaml", reference="nano-infuser"),
+    Experiment(
+        title="Learning rate of the generator",
+        file="nano-generator-lr.yaml",
+        reference="nano-generator-learning-rate-0",
+    ),
+    Experiment(title="Size of the dev set", file="nano-dev-size.yaml", reference="nano-dev-size-16"),
+    Experiment(title="Baselines, the wide world", file="nano-baselines.yaml", reference="nano-wide-infuser"),
+    Experiment(title="Hybrid with verifiable problems", file="nano-hybrid.yaml", reference="nano-wide-science-only"),
+    Experiment(title="Ablations, the harder world", file="nano-hard.yaml", reference="nano-hard-infuser"),
+    Experiment(title="Adaptive budget, the harder world", file="nano-budget.yaml", reference="nano-hard-uniform"),
+)
+
+
+def infuser(*arguments: str) -> str:
+    """Standard output of an `infuser` command; its errors end the benchmark."""
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(f"infuser {arguments[0]} ended with {done.returncode}")
+    return done.stdout
+
+
+def main() -> None:
+    """Run the sweeps that are asked for and print their tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[e.file for e in EXPERIMENTS], help="sweep files")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    chosen = parser.parse_args()
+    asked = [experiment for experiment in EXPERIMENTS if experiment.file in chosen.only]
+    began = time.monotonic()
+    infuser("sweep", *(e.path for e in asked), "--jobs", str(chosen.jobs), "--against", asked[0].reference, "--json")
+    seconds = time.monotonic() - began
+    total = 0
+    for experiment in asked:
+        runs = [row["run"] for row in json.loads(infuser("sweep", experiment.path, "--dry-run", "--json"))]
+        total += len(runs)
+        print(f"### {experiment.title}\n\n{infuser('compare', *runs, '--against', experiment.reference)}")
+    print(json.dumps({"name": "experiments", "runs": total, "seconds": round(seconds, 1), "jobs": chosen.jobs}))
+
+
+if __name__ == "__main__":
+    main()
