@@ -89,9 +89,9 @@ def _opened(wish: Wish, work: Path) -> Iterator[opening.Opened]:
         with opening.open_catalogues(wish.settings, **where) as opened:
             yield opened
         return
-    folder = work / f"shelf-{wish.settings.world}"
+    folder = work / f"shelf-{wish.settings.world}-{wish.settings.shelf}"
     if not (folder / "catalogue.json").is_file():
-        textbooks.build_shelf(folder, seed=0, world=WORLDS[wish.settings.world])
+        textbooks.build_shelf(folder, seed=0, world=WORLDS[wish.settings.world], shelf=wish.settings.shelf)
     with shelves.serve_shelf(folder) as base, opening.open_catalogues(wish.settings, shelf=base, **where) as opened:
         yield opened
 

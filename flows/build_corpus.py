@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from infuser_core.recipe import ArtifactRef
-from tasks import audits, documents, given_pool, pool, textbooks
+from tasks import audits, documents, given_pool, mixture, pool, textbooks
 from tasks.context import current
 from tasks.stage import subflow
 
@@ -65,4 +65,6 @@ def _audited(run: str, groups: _Groups, dev: ArtifactRef, validation: ArtifactRe
     pairs = zip(chunks, judgements, strict=True)
     audited = [audits.audit_overlap(run, *pair, dev, validation, asked) for pair in pairs]
     compared = [audits.audit_reference(run, chunks, judgements, dev, path) for path in audits.references(run)]
+    for path in mixture.mixtures(run):
+        mixture.audit_mixture(run, chunks, judgements, dev, validation, path)
     return pool.fill_pool(run, groups.sources, groups.pages, chunks, judgements, audited, compared)

@@ -16,6 +16,7 @@ from flows import (
     cli_lineage,
     cli_mirror,
     cli_plan,
+    cli_quality,
     cli_report,
     cli_runs,
     cli_sweep,
@@ -249,7 +250,7 @@ def nano_build(
     out: Annotated[Path, typer.Argument(help="Folder for the new anchor.")],
     scale: Annotated[float, typer.Option(help="Share of the full number of training steps.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
-    world: Annotated[str, typer.Option(help="basic or hard; the hard one starts from the basic anchor.")] = "basic",
+    world: Annotated[str, typer.Option(help="basic, hard or wide; the others start from the basic anchor.")] = "basic",
 ) -> None:
     """Pre-train the nano anchor from scratch."""
     from infuser_core.nano.build import main as build
@@ -267,6 +268,7 @@ for _commands in (
     cli_sweep,
     cli_mirror,
     cli_report,
+    cli_quality,
 ):
     _commands.register(app)
 

@@ -26,7 +26,6 @@ def register(app: typer.Typer) -> None:
     app.command()(rescore)
     app.command()(passk)
     app.command()(verify)
-    app.command()(swg)
 
 
 def evaluate(
@@ -137,35 +136,6 @@ def verify() -> None:
     except BrokenPipeError:
         # The reader has seen enough; Python's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def swg(
-    run: Annotated[str | None, typer.Argument(help="Name of a run; the latest when left out.")] = None,
-    iteration: Annotated[int, typer.Option(help="Iteration whose generated questions are asked.")] = 0,
-    solver: Annotated[list[str] | None, typer.Option(help="A model as for eval; the first is the base.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 4,
-    as_json: AsJson = False,
-) -> None:
-    """How much more often do strong solvers agree with the generator's keys than the base does?"""
-    from flows.quality import swg as go
-    from tasks.inspection import text_table
-
-    found = go(
-        run,
-        iteration=iteration,
-        solvers=solver or [],
-        samples=samples,
-        warn=lambda line: typer.echo(f"warning: {line}", err=True),
-    )
-    if as_json:
-        _print_json(found)
-        return
-    typer.echo(f"run {found['run']}, questions of iteration {found['iteration']}, against the generator's own keys")
-    rows = [{"gap": None, "low": None, "high": None} | row for row in found["solvers"]]
-    typer.echo(text_table([{name: row[name] for name in _GAP} for row in rows]))
-
-
-_GAP = ("solver", "questions", "agreement", "gap", "low", "high")
 
 
 def _write(answers: Iterable[str]) -> None:

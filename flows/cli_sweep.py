@@ -25,9 +25,9 @@ def sweep(
 ) -> None:
     """Run every combination of grids of overlays; the same command goes on after a crash. Then compare."""
     from infuser_core import runs, settings
-    from infuser_core.sweeps import read
+    from infuser_core.sweeps import read_all
 
-    members = list({member.run: member for file in files for member in read(file)}.values())
+    members = read_all(files, against=against)
     root = settings.store_root()
     if dry_run:
         rows = [

@@ -7,6 +7,7 @@ from functools import partial
 from flows.iteration import Players, iterate, iteration
 from infuser_core.recipe import ArtifactRef
 from tasks import cotraining, evaluation
+from tasks.alongside import Lane, Promise, alongside
 from tasks.context import current
 from tasks.stage import recall, subflow
 
@@ -29,7 +30,7 @@ class _Step:
 
     players: Players
     """The two policies after it."""
-    validation: ArtifactRef | None
+    validation: Promise[ArtifactRef] | None
     """Validation of its solver, where one is due."""
 
 
@@ -41,19 +42,22 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
     current(run).console.expect(iterations)
     anchor = cotraining.prepare_anchor(run)
     players = Players(solver=anchor, generator=anchor)
-    trained = Trained(iterations=[0], solvers=[anchor], validations=[validated(run, 0, validation, anchor)])
-    for number in range(iterations):
-        step = partial(_step, run, number, dev, validation, pool, players)
-        found = recall(run, f"iteration-{number}", partial(step, iterate)) or step(iteration)
-        players = found.players
-        if found.validation is not None:
-            trained.iterations.append(number + 1)
-            trained.solvers.append(players.solver)
-            trained.validations.append(found.validation)
-    return trained
+    validated_at, solvers = [0], [anchor]
+    with alongside(run) as lane:
+        validations = [lane.start(validated, run, 0, validation, anchor)]
+        for number in range(iterations):
+            step = partial(_step, lane, run, number, dev, validation, pool, players)
+            found = recall(run, f"iteration-{number}", partial(step, iterate)) or step(iteration)
+            players = found.players
+            if found.validation is not None:
+                validated_at.append(number + 1)
+                solvers.append(players.solver)
+                validations.append(found.validation)
+    return Trained(iterations=validated_at, solvers=solvers, validations=[each.result() for each in validations])
 
 
 def _step(
+    lane: Lane,
     run: str,
     number: int,
     dev: ArtifactRef,
@@ -62,12 +66,16 @@ def _step(
     players: Players,
     play: Callable[[str, int, ArtifactRef, ArtifactRef, Players], Players],
 ) -> _Step:
-    """An iteration and, every k of them, the validation of its solver."""
+    """An iteration and, every k of them, the validation of its solver, beside the next one where phases overlap."""
     history = current(run).history
     players = play(run, number, dev, pool, players)
     done = number + 1
     due = done % history.at(number).cotrain.validate_every == 0 or done == history.latest.cotrain.iterations
-    return _Step(players=players, validation=validated(run, done, validation, players.solver) if due else None)
+    # One validation at a time, and none beside two iterations: its checkpoint is the next iteration's solver.
+    lane.wait()
+    return _Step(
+        players=players, validation=lane.start(validated, run, done, validation, players.solver) if due else None
+    )
 
 
 def validated(run: str, iteration: int, validation: ArtifactRef, solver: ArtifactRef) -> ArtifactRef:

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from infuser_core.recipe import ArtifactRef
 from infuser_core.rewards.find import load as load_reward
+from tasks import budget
 from tasks import cotraining as phase
+from tasks.alongside import alongside
+from tasks.budget import Measured
 from tasks.context import current
 from tasks.stage import subflow
 
@@ -17,6 +20,8 @@ class Players:
     """theta."""
     generator: ArtifactRef
     """phi."""
+    recent: tuple[Measured, ...] = ()
+    """What an adaptive budget learns from: the iterations of its window, the last one last."""
 
 
 @subflow("iteration", "iteration-{number}")
@@ -30,21 +35,33 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     settings = current(run).history.at(number).cotrain
     if settings.dev_only:
         return _dev_only(run, number, dev, players)
-    gradient, scores = None, None
-    if settings.generator.update and load_reward(settings.reward.name).needs_influence:
-        dev_rollouts = phase.rollout_dev(run, number, dev, players.solver)
-        gradient = phase.dev_gradient(run, number, dev_rollouts, players.solver)
-
-    questions = phase.generate_questions(run, number, pool, players.generator)
-    answers = phase.rollout_questions(run, number, questions, players.solver)
+    scores = None
+    with alongside(run) as lane:
+        gradient = lane.start(_dev_gradient, run, number, dev, players.solver)
+        allocation = budget.allocate(run, number, pool, players.recent) if settings.budget.mode == "bandit" else None
+        questions = phase.generate_questions(run, number, pool, players.generator, allocation)
+        answers = phase.rollout_questions(run, number, questions, players.solver)
 
     generator, solver = players.generator, players.solver
     if settings.generator.update:
-        scores = phase.score_influence(run, number, questions, answers, gradient, players.solver)
+        scores = phase.score_influence(run, number, questions, answers, gradient.result(), players.solver)
         generator = phase.update_generator(run, number, questions, scores, players.generator)
     if settings.solver.update:
         solver = phase.update_solver(run, number, questions, answers, scores, players.solver)
-    return Players(solver=solver, generator=generator)
+    recent = players.recent
+    if allocation is not None and scores is not None:
+        measured = Measured(allocation=allocation, questions=questions, scores=scores)
+        recent = (*recent, measured)[-settings.budget.window :]
+    return Players(solver=solver, generator=generator, recent=recent)
+
+
+def _dev_gradient(run: str, number: int, dev: ArtifactRef, solver: ArtifactRef) -> ArtifactRef | None:
+    """The direction that the generator is rewarded for, where its reward looks at it."""
+    settings = current(run).history.at(number).cotrain
+    if not (settings.generator.update and load_reward(settings.reward.name).needs_influence):
+        return None
+    rollouts = phase.rollout_dev(run, number, dev, solver)
+    return phase.dev_gradient(run, number, rollouts, solver)
 
 
 def _dev_only(run: str, number: int, dev: ArtifactRef, players: Players) -> Players:

@@ -6,7 +6,7 @@ from flows.build_corpus import build_corpus, document_pool
 from flows.cotrain import cotrain
 from flows.evaluate import evaluate
 from infuser_core.recipe import ArtifactRef
-from tasks import documents
+from tasks import documents, problems
 from tasks.context import Run
 from tasks.stage import recall
 
@@ -15,13 +15,19 @@ def life_cycle(run: Run) -> None:
     """Everything but the report."""
     dev = documents.reference_questions(run.name, "dev")
     validation = documents.reference_questions(run.name, "validation")
-    without_corpus = all(config.cotrain.dev_only for config in run.history.all)
-    pool = dev if without_corpus else _pool(run.name, dev, validation)
-    trained = cotrain(run.name, dev, validation, pool)
+    trained = cotrain(run.name, dev, validation, _pool(run, dev, validation))
     evaluate(run.name, trained, validation)
 
 
-def _pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+    """What questions are drawn from; the dev set where a run trains on nothing else."""
+    if all(config.cotrain.dev_only for config in run.history.all):
+        return dev
+    found = _documents(run.name, dev, validation) if problems.needs_corpus(run.name) else None
+    return problems.training_pool(run.name, found, dev)
+
+
+def _documents(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The document pool: one Cached task where all of it is stored, else the sub-flow that builds it."""
     lookup = partial(document_pool, run, dev, validation)
     return recall(run, "build-corpus", lookup) or build_corpus(run, dev, validation)

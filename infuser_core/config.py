@@ -3,35 +3,36 @@
 Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from infuser_core.config_budget import BudgetSettings as BudgetSettings
 from infuser_core.config_corpus import CatalogueSettings as CatalogueSettings
 from infuser_core.config_corpus import ChunkSettings as ChunkSettings
 from infuser_core.config_corpus import ConvertSettings as ConvertSettings
 from infuser_core.config_corpus import CorpusSettings as CorpusSettings
+from infuser_core.config_data import DataSettings as DataSettings
+from infuser_core.config_data import ProblemSettings as ProblemSettings
+from infuser_core.config_roles import ExampleSettings as ExampleSettings
+from infuser_core.config_roles import GeneratorRole as GeneratorRole
+from infuser_core.config_roles import RoleSettings as RoleSettings
+from infuser_core.config_roles import SolverRole as SolverRole
 from infuser_core.config_sources import AnchorSource as AnchorSource
 from infuser_core.config_sources import BenchmarkQuestions as BenchmarkQuestions
 from infuser_core.config_sources import FileQuestions as FileQuestions
 from infuser_core.config_sources import FolderAnchor as FolderAnchor
 from infuser_core.config_sources import HubAnchor as HubAnchor
+from infuser_core.config_sources import MixPart as MixPart
+from infuser_core.config_sources import MixQuestions as MixQuestions
 from infuser_core.config_sources import NanoAnchor as NanoAnchor
 from infuser_core.config_sources import NanoQuestions as NanoQuestions
 from infuser_core.config_sources import QuestionSource as QuestionSource
 from infuser_core.config_sources import Quota as Quota
 from infuser_core.config_sources import Settings as Settings
+from infuser_core.config_sources import SingleSource as SingleSource
 from infuser_core.config_sources import World as World
 from infuser_core.recipe import digest_of
-
-
-class DataSettings(Settings):
-    """Where the target distribution is known from."""
-
-    dev: QuestionSource
-    """The small set whose gradient guides the generator (eq:hat_g_dev)."""
-    validation: QuestionSource
-    """Selects the checkpoint; disjoint from dev."""
 
 
 class SamplingSettings(Settings):
@@ -62,18 +63,6 @@ class LossSettings(Settings):
     """Bound of the loss of a negative advantage, in units of |A|; null leaves it to the preset."""
     tis_cap: float | None = Field(default=2.0, gt=0)
     """rho_max of the truncated importance weight; null switches it off."""
-
-
-class RoleSettings(Settings):
-    """How one role is updated."""
-
-    update: bool = True
-    """False keeps the role at its anchor."""
-    learning_rate: float = Field(ge=0)
-    minibatch: int = Field(default=32, gt=0)
-    """M: groups per optimizer step."""
-    advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"]
-    """`batch_std` is the preset's form of it."""
 
 
 class QuestionSettings(Settings):
@@ -107,6 +96,11 @@ class CotrainSettings(Settings):
     """T."""
     documents: int = Field(default=128, gt=0)
     """B: documents per iteration."""
+    route: str = ""
+    """Route of all documents, a module in `infuser_core/routes`; each document's own prompt type when empty. A route
+    that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
+    budget: BudgetSettings = BudgetSettings()
+    """How the documents are shared among domains, sources or routes."""
     frozen_batch: bool = False
     """True draws the first iteration's documents every time: a control."""
     dev_only: bool = False
@@ -122,8 +116,14 @@ class CotrainSettings(Settings):
     influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
     loss: LossSettings = LossSettings()
-    generator: RoleSettings
-    solver: RoleSettings
+    generator: GeneratorRole
+    solver: SolverRole
+    examples: ExampleSettings | None = None
+    """Questions by people in the generator's prompt; none when null."""
+    labels: Literal["reference", "majority"] = "reference"
+    """What answers to generated questions are compared with: the generator's key, or the majority's answer."""
+    mid_eos_penalty: float = Field(default=0.0, le=0)
+    """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
     one_backward: bool = False
     """Scoring and solver update share one backward pass: possible where the update is a single optimizer step."""
     exclude_questions: list[str] = Field(default=[])
@@ -141,6 +141,10 @@ class CotrainSettings(Settings):
             raise ValueError("sampling.temperature 0 gives groups without variance: use a positive temperature")
         if self.question.min_choices > self.question.max_choices:
             raise ValueError("question.min_choices is above question.max_choices")
+        if self.budget.mode == "bandit" and (self.frozen_batch or not self.generator.update):
+            raise ValueError("budget.mode bandit needs generator.update true (its scores) and frozen_batch false")
+        if self.examples is not None and self.route not in ("", "mcq"):
+            raise ValueError(f"examples are given to the route mcq, and the route is {self.route}")
         if self.one_backward:
             self._check_one_backward()
         return self
@@ -154,6 +158,10 @@ class CotrainSettings(Settings):
             )
         if not self.generator.update or self.dev_only:
             raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
+        if self.solver.accuracy_band is not None:
+            raise ValueError("one_backward trains on every scored question: set solver.accuracy_band to null")
+        if self.mid_eos_penalty:
+            raise ValueError("one_backward needs mid_eos_penalty 0: the score knows correctness alone")
 
 
 class EngineSettings(Settings):
@@ -165,9 +173,14 @@ class EngineSettings(Settings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int = Field(default=1, gt=0)
     """CPU threads of one process."""
-    token_budget: int = Field(default=16384, gt=0)
-    """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays."""
+    token_budget: Annotated[int, Field(gt=0)] | Literal["auto"] = 16384
+    """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
+    `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
     gradient_checkpointing: bool = False
+    attention: Literal["auto", "flash", "flex", "sdpa"] = "auto"
+    """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
+    deterministic: bool = False
+    """True has torch use repeatable kernels alone, or fail where there is none: slower on an accelerator."""
     ranks: int = Field(default=1, gt=0)
     """Processes of the trainer `deepspeed`, one per accelerator."""
     zero_stage: Literal[2, 3] = 3
@@ -176,13 +189,26 @@ class EngineSettings(Settings):
     """What `deepspeed` keeps in host memory: AdamW's state and gradients, or with stage 3 the weights as well."""
     placement: Literal["split", "colocated"] = "split"
     """Whether engines have accelerators of their own, or take turns on all of them."""
+    overlap: bool = False
+    """Whether independent phases run beside each other: dev rollouts and dev gradient beside question generation, a
+    validation beside the next iteration. It changes no result and is no part of a recipe."""
     tensor_parallel: int = Field(default=1, gt=0)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)
     """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
 
     @model_validator(mode="after")
+    def _side_by_side(self) -> "EngineSettings":
+        if self.overlap and self.placement == "colocated":
+            raise ValueError("engine.overlap needs placement split: colocated engines take turns")
+        if self.overlap and self.sampler == "hf" and self.dtype != "float32":
+            raise ValueError(f"engine.overlap with sampler hf needs dtype float32, and it is {self.dtype}")
+        return self
+
+    @model_validator(mode="after")
     def _trainable(self) -> "EngineSettings":
+        if self.trainer == "deepspeed" and self.token_budget == "auto":
+            raise ValueError("engine.token_budget auto needs trainer local: `infuser plan` says what fits each rank")
         if self.trainer != "deepspeed":
             if self.ranks > 1 or self.offload != "none":
                 raise ValueError(f"engine.ranks and engine.offload need trainer deepspeed, and it is {self.trainer}")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infuser_core.config_pool import EndpointModel, JudgeSource
-from infuser_core.config_sources import AnchorSource, FolderAnchor, HubAnchor, NanoAnchor, Settings, World
+from infuser_core.config_sources import AnchorSource, FolderAnchor, HubAnchor, NanoAnchor, Settings, ShelfName, World
 
 ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
 
@@ -29,6 +29,8 @@ class CatalogueSettings(Settings):
     """Address of a local catalogue."""
     world: World = "basic"
     """Micro-world whose textbooks the nano catalogue serves."""
+    shelf: ShelfName = "mixed"
+    """Which of its textbooks: `mixed` ones treat every topic, those `by_domain` their own."""
     catalogues: list[CatalogueEntry] = Field(
         default=[
             CatalogueEntry(name="open_textbook_library"),
@@ -142,6 +144,11 @@ class OverlapSettings(Settings):
     """Further data to compare with: parquet, jsonl or json files, or folders of them."""
     reference_matched: Literal["drop", "stop", "report"] = "report"
     """What happens to a chunk that overlaps with one of these."""
+    mixture: list[str] = Field(default=[])
+    """Data that an instruction-finetuned anchor was trained on, as parquet, jsonl or json files, or folders of them:
+    it is compared with the kept chunks, the dev set and the validation set."""
+    sft_matched: Literal["report", "stop"] = "report"
+    """What happens where a chunk or a question overlaps with it: a line of the report, or the end of the run."""
 
 
 class CorpusSettings(Settings):

@@ -11,7 +11,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, strict=True)
 
 
-World = Literal["basic", "hard"]
+World = Literal["basic", "hard", "wide"]
+ShelfName = Literal["mixed", "by_domain"]
 
 
 class NanoAnchor(Settings):
@@ -19,7 +20,7 @@ class NanoAnchor(Settings):
 
     type: Literal["nano"] = "nano"
     world: World = "basic"
-    """Which micro-world: eight topics, or sixteen with noisier keys."""
+    """Which micro-world: eight topics, sixteen with noisier keys, or eight with free-form problems and programs."""
 
 
 class FolderAnchor(Settings):
@@ -44,11 +45,12 @@ class NanoQuestions(Settings):
     """Questions of the micro-world."""
 
     type: Literal["nano"] = "nano"
-    split: Literal["dev", "validation", "test"]
-    topics: Literal["target", "transfer"] = "target"
+    split: Literal["train", "dev", "validation", "test"]
+    topics: Literal["target", "transfer", "problems", "programs"] = "target"
+    """Topics that the dev set covers or not, with choices; or the wide world's, to be answered by a number."""
     size: int = Field(gt=0)
     world: World = "basic"
-    """Which micro-world: eight topics, or sixteen with noisier keys."""
+    """Which micro-world: eight topics, sixteen with noisier keys, or eight with free-form problems and programs."""
 
 
 class FileQuestions(Settings):
@@ -115,6 +117,30 @@ class BenchmarkQuestions(Settings):
         return self
 
 
-QuestionSource = Annotated[NanoQuestions | FileQuestions | BenchmarkQuestions, Field(discriminator="type")]
+SingleSource = Annotated[NanoQuestions | FileQuestions | BenchmarkQuestions, Field(discriminator="type")]
+
+
+class MixPart(Settings):
+    """One source of a mixed set."""
+
+    source: SingleSource
+    """Where its questions are from."""
+    count: int | None = Field(default=None, gt=0)
+    """Questions drawn from it; all when null."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the draw; the run's own seed does not change it."""
+
+
+class MixQuestions(Settings):
+    """Several sources as one set, e.g. science questions with choices and free-form mathematics."""
+
+    type: Literal["mix"]
+    parts: list[MixPart] = Field(min_length=1)
+    """Joined in this order; an identifier that an earlier part has gets the part's number before it."""
+
+
+QuestionSource = Annotated[
+    NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions, Field(discriminator="type")
+]
 
 AnchorSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor, Field(discriminator="type")]

@@ -2,8 +2,8 @@
 
 `INFUSER_CRASH_AT=phase:point` sends SIGKILL at the first pass, `phase:point:3` at the third. A word before an `@`
 asks for another fault: `raise@judge:inside` fails, `hang@` sleeps, `stuck@` sleeps and hears no signal, `stop@` stops
-the process until it gets SIGCONT. `INFUSER_POINTS=FILE` lists the points that are passed. Unset, a point costs two
-dictionary look-ups.
+the process until it gets SIGCONT, `memory@` is want of memory, once, where a trainer asks for it.
+`INFUSER_POINTS=FILE` lists the points that are passed. Unset, a point costs two dictionary look-ups.
 """
 
 import os
@@ -24,15 +24,27 @@ def point(name: str) -> None:
     if not wanted:
         return
     action, _, target = wanted.rpartition("@")
+    late = _late(name, target)
+    # A repeated stage meets the same fault; only a stop would keep it from ever ending.
+    if late == 0 or (late is not None and late > 0 and action != "stop"):
+        _misbehave(action or KILL, name)
+
+
+def runs_out_of_memory(name: str) -> bool:
+    """Whether memory is to run out here: at the pass that the environment names, and at no later one."""
+    action, _, target = os.environ.get("INFUSER_CRASH_AT", "").rpartition("@")
+    return action == "memory" and _late(name, target) == 0
+
+
+def _late(name: str, target: str) -> int | None:
+    """Passes of this point beyond the one that is meant; None where another point is."""
     place, _, count = target.rpartition(":")
     if not count.isdigit():
         place, count = target, "1"
     if place != name:
-        return
+        return None
     _passes[name] = _passes.get(name, 0) + 1
-    # A repeated stage meets the same fault; only a stop would keep it from ever ending.
-    if _passes[name] == int(count) or (_passes[name] > int(count) and action != "stop"):
-        _misbehave(action or KILL, name)
+    return _passes[name] - int(count)
 
 
 def _misbehave(action: str, name: str) -> None:

@@ -26,6 +26,8 @@ BEAT = 10.0
 """Seconds between two touches of a lease."""
 STALE = 60.0
 """Seconds without a touch after which a holder on another machine counts as dead."""
+AND = "; "
+"""Between two stages that are at work beside each other."""
 _ASKING = 0.5
 
 
@@ -48,9 +50,9 @@ class Lease:
     killed_for_memory: int
     """Processes that the kernel of this boot had ended for want of memory by then."""
     doing: str = ""
-    """Stage at work; empty between stages."""
+    """Stages at work; empty between stages."""
     doing_since: float = 0.0
-    """When that began, seconds since the epoch, for people."""
+    """When the last change of that was, seconds since the epoch, for people."""
 
     @property
     def holder(self) -> str:
@@ -65,6 +67,7 @@ class Hold:
         self._path = folder / FILE
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._doing: list[str] = []
         self._mine = _new_lease()
         self.left: Lease | None = _take(self._path, self._mine)
         """Lease of a holder that died without giving the run back."""
@@ -77,11 +80,20 @@ class Hold:
         return self._mine.holder
 
     def note(self, doing: str) -> None:
-        """Say which stage is at work, for whoever finds the lease of a dead process."""
+        """A stage begins: said for whoever finds the lease of a dead process."""
         with self._lock:
-            self._mine = replace(self._mine, doing=doing, doing_since=time.time())
-            if self._is_ours():
-                _write(self._path, self._mine)
+            self._note([*self._doing, doing])
+
+    def note_end(self, doing: str) -> None:
+        """A stage is over. Where that cannot be written, what ended it matters more."""
+        with self._lock, suppress(OSError):
+            self._note([each for each in self._doing if each != doing])
+
+    def _note(self, doing: list[str]) -> None:
+        self._doing = doing
+        self._mine = replace(self._mine, doing=AND.join(doing), doing_since=time.time())
+        if self._is_ours():
+            _write(self._path, self._mine)
 
     def check(self) -> None:
         """Raises BusyRunError when another machine took the run, because this process did not stir for long."""

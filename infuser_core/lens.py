@@ -35,6 +35,7 @@ TABLES: dict[str, type] = {
     "questions": schemas.Question,
     "question_labels": schemas.QuestionLabel,
     "rollouts": schemas.Rollout,
+    "allocations": schemas.Allocation,
     "gradients": schemas.Gradient,
     "scores": schemas.InfluenceScore,
     "generator_scores": schemas.GeneratorScore,

@@ -9,14 +9,15 @@ from infuser_core import settings
 from infuser_core.config import FolderAnchor, RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.prompts.load import load
+from infuser_core.routes.find import needs_documents
 
 
 def missing(config: RunConfig) -> list[ConfigError]:
     """Everything that is missing on this machine, in the order in which a run would ask for it.
 
-    A run that trains on the dev set alone builds no corpus.
+    A run that trains on the dev set alone, or by a route that needs no document, builds no corpus.
     """
-    if config.cotrain.dev_only:
+    if not needs_documents(config):
         return []
     if config.corpus.pool:
         return [*_pool(config), *_references(config)]
@@ -64,9 +65,11 @@ def _marker(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def _references(config: RunConfig) -> Iterator[ConfigError]:
-    for number, path in enumerate(config.corpus.overlap.references):
-        if not Path(path).exists():
-            yield ConfigError(
-                f"corpus.overlap.references.{number} = {path!r}: no such file or folder",
-                hint="fetch the data set, correct the path, or --set 'corpus.overlap.references=[]'",
-            )
+    overlap = config.corpus.overlap
+    for key, paths in (("references", overlap.references), ("mixture", overlap.mixture)):
+        for number, path in enumerate(paths):
+            if not Path(path).exists():
+                yield ConfigError(
+                    f"corpus.overlap.{key}.{number} = {path!r}: no such file or folder",
+                    hint=f"fetch the data set, correct the path, or --set 'corpus.overlap.{key}=[]'",
+                )

@@ -2,22 +2,25 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from infuser_core.benchmarks import find, gpqa_diamond
 from infuser_core.benchmarks.parts import identity, validation
 from infuser_core.benchmarks.parts.rows import rows_of
-from infuser_core.config import BenchmarkQuestions, BenchmarkSettings, FileQuestions, NanoQuestions
+from infuser_core.config import BenchmarkQuestions, BenchmarkSettings, FileQuestions, MixQuestions, NanoQuestions
 from infuser_core.errors import DocumentError
-from infuser_core.nano import world
+from infuser_core.nano import held_out
 from infuser_core.prompts.load import LETTERS
 from infuser_core.recipe import digest_of
 from infuser_core.schemas import Question
+from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import Grading, as_text
 
-Source = NanoQuestions | FileQuestions | BenchmarkQuestions
+Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions
 
 # Verifiers of the data sources that the published files name; any other free answer is mathematics.
 _VERIFIERS = {"aime": "integer", "aime2024": "integer", "aime2025": "integer", "bbeh": "bbeh", "bbehopen": "bbeh"}
@@ -29,12 +32,12 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
 
     Raises DocumentError naming the file and the row when a field is missing or the answer is no choice.
     """
+    if isinstance(source, MixQuestions):
+        return _mixed(source, seed, evaluated)
     if isinstance(source, BenchmarkQuestions):
         return validation.sample(source, evaluated)
     if isinstance(source, NanoQuestions):
-        chosen = world.WORLDS[source.world]
-        topics = world.TARGET if source.topics == "target" else chosen.transfer
-        return world.questions(source.split, topics, source.size, seed, chosen)
+        return held_out.questions(source.topics, source.split, source.size, seed, source.world)
     rows = list(rows_of(Path(source.path)))
     if source.size is not None and source.size != len(rows):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
@@ -45,6 +48,8 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
 
 def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -> str:
     """Digest of what a source gives, wherever its files lie: the part of a recipe that its settings do not say."""
+    if isinstance(source, MixQuestions):
+        return digest_of([content_of(part.source, evaluated=evaluated) for part in source.parts])
     if isinstance(source, BenchmarkQuestions):
         return identity.content(validation.sample(source, evaluated))
     if isinstance(source, NanoQuestions):
@@ -55,6 +60,42 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
         raise DocumentError(
             f"cannot read {source.path}: {error.strerror}", hint="correct the path in `data`"
         ) from error
+
+
+def values_of(source: Source) -> dict[str, Any]:
+    """A source's settings without the places of its files, which enter a recipe by content."""
+    if isinstance(source, MixQuestions):
+        parts = [{**part.model_dump(mode="json"), "source": values_of(part.source)} for part in source.parts]
+        return {"type": source.type, "parts": parts}
+    return source.model_dump(mode="json", exclude={"path", "paths"})
+
+
+def is_seeded(source: Source) -> bool:
+    """Whether the run's seed shapes the questions."""
+    if isinstance(source, MixQuestions):
+        return any(is_seeded(part.source) for part in source.parts)
+    return source.type == "nano"
+
+
+def _mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSettings]) -> list[Question]:
+    found: dict[str, Question] = {}
+    for number, part in enumerate(source.parts):
+        questions = load_questions(part.source, seed=seed, evaluated=evaluated)
+        if part.count is not None and part.count > len(questions):
+            raise DocumentError(
+                f"part {number} of a mixed set has {len(questions)} questions, and {part.count} are wanted",
+                hint="lower its `count`",
+            )
+        if part.count is not None:
+            places = Random(seed_of(part.seed, "mix", number)).sample(range(len(questions)), part.count)
+            questions = [questions[place] for place in sorted(places)]
+        for question in questions:
+            name = question.question_id
+            name = name if name not in found else f"{number}-{name}"
+            if name in found:
+                raise DocumentError(f"a mixed set has the identifier {name} twice", hint="identifiers are unique")
+            found[name] = replace(question, question_id=name)
+    return list(found.values())
 
 
 def question_of(row: dict[str, Any], where: str) -> Question:

@@ -5,6 +5,7 @@ Legend of shape suffixes used across the project: _P prompts, _G group, _T token
 
 from dataclasses import dataclass, field
 
+from infuser_core.allocations import Allocation as Allocation
 from infuser_core.examination import BenchmarkResponse as BenchmarkResponse
 from infuser_core.examination import BenchmarkScore as BenchmarkScore
 from infuser_core.examination import BenchmarkVerdict as BenchmarkVerdict

@@ -51,6 +51,8 @@ class Outcome:
     """Table name to rows."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     """A few JSON values for people: counts, norms, status."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """By engine, what it computed on and how; outside the artifact's digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,8 @@ class Manifest:
     """The phase's summary."""
     seconds: float
     """Time the phase took, seconds."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """By engine, what it computed on and how; empty where none was used."""
 
 
 class Store:
@@ -295,6 +299,7 @@ def _record(
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "host": platform.node(),
         "python": platform.python_version(),
+        **({"machine": dict(outcome.machine)} if outcome.machine else {}),
     }
 
 
@@ -313,6 +318,7 @@ def read_manifest(folder: Path) -> Manifest:
             rows=record["rows"],
             summary=record["summary"],
             seconds=record["seconds"],
+            machine=record.get("machine", {}),
         )
     except FileNotFoundError as error:
         raise StoreError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error

@@ -50,10 +50,24 @@ class Member:
     """Name of the run: it follows from the settings, so that sweeps share runs."""
     variant: str
     """What tells it from other members but the seed."""
+    label: str
+    """Base configuration and variant, as comparisons name it."""
     seed: int
     """Run seed."""
     arguments: tuple[str, ...]
     """Arguments of `infuser run`."""
+
+
+def read_all(paths: Sequence[Path], *, against: str = "") -> list[Member]:
+    """The runs of several sweep files, each once.
+
+    Raises ConfigError like `read`, and where no run is of the variant `against`.
+    """
+    members = list({member.run: member for path in paths for member in read(path)}.values())
+    labels = dict.fromkeys(member.label for member in members)
+    if against and against not in labels:
+        raise ConfigError(f"--against {against}: no such variant", hint=f"variants: {', '.join(labels)}")
+    return members
 
 
 def read(path: Path) -> list[Member]:
@@ -108,6 +122,7 @@ def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
     return Member(
         run=config.run_name(),
         variant=config.variant,
+        label=f"{config.name}-{config.variant}".rstrip("-"),
         seed=config.seed,
         arguments=("run", *map(str, files), *settings, "--name", config.run_name()),
     )

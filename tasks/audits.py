@@ -78,7 +78,7 @@ def audit_reference(
     """All kept chunks, and the dev set, against one data set. Shards that were scanned before a kill are kept."""
     config = overlap_of(run.config.corpus.overlap)
     shards = shards_of([Path(path)])
-    digests = _digests(run, shards)
+    digests = digests_of(run, shards)
     values = {
         "audit": auditing.config_values(config),
         "scan": [auditing.VERSION, NAME],
@@ -95,10 +95,10 @@ def audit_reference(
             for row in run.store.rows(dev, "reference_questions", Question)
         ]
         scanner = Scanner(Path(path), [*documents, *questions], config)
-        scans = _scans(scanner, shards, digests, run.store.partial(recipe), progress)
+        scans = scans_of(scanner, shards, digests, run.store.partial(recipe), progress)
         label = Path(path).name
         findings = [row for scan in scans for row in scan.findings]
-        facts = _facts(label, scans, recall.measure(documents, config), config)
+        facts = facts_of(label, scans, recall.measure(documents, config), config)
         rows = [_overlap(label, row) for row in findings]
         return Outcome(
             tables={
@@ -116,7 +116,7 @@ def audit_reference(
     return run_stage(run, recipe, produce)
 
 
-def _scans(
+def scans_of(
     scanner: Scanner, shards: Sequence[Shard], digests: Sequence[str], folder: Path, progress: Progress
 ) -> list[Scan]:
     """One scan per shard; finished ones are found in the folder."""
@@ -138,7 +138,7 @@ def _scans(
     return found
 
 
-def _facts(
+def facts_of(
     label: str, scans: Sequence[Scan], recalls: Sequence[recall.Recall], config: OverlapConfig
 ) -> list[AuditFact]:
     """Counts of a data set, and the share of planted passages that each mode finds."""
@@ -167,7 +167,7 @@ def _overlap(label: str, row: Finding) -> Overlap:
     )
 
 
-def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
+def digests_of(run: Run, shards: Sequence[Shard]) -> list[str]:
     """sha256 of the shards. A file of known size and time of change is not read again: data sets are large."""
     record = run.store.root / "textbooks" / "references.json"
     known = json.loads(record.read_text()) if record.is_file() else {}

@@ -2,21 +2,29 @@
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import get_ident
 
 _EVERY = 0.2
+_WIDTH = 118
+
+
+class _Stage:
+    """What one thread is at."""
+
+    def __init__(self, label: str) -> None:
+        self.label = self.text = label
+        self.started = time.monotonic()
 
 
 @dataclass(slots=True, kw_only=True)
 class Console:
-    """Writes to standard error when it is a terminal, and nothing otherwise."""
+    """Writes to standard error when it is a terminal, and nothing otherwise. Stages of several threads share a line."""
 
     enabled: bool
     """Whether there is a terminal to write to."""
-    _label: str = ""
-    _started: float = 0.0
+    _stages: dict[int, _Stage] = field(default_factory=dict)
     _shown: float = 0.0
-    _total: int = 0
     _iterations: int = 0
 
     def expect(self, iterations: int) -> None:
@@ -26,19 +34,27 @@ class Console:
     def start(self, phase: str, iteration: int) -> None:
         """A stage begins."""
         where = f"iteration {iteration + 1}/{self._iterations}  " if iteration >= 0 and self._iterations else ""
-        self._label, self._started, self._shown = f"{where}{phase}", time.monotonic(), 0.0
-        self._draw(self._label)
+        self._stages[get_ident()] = _Stage(f"{where}{phase}")
+        self._shown = 0.0
+        self._draw()
+
+    def end(self) -> None:
+        """This thread's stage is over."""
+        self._stages.pop(get_ident(), None)
 
     def progress(self, done: int, total: int, tokens: int) -> None:
         """The stage moved."""
         now = time.monotonic()
-        if not self.enabled or now - self._shown < _EVERY:
+        # A phase may tell of its progress from a thread of its own.
+        stage = self._stages.get(get_ident()) or next(reversed(list(self._stages.values())), None)
+        if not self.enabled or stage is None or now - self._shown < _EVERY:
             return
         self._shown = now
-        seconds = max(now - self._started, 1e-6)
+        seconds = max(now - stage.started, 1e-6)
         remaining = seconds * (total - done) / done if done else 0.0
         speed = f"  {tokens / seconds:,.0f} tokens/s" if tokens else ""
-        self._draw(f"{self._label}  {done}/{total}{speed}  ETA {remaining:.0f} s")
+        stage.text = f"{stage.label}  {done}/{total}{speed}  ETA {remaining:.0f} s"
+        self._draw()
 
     def say(self, line: str) -> None:
         """A line that stays."""
@@ -52,7 +68,8 @@ class Console:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
 
-    def _draw(self, text: str) -> None:
+    def _draw(self) -> None:
         if self.enabled:
-            sys.stderr.write("\r\x1b[2K" + text[:118])
+            text = "  |  ".join(stage.text for stage in list(self._stages.values()))
+            sys.stderr.write("\r\x1b[2K" + text[:_WIDTH])
             sys.stderr.flush()

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 
 from infuser_core import limits, runs, settings
 from infuser_core.config import RunConfig
-from infuser_core.engines.configured import configured_pool
+from infuser_core.engines.configured import run_pool
 from infuser_core.engines.pool import EnginePool
-from infuser_core.lease import Hold, describe_left
+from infuser_core.lease import AND, Hold, describe_left
 from infuser_core.lineage.index import Catalogue
 from infuser_core.overlays import validate
 from infuser_core.planning import again
@@ -31,6 +32,7 @@ from infuser_core.schemas import Checkpoint
 from infuser_core.store import Store
 from tasks.console import Console
 from tasks.course import Course
+from tasks.halt import Halt
 
 _WHOLE = Asked()
 
@@ -65,6 +67,8 @@ class Run:
     """What is computed again although the store has it."""
     course: Course = field(default_factory=Course)
     """How far the run goes."""
+    halt: Halt = field(default_factory=Halt)
+    """Ends all branches of this attempt once one has failed."""
     asking: bool = False
     """True while a stage is only asked for its recipe."""
     started: float = field(default_factory=time.monotonic)
@@ -74,6 +78,11 @@ class Run:
     def surveyed(self) -> bool:
         """Whether the pipeline is walked for a plan, or past stages that are not wanted."""
         return isinstance(self.store, Survey)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether independent stages run beside each other. A run to a place keeps their order."""
+        return self.config.engine.overlap and self.course.is_open and not self.surveyed and not self.recalling
 
     def under(self, config: RunConfig) -> "Run":
         """The run as a stage sees it for which this configuration holds."""
@@ -89,10 +98,26 @@ class Run:
 _open: dict[str, Run] = {}
 
 
+_view: ContextVar[Run | None] = ContextVar("view", default=None)
+
+
 def current(name: str) -> Run:
-    """The open run of that name."""
+    """The open run of that name, or what this thread sees of it."""
+    view = _view.get()
+    if view is not None and view.name == name:
+        return view
     assert name in _open, f"run {name} is not open in this process"
     return _open[name]
+
+
+@contextmanager
+def seen_as(run: Run) -> Iterator[None]:
+    """In this thread the run of that name is this one; branches beside it go on with the open one."""
+    token = _view.set(run)
+    try:
+        yield
+    finally:
+        _view.reset(token)
 
 
 @contextmanager
@@ -128,7 +153,7 @@ def opened(
             journal=record,
             hold=hold,
             published=published,
-            pool=configured_pool(config.engine, config.cotrain.optimizer),
+            pool=run_pool(config),
             console=Console(enabled=not quiet and sys.stderr.isatty()),
         )
         store.sweep()
@@ -176,7 +201,7 @@ def looked_at(name: str, history: History, store: Survey, *, salts: Salts, asked
         journal=Journal(store.root, name),
         published=False,
         recalling=True,
-        pool=configured_pool(history.latest.engine, history.latest.cotrain.optimizer),
+        pool=run_pool(history.latest),
         console=Console(enabled=False),
     )
     with _entered(run):
@@ -196,8 +221,8 @@ def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:
         return
     said = describe_left(left, name)
     sys.stderr.write(f"infuser: {said}\n")
-    phase, _, iteration = left.doing.partition(", iteration ")
-    if phase:
+    for doing in filter(None, left.doing.split(AND)):
+        phase, _, iteration = doing.partition(", iteration ")
         attempt = max(1, record.attempt - 1)
         record.append(
             phase=phase,

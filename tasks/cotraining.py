@@ -13,8 +13,8 @@ from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
 from infuser_core.recipe import ArtifactRef
+from infuser_core.routes.find import templates
 from infuser_core.schemas import (
-    Document,
     GeneratorScore,
     Gradient,
     InfluenceScore,
@@ -26,9 +26,13 @@ from infuser_core.schemas import (
     Update,
 )
 from infuser_core.store import Outcome, Table
-from tasks import exclusions
+from tasks import curriculum, exclusions, problems, pseudo_labels
+from tasks.budget import budget_of
 from tasks.context import Run
+from tasks.examples import examples_of, with_examples
+from tasks.generators import with_writer, writer_of
 from tasks.pieces import Pieces
+from tasks.pool_rows import carried, documents_of
 from tasks.recipes import recipe_of
 from tasks.stage import StageResult, run_stage, stage
 
@@ -112,19 +116,27 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
 
 
 @stage
-def generate_questions(run: Run, iteration: int, pool: ArtifactRef, generator: ArtifactRef) -> StageResult:
-    """Phase 2a."""
-    settings = generate_phase.settings_of(run.config)
+def generate_questions(
+    run: Run, iteration: int, pool: ArtifactRef, generator: ArtifactRef, allocation: ArtifactRef | None = None
+) -> StageResult:
+    """Phase 2a; an allocation says how the documents are shared."""
+    settings, writer = generate_phase.settings_of(run.config), writer_of(run, generator)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        documents = documents_of(run.store, pool)
+        number = 0 if settings.frozen_batch else iteration
         generated = generate_phase.generate_questions(
-            run.store.rows(pool, "documents", Document),
-            run.pool.sampler(run.checkpoint(generator, Role.GENERATOR)),
+            documents,
+            writer.open() if templates(run.config) else None,
             settings,
-            checkpoint_id=generator.id,
+            checkpoint_id=writer.name,
             seed=run.config.seed,
             iteration=iteration,
             exclude=exclusions.excluded_documents(run, pool),
+            problems=carried(run.store, pool),
+            route=run.config.cotrain.route,
+            examples=examples_of(run),
+            budget=budget_of(run, number, documents, allocation),
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
@@ -137,9 +149,10 @@ def generate_questions(run: Run, iteration: int, pool: ArtifactRef, generator: A
             summary={"written": len(generated.rollouts), "valid": len(generated.questions)},
         )
 
-    inputs = {"pool": pool, "generator": generator}
+    inputs = {"pool": pool, **writer.inputs, "allocation": allocation}
     version = generate_phase.VERSION
-    values = exclusions.generate_recipe(run, iteration, pool, settings)
+    values = problems.routed(run, pool, exclusions.generate_recipe(run, iteration, pool, settings, allocation))
+    values = with_examples(run, with_writer(values, writer))
     recipe = recipe_of(run, "generate_questions", version, values, inputs, iteration=iteration, seeded=True)
     return run_stage(run, recipe, produce)
 
@@ -150,8 +163,9 @@ def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: 
     settings = answer_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        asked = run.store.rows(questions, "questions", Question)
         rollouts = answer_phase.rollout_questions(
-            run.store.rows(questions, "questions", Question),
+            asked,
             run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
             settings,
             checkpoint_id=solver.id,
@@ -160,11 +174,14 @@ def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: 
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
+        labelled = pseudo_labels.relabelled(run, asked, rollouts, settings)
+        if labelled is not None:
+            return pseudo_labels.with_labels(_answers(labelled.rollouts), labelled.labels)
         return _answers(rollouts)
 
     inputs = {"questions": questions, "solver": solver}
-    version = answer_phase.VERSION
-    recipe = recipe_of(run, "rollout_questions", version, settings, inputs, iteration=iteration, seeded=True)
+    version, values = answer_phase.VERSION, pseudo_labels.answer_recipe(run, settings)
+    recipe = recipe_of(run, "rollout_questions", version, values, inputs, iteration=iteration, seeded=True)
     return run_stage(run, recipe, produce)
 
 
@@ -185,9 +202,12 @@ def score_influence(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
+        asked, answers = run.store.rows(questions, "questions", Question), run.store.rows(rollouts, "rollouts", Rollout)
+        # Problems that rows carry have no author to reward: they are probed only along with the solver's update.
+        unprobed = {*without, *(row.question_id for row in asked if not row.rollout_id and not settings.share_backward)}
         scored = score_phase.score_influence(
-            [row for row in run.store.rows(questions, "questions", Question) if row.question_id not in without],
-            [row for row in run.store.rows(rollouts, "rollouts", Rollout) if row.group_id not in without],
+            [row for row in asked if row.question_id not in unprobed],
+            [row for row in answers if row.group_id not in unprobed],
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
             reference=reference,
@@ -269,6 +289,7 @@ def update_solver(
     settings = solver_phase.settings_of(run.config)
     without = exclusions.left_out(run, iteration)
     table = "questions" if questions.kind == "generate_questions" else "reference_questions"
+    band, penalty = run.config.cotrain.solver.band(), run.config.cotrain.mid_eos_penalty
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
@@ -280,20 +301,23 @@ def update_solver(
                 shared[0], kept, trainer, settings, workspace=workspace, first_step=before.step
             )
             return _updated(before.step, updates)
+        answers = [row for row in run.store.rows(rollouts, "rollouts", Rollout) if row.group_id not in without]
         updates = solver_phase.update_solver(
             run.store.rows(questions, table, Question),
-            [row for row in run.store.rows(rollouts, "rollouts", Rollout) if row.group_id not in without],
+            answers,
             trainer,
             settings,
             workspace=workspace,
             first_step=before.step,
             old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
+            band=band,
+            mid_eos_penalty=penalty,
             progress=progress,
         )
-        return _updated(before.step, updates)
+        return curriculum.with_difficulties(_updated(before.step, updates), answers, band)
 
     inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
-    values = exclusions.update_recipe(settings, without)
+    values = curriculum.update_recipe(exclusions.update_recipe(settings, without), band, penalty)
     recipe = recipe_of(run, "update_solver", solver_phase.VERSION, values, inputs, iteration=iteration)
     return _adopted(run, run_stage(run, recipe, produce), Role.SOLVER)
 

@@ -65,6 +65,7 @@ def artifact_page(store: Store, ref: ArtifactRef, *, users: Sequence[ArtifactRef
     recipe = manifest.recipe
     lines = [f"# {title(ref.kind, recipe['iteration'])}", "", f"`{ref.id}`, made in {manifest.seconds:.2f} s", ""]
     lines += [f"- **{name}**: {_plain(value)}" for name, value in manifest.summary.items()]
+    lines += [f"- **{name}**: {_plain(facts)}" for name, facts in manifest.machine.items()]
     for name, count in manifest.rows.items():
         rows = tables.head(store.path(ref, f"{name}.parquet"), _PREVIEW)
         lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]

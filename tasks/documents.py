@@ -25,7 +25,7 @@ from infuser_core.nano import textbooks
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load
-from infuser_core.questions import content_of, load_questions
+from infuser_core.questions import content_of, is_seeded, load_questions, values_of
 from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store import Outcome, Table
@@ -56,10 +56,8 @@ def reference_questions(run: Run, part: str) -> StageResult:
 
     content = content_of(source, evaluated=evaluated)
     # A file enters by content: neither its place nor the run's seed changes anything.
-    identity = source.model_dump(mode="json", exclude={"path", "paths"})
-    recipe = recipe_of(
-        run, "questions", VERSION, {"source": identity, "content": content}, {}, seeded=source.type == "nano"
-    )
+    values = {"source": values_of(source), "content": content}
+    recipe = recipe_of(run, "questions", VERSION, values, {}, seeded=is_seeded(source))
     return run_stage(run, recipe, produce)
 
 
@@ -86,13 +84,14 @@ def benchmark_questions(run: Run) -> StageResult:
 @stage
 def print_textbooks(run: Run) -> StageResult:
     """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
-    world = run.config.corpus.catalogue.world
+    world, shelf = run.config.corpus.catalogue.world, run.config.corpus.catalogue.shelf
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        books = textbooks.build_shelf(workspace, seed=0, world=WORLDS[world])
+        books = textbooks.build_shelf(workspace, seed=0, world=WORLDS[world], shelf=shelf)
         return Outcome(tables={}, summary={"offers": len(books)})
 
-    return run_stage(run, recipe_of(run, "textbooks", VERSION, {"world": world}, {}), produce)
+    values = {"world": world, **({"shelf": shelf} if shelf != "mixed" else {})}
+    return run_stage(run, recipe_of(run, "textbooks", VERSION, values, {}), produce)
 
 
 @stage

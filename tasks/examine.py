@@ -25,6 +25,7 @@ from infuser_core.exams.plan import read_settings as settings_in
 from infuser_core.exams.scoring import save_verdicts, score
 from infuser_core.exams.sources import of_folder
 from infuser_core.overlays import load as load_config
+from infuser_core.phases.answering import solver_templates
 from infuser_core.phases.respond import RespondSettings, respond
 from infuser_core.recipe import digest_of
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, QuestionScore
@@ -34,6 +35,7 @@ from tasks.examine_model import Examinee, is_nano
 BATCH_TOKENS = 262_144
 """Prompt and response tokens of one batch, where nobody says."""
 CONFIGS = Path(__file__).parent.parent / "configs"
+_NANO = {"hard": "nano-hard.yaml", "wide": "nano-wide.yaml"}
 
 
 def settings_for(examinee: Examinee, config: Path | None, overrides: dict[str, Any]) -> ExamSettings:
@@ -41,7 +43,7 @@ def settings_for(examinee: Examinee, config: Path | None, overrides: dict[str, A
     if examinee.config is not None:
         base = of_run(examinee.config)
     elif is_nano(examinee):
-        base = of_run(load_config([CONFIGS / ("nano-hard.yaml" if examinee.world == "hard" else "nano.yaml")]))
+        base = of_run(load_config([CONFIGS / _NANO.get(examinee.world, "nano.yaml")]))
     else:
         base = ExamSettings()
     base = settings_in(config, base) if config is not None else base
@@ -83,11 +85,11 @@ def make_plan(
 
 
 def _benchmarks(wanted: str, settings: ExamSettings, *, nano: bool) -> list[BenchmarkSettings]:
-    """The named benchmarks: configured labels first, then modules, `NAME=FILE`, or `all`."""
+    """The named benchmarks: configured labels first, then modules, `NAME=FILE`, `module:load=FILE`, or `all`."""
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"]:
-        names = [name for name in find.names() if _belongs(find.describe(name), nano=nano)]
+        names = [name for name in find.names() if _belongs(find.describe(name), settings, nano=nano)]
     if not names:
         names = list(configured)
     if not names:
@@ -100,9 +102,15 @@ def _benchmarks(wanted: str, settings: ExamSettings, *, nano: bool) -> list[Benc
     return found
 
 
-def _belongs(benchmark: Benchmark | None, *, nano: bool) -> bool:
-    """Whether `all` means it: the micro-world's for its own models, those with a data set for others."""
-    return benchmark is not None and (benchmark.category == "nano" if nano else bool(benchmark.repos))
+def _belongs(benchmark: Benchmark | None, settings: ExamSettings, *, nano: bool) -> bool:
+    """Whether `all` means it: the micro-world's for its own models, those with a data set for others.
+
+    A nano model is asked for numbers only where its prompts know how.
+    """
+    if benchmark is None or not nano:
+        return benchmark is not None and bool(benchmark.repos)
+    answerable = benchmark.verifier == "choice" or len(solver_templates(settings.prompts)) > 1
+    return benchmark.category == "nano" and answerable
 
 
 def _named(text: str) -> BenchmarkSettings:
@@ -110,6 +118,9 @@ def _named(text: str) -> BenchmarkSettings:
     if not mark:
         find.load(name)
         return BenchmarkSettings(name=name)
+    module, own, _ = name.partition(":")
+    if own:
+        return BenchmarkSettings(name=name, label=module.rpartition(".")[2], path=path)
     return BenchmarkSettings(name=name if name in find.names() else "released", label=name, path=path)
 
 
@@ -187,7 +198,7 @@ def ask(
         endpoint = Endpoint(parse_address(examinee.digest), concurrency=concurrency)
         batches = respond_remotely(asks, finished, endpoint, how, progress=console.progress)
     else:
-        sampler = _pool(settings, batch_tokens).sampler(examinee.checkpoint())
+        sampler = pool_of(settings, batch_tokens).sampler(examinee.checkpoint())
         batches = respond(asks, finished, sampler, how, progress=console.progress)
     # From here on time is asking time: the estimate must not count the loading of the model.
     console.start("asking", -1)
@@ -195,15 +206,17 @@ def ask(
         folder.add(rows)
 
 
-def _judge(judge: Examinee, settings: ExamSettings) -> ChatModel:
+def chat_of(judge: Examinee, settings: ExamSettings) -> ChatModel:
+    """The model, to be asked for single replies."""
     if judge.folder is not None:
-        return _pool(settings, BATCH_TOKENS).chat(judge.checkpoint())
+        return pool_of(settings, BATCH_TOKENS).chat(judge.checkpoint())
     from infuser_core.engines.endpoint import Endpoint, parse_address
 
     return Endpoint(parse_address(judge.digest))
 
 
-def _pool(settings: ExamSettings, batch_tokens: int) -> EnginePool:
+def pool_of(settings: ExamSettings, batch_tokens: int = BATCH_TOKENS) -> EnginePool:
+    """The sampler of an examination, not started yet."""
     engine = settings.engine
     cache = {"cache_tokens": batch_tokens} if engine.sampler == "hf" else {}
     return EnginePool(sampler=engine.sampler, sampler_options=SAMPLERS[engine.sampler](engine) | cache)
@@ -215,7 +228,7 @@ def write_results(
     """Score the saved answers and write every table; returns the JSON object."""
     answers, record = of_folder(folder.path), folder.record()
     console.start("scoring", -1)
-    model = None if judge is None else _judge(judge, settings)
+    model = None if judge is None else chat_of(judge, settings)
     scored = score(answers, [settings.preset], too_long=settings.too_long, judge=model, progress=console.progress)
     save_verdicts(answers.out, scored, judged=judge is not None)
     counts = Counter(row.benchmark for row in scored[0].verdicts if row.decided_by == "judge")

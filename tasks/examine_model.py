@@ -17,9 +17,9 @@ from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import Store
 
 ADDRESS = "openai:"
-_NANO: dict[str, World] = {"nano": "basic", "nano-hard": "hard"}
-_FORMS = "a model folder, nano, nano-hard, RUN@iteration, RUN@selected, a key of the store, owner/name[@revision], or \
-openai:MODEL@http://host:port/v1"
+_NANO: dict[str, World] = {"nano": "basic", "nano-hard": "hard", "nano-wide": "wide"}
+_FORMS = "a model folder, nano, nano-hard, nano-wide, RUN@iteration, RUN@selected, a key of the store, \
+owner/name[@revision], or openai:MODEL@http://host:port/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

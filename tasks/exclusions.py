@@ -1,14 +1,14 @@
 """Doing without a textbook, chunk or question: what is left out enters the recipes that it changes, and no other."""
 
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
-from infuser_core.phases.batch import draw_documents
+from infuser_core.phases.batch import draw_batch
 from infuser_core.phases.generate_questions import GenerateSettings
 from infuser_core.recipe import ArtifactRef
-from infuser_core.schemas import Document
-from infuser_core.store import Store
+from tasks.budget import budget_of
 from tasks.context import Run
+from tasks.pool_rows import documents_of
 from tasks.recipes import plain
 
 
@@ -17,20 +17,32 @@ def excluded_documents(run: Run, pool: ArtifactRef) -> frozenset[str]:
     rule = run.config.corpus.exclude
     if not rule.sources and not rule.documents:
         return frozenset()
-    documents = _documents(run.store, pool)
+    documents = documents_of(run.store, pool)
     return frozenset(d.document_id for d in documents if d.document_id in rule.documents or d.source_id in rule.sources)
 
 
-def generate_recipe(run: Run, iteration: int, pool: ArtifactRef, settings: GenerateSettings) -> Any:
-    """The phase's settings; the batch stands among them where exclusions change it."""
+def generate_recipe(
+    run: Run, iteration: int, pool: ArtifactRef, settings: GenerateSettings, allocation: ArtifactRef | None = None
+) -> Any:
+    """The phase's settings; constant shares and the batch stand among them where they change it."""
+    rule = run.config.cotrain.budget
+    shared = {"budget": {"by": rule.by, "shares": rule.shares}} if rule.mode == "shares" else {}
+    changed = _changed_batch(run, iteration, pool, settings, allocation)
+    return {**plain(settings), **shared, **changed} if shared or changed else settings
+
+
+def _changed_batch(
+    run: Run, iteration: int, pool: ArtifactRef, settings: GenerateSettings, allocation: ArtifactRef | None
+) -> dict[str, list[str]]:
     exclude = excluded_documents(run, pool)
     if not exclude:
-        return settings
+        return {}
     number = 0 if settings.frozen_batch else iteration
-    documents = _documents(run.store, pool)
-    whole = draw_documents(documents, settings.documents, seed=run.config.seed, iteration=number)
-    batch = draw_documents(documents, settings.documents, seed=run.config.seed, iteration=number, exclude=exclude)
-    return settings if batch == whole else {**plain(settings), "batch": [d.document_id for d in batch]}
+    documents = documents_of(run.store, pool)
+    budget = budget_of(run, number, documents, allocation)
+    draw = partial(draw_batch, documents, settings.documents, seed=run.config.seed, iteration=number, budget=budget)
+    batch = draw(exclude=exclude)
+    return {} if batch == draw() else {"batch": [document.document_id for document in batch]}
 
 
 def left_out(run: Run, iteration: int) -> list[str]:
@@ -41,8 +53,3 @@ def left_out(run: Run, iteration: int) -> list[str]:
 def update_recipe(settings: Any, names: list[str]) -> Any:
     """A phase's settings, with the questions that it leaves out where there are any."""
     return {**plain(settings), "left_out": names} if names else settings
-
-
-@lru_cache(maxsize=1)
-def _documents(store: Store, pool: ArtifactRef) -> list[Document]:
-    return store.rows(pool, "documents", Document)

@@ -27,23 +27,29 @@ class Overdue(StageError):
 class Guard:
     """Around one stage of a run."""
 
-    def __init__(self, run: Run, phase: str, *, record: Callable[[Exception], None]) -> None:
+    def __init__(self, run: Run, phase: str, *, record: Callable[[Exception], None], limit: float | None) -> None:
         self._run, self._phase, self._record = run, phase, record
-        self._limit = phase_seconds(phase)
+        self._limit = limit
         self._asked: int | None = None
         self._overdue = False
         self._former: dict[int, Any] = {}
         self._done = threading.Event()
         self._here = threading.current_thread()
 
+    @property
+    def asked(self) -> bool:
+        """Whether a signal waits to be obeyed."""
+        return self._asked is not None
+
     def point(self) -> None:
-        """A safe point: whoever was asked to stop stops here."""
+        """A safe point: whoever was asked to stop stops here, and so does a branch when another one has failed."""
         if threading.current_thread() is not self._here:
             return
         if self._overdue:
             raise self._error()
         if self._asked is not None:
             self._deliver()
+        self._run.halt.check()
 
     def start(self) -> None:
         """Listen, and look at the clock."""
@@ -112,7 +118,19 @@ class Guard:
 @contextmanager
 def guarded(run: Run, phase: str, *, record: Callable[[Exception], None]) -> Iterator[Guard]:
     """Signals wait for the safe points of this stage, and it ends when its time is over."""
-    guard = Guard(run, phase, record=record)
+    with _listening(Guard(run, phase, record=record, limit=phase_seconds(phase))) as guard:
+        yield guard
+
+
+@contextmanager
+def waiting(run: Run, what: str) -> Iterator[Guard]:
+    """A signal is obeyed when the wait is over. The code inside sees to it that it soon is."""
+    with _listening(Guard(run, what, record=lambda error: None, limit=None)) as guard:
+        yield guard
+
+
+@contextmanager
+def _listening(guard: Guard) -> Iterator[Guard]:
     guard.start()
     try:
         yield guard

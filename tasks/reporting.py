@@ -20,6 +20,7 @@ from infuser_core.runs import Journal
 from infuser_core.store import Store
 from tasks import lineage
 from tasks.context import Run, peak_memory_mb, report_folder
+from tasks.report_sections import added
 
 NANO_NOTES = (
     "The nano lab's headroom is constructed: its anchor was pre-trained to follow a sound method less than half of "
@@ -72,6 +73,7 @@ def report(
             notes=_notes(RunConfig.model_validate(raw), lens, name),
             chosen=choose({name: raw})[0],
             answered=answered(root, [name]),
+            added=added(root, name, lens.query),
             figures=figures,
         )
     finally:

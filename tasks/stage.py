@@ -5,8 +5,8 @@ One cache authority: the store. On a hit the task returns Prefect's `Cached` sta
 
 import errno
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
@@ -19,6 +19,7 @@ from prefect.states import Completed
 
 from infuser_core import faults
 from infuser_core.engines.protocols import Progress
+from infuser_core.engines.used import noting
 from infuser_core.errors import (
     BusyRunError,
     CheckpointError,
@@ -35,9 +36,10 @@ from infuser_core.planning.survey import Survey
 from infuser_core.recipe import ArtifactRef, Recipe
 from infuser_core.store import Outcome
 from tasks import display, lineage
-from tasks.context import Run, current
+from tasks.context import Run, current, seen_as
 from tasks.course import Stop
 from tasks.guard import Guard, Overdue, guarded
+from tasks.halt import Halted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,10 +63,10 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stopped:
-    """What a sub-flow returns that a run stopped in."""
+    """What a task or sub-flow returns that a run stopped in."""
 
-    place: str
-    """Where."""
+    cause: Stop | Halted
+    """Where, or why."""
 
 
 class _NotStored(Exception):
@@ -98,12 +100,16 @@ def _found_or_made(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
     if run.recalling:
         raise _NotStored(recipe.key)
     try:
+        run.halt.check()
         with run.store.exclusive(recipe):
             found = run.store.find(recipe)
             if found is not None:
                 return _hit(run, recipe, found, time.monotonic() - started)
             with guarded(run, recipe.phase, record=lambda error: _record_failure(run, recipe, error, started)) as guard:
                 ref = _produce(run, recipe, produce, started, guard)
+    except Halted:
+        # The branch that failed is in the journal.
+        raise
     except Exception as error:
         _record_failure(run, recipe, error, started)
         if isinstance(error, InfuserError):
@@ -113,17 +119,24 @@ def _found_or_made(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
 
 
 def _produce(run: Run, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
-    _own(run, doing=display.title(recipe.phase, recipe.iteration))
+    with _at_work(run, recipe):
+        ref = _committed(run, recipe, produce, started, guard)
+    if run.published:
+        lineage.show_page(run, ref)
+    return ref
+
+
+def _committed(run: Run, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
     faults.point(f"{recipe.phase}:start")
-    run.console.start(recipe.phase, recipe.iteration)
     ticker = display.Ticker(run, recipe)
 
     def progress(done: int, total: int, tokens: int) -> None:
         ticker(done, total, tokens)
         guard.point()
 
-    with run.store.workspace(recipe) as workspace:
+    with run.store.workspace(recipe) as workspace, noting() as used:
         outcome = produce(workspace, progress)
+        outcome = replace(outcome, machine=used.facts())
         faults.point(f"{recipe.phase}:before_commit")
         _own(run)
         ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
@@ -131,18 +144,29 @@ def _produce(run: Run, recipe: Recipe, produce: Produce, started: float, guard: 
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
-    _own(run, doing="")
-    if run.published:
-        lineage.show_page(run, ref)
     return ref
 
 
-def _own(run: Run, *, doing: str | None = None) -> None:
-    """The run must still be ours, and whoever finds us dead shall know where."""
+@contextmanager
+def _at_work(run: Run, recipe: Recipe) -> Iterator[None]:
+    """The person sees what is at work, and so does whoever finds us dead."""
+    _own(run)
+    doing = display.title(recipe.phase, recipe.iteration)
+    if run.hold is not None:
+        run.hold.note(doing)
+    run.console.start(recipe.phase, recipe.iteration)
+    try:
+        yield
+    finally:
+        run.console.end()
+        if run.hold is not None:
+            run.hold.note_end(doing)
+
+
+def _own(run: Run) -> None:
+    """The run must still be ours."""
     if run.hold is not None:
         run.hold.check()
-        if doing is not None:
-            run.hold.note(doing)
 
 
 def _hit(run: Run, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
@@ -219,7 +243,10 @@ def stage(function: Callable[Concatenate[Run, P], StageResult]) -> Callable[Conc
     def as_task(run: str, *args: Any, **arguments: Any) -> Any:
         opened = _seen(current(run), function, args, arguments)
         alone = opened.course.store if opened.surveyed else None
-        result = function(opened if alone is None else replace(opened, store=alone), *args, **arguments)
+        try:
+            result = function(opened if alone is None else replace(opened, store=alone), *args, **arguments)
+        except Halted as halted:
+            return _ended(halted)
         return Completed(name="Cached", data=result.ref) if result.cached else result.ref
 
     @wraps(function)
@@ -232,7 +259,7 @@ def stage(function: Callable[Concatenate[Run, P], StageResult]) -> Callable[Conc
             return passed
         # Asking for the state: a task that returns a state of its own hands that out instead of its data.
         state: Any = as_task(run, *args, return_state=True, **arguments)
-        return cast(ArtifactRef, state.result())
+        return cast(ArtifactRef, _went_on(state.result()))
 
     return call
 
@@ -272,17 +299,16 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     if run.surveyed:
         return piece()
     reached = run.course.reached
-    run.recalling, run.recalled = True, []
+    run = replace(run, recalling=True, recalled=[])
     try:
-        result = piece()
+        with seen_as(run):
+            result = piece()
     except _NotStored:
         run.course.go_back(reached)
         return None
     except Stop:
         _journal_recalled(run)
         raise
-    finally:
-        run.recalling = False
     _journal_recalled(run)
     show: Any = _show_cached.with_options(name=label)
     show(len(run.recalled))
@@ -305,7 +331,8 @@ def _show_cached(artifacts: int) -> Any:
 def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
     """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
 
-    A run that was asked to stop inside it ends the flow well, as Stopped. On a survey there is no flow at all.
+    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. On a survey
+    there is no flow at all.
     """
 
     def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -314,21 +341,30 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
         def as_flow(run: str, *args: Any, **arguments: Any) -> Any:
             try:
                 return function(run, *args, **arguments)
-            except Stop as stop:
-                return stopped(stop, _Stopped(place=str(stop)))
+            except (Stop, Halted) as cause:
+                return _ended(cause)
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
             if current(run).recalling:
                 return function(run, *args, **arguments)
-            result: Any = as_flow(run, *args, **arguments)
-            if isinstance(result, _Stopped):
-                raise Stop(result.place)
-            return cast(T, result)
+            return cast(T, _went_on(as_flow(run, *args, **arguments)))
 
         return call
 
     return decorate
+
+
+def _ended(cause: Stop | Halted) -> Any:
+    data = _Stopped(cause=cause)
+    return stopped(cause, data) if isinstance(cause, Stop) else Completed(name="Stopped", message=str(cause), data=data)
+
+
+def _went_on(result: Any) -> Any:
+    """The result of a task or sub-flow. Raises what it stopped by."""
+    if isinstance(result, _Stopped):
+        raise result.cause
+    return result
 
 
 def stopped(stop: Stop, data: Any) -> Any:

@@ -36,8 +36,8 @@ from tasks.stage import StageResult, run_stage, stage
 
 Item = TypeVar("Item")
 VERSION = 2
-MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model"}
-"""Settings that say how catalogues are asked and not what: they enter no key (the model enters by digest)."""
+MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model", "shelf"}
+"""Settings that say how catalogues are asked and not what: they enter no key (model and shelf enter by content)."""
 
 
 def topic_groups(run: str, topics: ArtifactRef) -> range:
@@ -93,6 +93,11 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> StageResult:
 
 def _answers(run: Run) -> Path:
     return run.store.root / "textbooks" / "answers"
+
+
+def _holdings(run: Run, books: ArtifactRef | None) -> Holdings:
+    """Every book that was fetched. Each micro-world prints its own under the same names: they are held apart."""
+    return Holdings(run.store.root / "textbooks" / ("books" if books is None else books.key))
 
 
 @contextmanager
@@ -189,7 +194,7 @@ def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None,
         names: dict[str, list[str]] = {}
         for alias in run.store.rows(chosen, "source_aliases", registry.Alias):
             names.setdefault(alias.source_id, []).append(alias.identifier)
-        holdings = Holdings(run.store.root / "textbooks" / "books")
+        holdings = _holdings(run, books)
         with _opened(run, books) as opened:
             catalogues = opened.catalogues
             base = getattr(catalogues[0], "base", "") if books else ""

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -13,6 +14,9 @@ from hypothesis import settings
 from launcher import Launcher, SmallRun, launcher
 
 from infuser_core.nano import world
+
+if TYPE_CHECKING:
+    from served import Served
 
 NANO = "configs/nano.yaml"
 FIXED = "configs/ablation/fixed_generator.yaml"
@@ -32,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Kills and faults that take minutes are asked for by name, as are several ranks: `make test-long`, -m long."""
     for item in items:
-        if _shares_a_module_fixture(item):
+        if _shares_a_module_fixture(item) and not item.get_closest_marker("xdist_group"):
             # One worker builds what a module's tests share: a server, a finished run.
             item.add_marker(pytest.mark.xdist_group(item.path.name))
     if config.getoption("markexpr"):
@@ -60,6 +64,22 @@ def launch(shared_folder: Path) -> Iterator[Launcher]:
     """Runs `infuser` commands as processes."""
     with launcher(shared_folder / "launcher") as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
+    """One server for the tests of the group `served`; it ends as a person ends it."""
+    # Imported here: Prefect is heavy, and most workers never ask for the server.
+    from served import Served
+
+    from flows import server
+
+    running = Served(tmp_path_factory.mktemp("served") / "store")
+    yield running
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(timeout=20) in (0, 130), running.log.read_text()
+    assert not server.is_up(running.url)
+    assert not (running.store / "server.json").exists()
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from engine_tiny import make_groups
 from safetensors.torch import load_file
 
+from infuser_core.engines.adamw import AdamWOptions
 from infuser_core.engines.local_trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, Trainer, TrainGroup
 from infuser_core.schemas import Checkpoint
+
+if TYPE_CHECKING:
+    from infuser_core.engines.deepspeed_rank import RankOptions
 
 OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
 SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
@@ -28,6 +33,37 @@ def ranks(number: int, stage: int, **options: object) -> Trainer:
     from infuser_core.engines.deepspeed_trainer import DeepSpeedTrainer
 
     return DeepSpeedTrainer(ranks=number, zero_stage=stage, device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+
+
+_started: dict[tuple[int, int], Trainer] = {}
+
+
+def shared(number: int, stage: int, checkpoint: Checkpoint) -> Trainer:
+    """Ranks that all tests use one after the other, at the checkpoint. They end with the process."""
+    if (number, stage) not in _started:
+        _started[number, stage] = ranks(number, stage)
+    trainer = _started[number, stage]
+    trainer.load(checkpoint)
+    trainer.zero_grad()
+    return trainer
+
+
+def rank_options(stage: int) -> "RankOptions":
+    """What one of those ranks is told."""
+    from infuser_core.engines.deepspeed_rank import RankOptions
+    from infuser_core.engines.deepspeed_zero import ZeroOptions
+
+    return RankOptions(
+        zero=ZeroOptions(stage=stage, offload="none", bucket=10_000),
+        device="cpu",
+        dtype="float32",
+        threads=1,
+        token_budget=BUDGET,
+        shared_prompts=True,
+        gradient_checkpointing=False,
+        probe="fast",
+        optimizer=AdamWOptions(),
+    )
 
 
 def local(**options: object) -> LocalTrainer:

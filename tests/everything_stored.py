@@ -21,7 +21,7 @@ from infuser_core.recipe import ArtifactRef, Recipe
 from infuser_core.schemas import Document
 from infuser_core.store import Manifest, Store
 from infuser_core.tables import write_rows
-from tasks import cotraining, documents, evaluation
+from tasks import cotraining, documents, evaluation, problems
 from tasks.context import opened
 
 NANO = ROOT / "configs" / "nano.yaml"
@@ -90,7 +90,8 @@ def walked(
     with opened(config.run_name(), config, quiet=True) as run:
         run.store, run.recalling = store, True
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
-        pool = dev if config.cotrain.dev_only else build_corpus(run.name, dev, validation)
+        found = build_corpus(run.name, dev, validation) if problems.needs_corpus(run.name) else None
+        pool = dev if config.cotrain.dev_only else problems.training_pool(run.name, found, dev)
         anchor = cotraining.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor)
         scores = [validated(run.name, 0, validation, anchor)]

@@ -65,13 +65,22 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
         "corpus.pool": {"corpus": {"pool": str(world / "pool.parquet")}},
         "corpus.chunk.tokenizer": {"corpus": {"chunk": {"tokenizer": other_model}}},
         "corpus.overlap.references": {"corpus": {"overlap": {"references": [str(world / "reference.jsonl")]}}},
+        "corpus.overlap.mixture": {"corpus": {"overlap": {"mixture": [str(world / "reference.jsonl")]}}},
         "engine.ranks": {"engine": {"trainer": "deepspeed", "ranks": 2}},
         "engine.offload": {"engine": {"trainer": "deepspeed", "offload": "optimizer"}},
         "corpus.exclude.sources": {"corpus": {"exclude": {"sources": ["s1"]}}},
         "corpus.exclude.documents": {"corpus": {"exclude": {"documents": ["d1"]}}},
         "cotrain.exclude_questions": {"cotrain": {"exclude_questions": ["0/d1/0-ab"]}},
         "corpus.judge": {"corpus": {"judge": other_model}},
+        "cotrain.route": {"prompts": "paper", "cotrain": {"route": "free_form"}},
+        "cotrain.mid_eos_penalty": {"cotrain": {"mid_eos_penalty": -0.5}},
+        "data.problems": {"data": {"problems": [{"source": {"type": "nano", "split": "dev", "size": 4}, "count": 8}]}},
+        "cotrain.budget.mode": {"cotrain": {"budget": {"mode": "bandit"}}},
+        "cotrain.budget.shares": {"cotrain": {"budget": {"mode": "shares", "shares": {"": 1.0}}}},
         "cotrain.dev_only": {"cotrain": {"dev_only": True, "generator": {"update": False}}},
+        "cotrain.generator.model": {"cotrain": {"generator": {"update": False, "model": other_model}}},
+        "cotrain.solver.accuracy_band": {"cotrain": {"solver": {"accuracy_band": [0.25, 0.75]}}},
+        "cotrain.examples": {"prompts": "paper", "cotrain": {"examples": {"count": 2}}},
         "cotrain.question.min_choices": {"cotrain": {"question": {"min_choices": 3}}},
         "cotrain.question.labeller": {"cotrain": {"question": {"labeller": ""}}},
         "cotrain.question.oracle": {"cotrain": {"question": {"oracle": "infuser_core.nano.lab:perfect_key"}}},
@@ -168,7 +177,7 @@ def test_every_leaf_changes_the_stages_of_the_golden_table(world: Path):
 
 
 def test_names_places_and_machinery_change_nothing(world: Path):
-    engine = ["device", "threads", "token_budget", "gradient_checkpointing"]
+    engine = ["device", "threads", "token_budget", "gradient_checkpointing", "overlap"]
     free = ["name", "variant", "evaluate.benchmarks.0.path", *[f"engine.{leaf}" for leaf in engine]]
     free += ["cotrain.validate_every", "cotrain.iterations"]
     assert {leaf: table(world)[leaf] for leaf in free} == {leaf: [] for leaf in free}

@@ -41,7 +41,7 @@ def test_the_papers_corpus_is_that_of_public_catalogues_under_open_licences(name
 def test_a_laptop_is_told_everything_that_it_lacks(name: str, nothing_there: Path):
     found = [(error.message, error.hint) for error in missing(load([CONFIGS / name]))]
     marker = f"corpus.convert.type = 'marker': no command '{nothing_there}/no/marker_single' is installed"
-    data = "corpus.overlap.references.0 = 'data/Dolci-Instruct-SFT': no such file or folder"
+    data = "corpus.overlap.mixture.0 = 'data/Dolci-Instruct-SFT': no such file or folder"
     assert [message for message, _ in found] == ([marker, data] if name.startswith("olmo") else [marker])
     assert all(hint for _, hint in found)
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_serve_live import CONFIG, SMALL, Served, eventually
+from served import CONFIG, SMALL, Served, eventually
 
 from infuser_core import runs
 

@@ -91,7 +91,11 @@ def test_a_rank_that_refuses_to_start_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(signal.SIGKILL, "rank 1 died in fail"), (signal.SIGSTOP, "rank 1 has not answered for 10 s")]
+    ("number", "said"),
+    [
+        (signal.SIGKILL, "rank 1 died in fail"),
+        pytest.param(signal.SIGSTOP, "rank 1 has not answered for 10 s", marks=pytest.mark.long),
+    ],
 )
 def test_a_rank_that_is_killed_or_stopped_is_named(group: RankGroup, number: int, said: str) -> None:
     pids = processes(group)
@@ -112,6 +116,7 @@ def test_a_driver_that_gives_up_ends_its_ranks(group: RankGroup) -> None:
     assert eventually(lambda: all(gone(pid) for pid in pids))
 
 
+@pytest.mark.long
 def test_ranks_end_with_their_driver_and_listen_to_nobody_outside() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True, env=environment)

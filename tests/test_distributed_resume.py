@@ -22,10 +22,14 @@ def anchor(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return make_checkpoint(tmp_path_factory.mktemp("anchor"))
 
 
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    tiny.deepspeed()
+
+
 @pytest.fixture
 def ranks() -> Iterator[Ranks]:
-    """Makes trainers of several ranks, and ends them."""
-    tiny.deepspeed()
+    """Makes trainers of several ranks with options of their own, and ends them."""
     made: list[Trainer] = []
 
     def make(number: int, stage: int, checkpoint: Checkpoint, **options: object) -> Trainer:
@@ -38,14 +42,14 @@ def ranks() -> Iterator[Ranks]:
         trainer.close()
 
 
-def test_two_ranks_then_one_then_two_are_one_local_run(ranks: Ranks, anchor: Checkpoint, tmp_path: Path) -> None:
+def test_two_ranks_then_one_then_two_are_one_local_run(anchor: Checkpoint, tmp_path: Path) -> None:
     one = local()
     one.load(anchor)
-    first = ranks(2, 3, anchor)
+    first = tiny.shared(2, 3, anchor)
     step(first, 0)
-    second = ranks(1, 2, saved(first, tmp_path / "first"))
+    second = tiny.shared(1, 2, saved(first, tmp_path / "first"))
     step(second, 1)
-    third = ranks(2, 3, saved(second, tmp_path / "second"))
+    third = tiny.shared(2, 3, saved(second, tmp_path / "second"))
     step(third, 2)
     for seed in range(3):
         step(one, seed)
@@ -66,19 +70,20 @@ def test_two_ranks_then_one_then_two_are_one_local_run(ranks: Ranks, anchor: Che
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_resuming_with_as_many_ranks_is_exact(ranks: Ranks, anchor: Checkpoint, tmp_path: Path, stage: int) -> None:
-    going = ranks(2, stage, anchor)
+def test_resuming_with_as_many_ranks_is_exact(anchor: Checkpoint, tmp_path: Path, stage: int) -> None:
+    going = tiny.shared(2, stage, anchor)
     step(going, 0)
     middle = saved(going, tmp_path / "middle")
     step(going, 1)
     end = saved(going, tmp_path / "end")
-    resumed = ranks(2, stage, middle)
+    resumed = tiny.shared(2, stage, middle)
     step(resumed, 1)
     again = saved(resumed, tmp_path / "again")
     for path in Path(end.path).iterdir():
         assert path.read_bytes() == (Path(again.path) / path.name).read_bytes(), path.name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stage", "offload"), [(2, "optimizer"), (3, "optimizer"), (3, "all")])
 def test_offloading_changes_no_result(
     ranks: Ranks, anchor: Checkpoint, tmp_path: Path, stage: int, offload: str
@@ -98,6 +103,7 @@ def test_offloading_changes_no_result(
     assert state_error(*states) < LIMIT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{"gradient_checkpointing": True}, {"probe": "reference"}, {"dtype": "bfloat16"}])
 def test_options_of_the_local_trainer_mean_the_same(
     ranks: Ranks, anchor: Checkpoint, tmp_path: Path, options: dict

@@ -22,6 +22,7 @@ from infuser_core.store import Store
 pytestmark = pytest.mark.distributed
 
 ROOT = Path(__file__).parent.parent
+RANKS = ROOT / "configs/engine/deepspeed-cpu.yaml"
 PHASES = ["dev_gradient", "score_influence", "update_generator", "update_solver"]
 SMALL = {
     "data": {"dev": {"size": 8}, "validation": {"size": 16}},
@@ -65,12 +66,34 @@ def entries(folder: Path, name: str, state: str) -> list[Entry]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of two finished runs: `local` and `ranks`."""
+    """Two finished runs: `local`, and `ranks` that sleep while others work, one of them killed in the last phase."""
     tiny.deepspeed()
     folder = tmp_path_factory.mktemp("runs")
-    for name, overlays in (("local", []), ("ranks", [ROOT / "configs/engine/deepspeed-cpu.yaml"])):
-        finished(folder, name, start(folder, name, *overlays))
+    turns = folder / "turns.yaml"
+    turns.write_text("engine: {placement: colocated}")
+    local = start(folder, "local")
+    kill(folder, "ranks", PHASES[-1:], RANKS, turns)
+    finished(folder, "local", local)
     return folder
+
+
+def kill(folder: Path, name: str, phases: list[str], *overlays: Path) -> None:
+    """A run on two ranks, of which one is killed in each of the phases; every such phase ends in time."""
+    points = folder / f"{name}.points"
+    points.touch()
+    running = start(folder, name, *overlays, INFUSER_POINTS=str(points))
+    for phase in phases:
+        until(running, lambda phase=phase: f"{phase}:start" in points.read_text().split())
+        victim = until(running, lambda: next((pid for pid in descendants(running.pid) if works(pid)), 0))
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        until(running, lambda phase=phase: any(entry.phase == phase for entry in entries(folder, name, "failed")))
+        assert time.monotonic() - killed < NOTICED
+    finished(folder, name, running)
+    failures = entries(folder, name, "failed")
+    assert [entry.phase for entry in failures] == phases
+    for entry in failures:
+        assert "EngineError: rank " in entry.message and " died in " in entry.message
 
 
 class Made:
@@ -90,7 +113,7 @@ class Made:
         return self.store.verified_folder(self._refs[phase])
 
 
-def test_two_ranks_give_the_artifacts_of_one_process(runs: Path) -> None:
+def test_two_ranks_of_which_one_was_killed_give_the_artifacts_of_one_process(runs: Path) -> None:
     one, two = Made(runs, "local"), Made(runs, "ranks")
     for phase in ("rollout_dev", "generate_questions", "rollout_questions"):
         drawn = [[row.token_ids for row in made.rows(phase, "rollouts", Rollout)] for made in (one, two)]
@@ -110,26 +133,14 @@ def test_two_ranks_give_the_artifacts_of_one_process(runs: Path) -> None:
         assert state_error(two.folder(phase), one.folder(phase)) < LIMIT
 
 
-def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(runs: Path) -> None:
-    points = runs / "points"
-    points.touch()
-    overlay = ROOT / "configs/engine/deepspeed-cpu.yaml"
-    running = start(runs, "killed", overlay, INFUSER_POINTS=str(points))
-    for phase in PHASES:
-        until(running, lambda phase=phase: f"{phase}:start" in points.read_text().split())
-        victim = until(running, lambda: next((pid for pid in descendants(running.pid) if works(pid)), 0))
-        os.kill(victim, signal.SIGKILL)
-        killed = time.monotonic()
-        until(running, lambda phase=phase: any(entry.phase == phase for entry in entries(runs, "killed", "failed")))
-        assert time.monotonic() - killed < NOTICED
-    finished(runs, "killed", running)
-    failures = entries(runs, "killed", "failed")
-    assert [entry.phase for entry in failures] == PHASES
-    for entry in failures:
-        assert "EngineError: rank " in entry.message and " died in " in entry.message
+@pytest.mark.long
+def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(tmp_path: Path) -> None:
+    tiny.deepspeed()
+    finished(tmp_path, "undisturbed", start(tmp_path, "undisturbed", RANKS))
+    kill(tmp_path, "killed", PHASES, RANKS)
     digests = [
-        {(entry.phase, entry.iteration): entry.digest for entry in entries(runs, name, "ran")}
-        for name in ("ranks", "killed")
+        {(entry.phase, entry.iteration): entry.digest for entry in entries(tmp_path, name, "ran")}
+        for name in ("undisturbed", "killed")
     ]
     assert digests[0] == digests[1]
     assert not [pid for pid in descendants(os.getpid()) if works(pid)]

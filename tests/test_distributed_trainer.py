@@ -1,6 +1,5 @@
 """Two ranks over gloo are the local trainer: gradient, AdamW step, files, log-probabilities and probe."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,21 +21,13 @@ def anchor(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return make_checkpoint(tmp_path_factory.mktemp("anchor"))
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=["zero2", "zero3"])
-def two(request: pytest.FixtureRequest) -> Iterator[Trainer]:
-    tiny.deepspeed()
-    trainer = tiny.ranks(2, request.param)
-    yield trainer
-    trainer.close()
-
-
-@pytest.fixture
-def pair(two: Trainer, anchor: Checkpoint) -> tuple[Trainer, Trainer]:
+@pytest.fixture(params=[2, 3], ids=["zero2", "zero3"])
+def pair(request: pytest.FixtureRequest, anchor: Checkpoint) -> tuple[Trainer, Trainer]:
     """Two ranks and the local trainer, both at the anchor."""
+    tiny.deepspeed()
     one = local()
-    for trainer in (two, one):
-        trainer.load(anchor)
-    return two, one
+    one.load(anchor)
+    return tiny.shared(2, request.param, anchor), one
 
 
 class Seen:

@@ -38,16 +38,24 @@ def step(trainer: Trainer) -> None:
     trainer.optim_step(0.1)
 
 
+def engine(pool: EnginePool, role: str) -> ScriptedSampler:
+    """The warm sampler of a role."""
+    found = pool._warm[("sampler", role)].engine
+    assert isinstance(found, ScriptedSampler)
+    return found
+
+
 def weights(trainer: Trainer) -> list[list[list[float]]]:
     return trainer.logprobs(groups(), temperature=1.0)
 
 
 def test_a_warm_sampler_loads_once(pool: EnginePool, anchor: Checkpoint) -> None:
-    assert pool.sampler(anchor) is pool.sampler(anchor)
-    sampler = pool.sampler(replace(anchor, checkpoint_id="next"))
-    assert isinstance(sampler, ScriptedSampler)
-    assert sampler.loaded == ["anchor", "next"]
-    assert pool.sampler(replace(anchor, role="generator")) is not sampler
+    for name in ("anchor", "anchor", "next"):
+        pool.sampler(replace(anchor, checkpoint_id=name))
+    assert engine(pool, "solver").loaded == ["anchor", "next"]
+    pool.sampler(replace(anchor, role="generator"))
+    assert engine(pool, "generator").loaded == ["anchor"]
+    assert engine(pool, "generator") is not engine(pool, "solver")
 
 
 def test_a_trained_engine_is_loaded_again_unless_adopted(pool: EnginePool, anchor: Checkpoint, tmp_path: Path) -> None:
@@ -89,7 +97,8 @@ def test_unknown_engines_are_named() -> None:
 
 def test_engines_from_elsewhere(anchor: Checkpoint) -> None:
     pool = EnginePool(sampler="infuser_core.engines.fake:ScriptedSampler", trainer="fake")
-    assert isinstance(pool.sampler(anchor), ScriptedSampler)
+    pool.sampler(anchor)
+    assert isinstance(engine(pool, "solver"), ScriptedSampler)
 
 
 def test_scripted_text(pool: EnginePool, anchor: Checkpoint) -> None:

@@ -19,9 +19,9 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
-BOUNDARIES = {"flows/execute.py", "tasks/stage.py"}
+BOUNDARIES = {"flows/execute.py", "tasks/alongside.py", "tasks/stage.py"}
 # State of one process, by their nature not frozen.
-MUTABLE = {"infuser_core/engines/pool.py:_Warm", "tasks/console.py:Console", "tasks/context.py:Run"}
+MUTABLE = {"infuser_core/engines/handles.py:Warm", "tasks/console.py:Console", "tasks/context.py:Run"}
 # Heavy imports and the rooms that may have them. The nano lab pre-trains its anchor with transformers.
 ROOMS = {
     "duckdb": ("infuser_core/lens.py",),

@@ -20,11 +20,13 @@ VIEWS = {
     "judgements": "document_id VARCHAR, keep BOOLEAN, reason VARCHAR, decided_by VARCHAR",
     "overlaps": "document_id VARCHAR, reference_id VARCHAR, jaccard DOUBLE, longest_run BIGINT, matched BOOLEAN",
     "questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[], answer VARCHAR, subdomain VARCHAR, "
-    "document_id VARCHAR, reasoning VARCHAR",
+    "document_id VARCHAR, reasoning VARCHAR, rollout_id VARCHAR",
     "question_labels": "question_id VARCHAR, topic VARCHAR, key VARCHAR",
     "rollouts": "rollout_id VARCHAR, group_id VARCHAR, sample_index BIGINT, role VARCHAR, token_ids BIGINT[], "
     "text VARCHAR, finish_reason VARCHAR, verdict VARCHAR, reward DOUBLE, malformed_reason VARCHAR",
     "scores": "question_id VARCHAR, status VARCHAR, score DOUBLE, reference_norm DOUBLE, solver_accuracy DOUBLE",
+    "allocations": "arm VARCHAR, share DOUBLE, count BIGINT, drawn BIGINT, documents BIGINT, pulls BIGINT, "
+    "mean DOUBLE, bound DOUBLE",
     "generator_scores": "rollout_id VARCHAR, document_id VARCHAR, reward DOUBLE, advantage DOUBLE",
     "question_scores": "benchmark VARCHAR, question_id VARCHAR, domain VARCHAR, num_samples BIGINT, num_correct BIGINT",
     "reference_questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[]",
@@ -81,10 +83,14 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
     rows["candidates"] = [("r", -1, "select", "k", n, 0.3 + 0.1 * n, 0.2 - 0.1 * n, 0.03, n == 2) for n in range(3)]
     rows["leaks"] = [("r", -1, "leakage", "k", "gpqa", 198, 198, 1.0)]
     for n in (1, 2):
-        rows["questions"] += [
-            ("r", n, "generate_questions", "k", f"q{n}{m}", text, ["a", text], "A", text if m else "", "d1", text)
-            for m in range(5)
+        rows["allocations"] += [
+            ("r", n, "allocate", "k", arm, 0.5, 2, 2 * n, 9, n - 1, mean, mean)
+            for arm, mean in (("Physics", 0.25), (text, None))
         ]
+        rows["questions"] += [
+            ("r", n, "generate_questions", "k", f"q{n}{m}", text, ["a", text], "A", text if m else "", "d1", text,
+             "d1/0") for m in range(5)
+        ]  # fmt: skip
         rows["scores"] += [
             ("r", n, "score_influence", "k", f"q{n}{m}", "scored", 0.01 * m, 1.5, 0.5) if n == 1
             else ("r", n, "score_influence", "k", f"q{n}{m}", "no_dev_signal", 0.0, 0.0, 0.5) for m in range(5)
@@ -149,8 +155,8 @@ def test_the_whole_run_is_told(write: Callable[..., tuple[str, str]]) -> None:
     assert "| update\\_solver | 2 | 0 | 5.0 | 0.0 | 45.5% |" in markdown
     assert "- the headroom is constructed" in markdown and "key correct" not in markdown
     assert markdown.count("### Iteration 1") == markdown.count("### Iteration 2") == 3
-    # Seven of the run itself, then length against accuracy, textbooks, coverage over iterations and by domain.
-    assert html.count("<svg") == 11 and "25.0% \u2192 45.0%" in html
+    # Eight of the run itself, then length against accuracy, textbooks, coverage over iterations and by domain.
+    assert html.count("<svg") == 12 and "25.0% \u2192 45.0%" in html
 
 
 def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from infuser_core.errors import ConfigError
 from infuser_core.rewards import find
-from infuser_core.schemas import InfluenceScore, ScoreStatus
+from infuser_core.rewards.find import Reward
+from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
 
 
 def score(accuracy: float, *, influence: float = 0.25) -> InfluenceScore:
@@ -16,22 +17,36 @@ def score(accuracy: float, *, influence: float = 0.25) -> InfluenceScore:
     )  # fmt: skip
 
 
+def question(text: str = "Which is it?") -> Question:
+    return Question(
+        question_id="q", text=text, choices=["a", "b"], answer="A", verifier="choice", domain="", subdomain="",
+        document_id="d", rollout_id="r", reasoning="",
+    )  # fmt: skip
+
+
+def of(reward: Reward, row: InfluenceScore) -> float:
+    """Reward of a question beside one that has nothing in common with it."""
+    return reward.of([row, row], [question(), question("What else?")])[0]
+
+
 EXPECTED = {  # rewards at accuracy 0, 1/4, 1/2, 1
     "influence": [0.25, 0.25, 0.25, 0.25],
     "uncertainty": [0.0, 0.5, 1.0, 0.0],
     "learnability": [0.0, 0.75, 0.5, 0.0],
     "variance": [0.0, 0.1875, 0.25, 0.0],
     "constant": [1.0, 1.0, 1.0, 1.0],
+    "spice": [math.exp(-3.125), math.exp(-((3 / 16 - 0.25) ** 2) / 0.02), 1.0, math.exp(-3.125)],
+    "r_zero": [0.0, 0.0, 0.5, 0.0],
 }
 
 
 @pytest.mark.parametrize("name", find.names())
 def test_every_reward_of_the_folder(name: str) -> None:
     reward = find.load(name)
-    values = [reward.of(score(accuracy)) for accuracy in (0.0, 0.25, 0.5, 1.0)]
+    values = [of(reward, score(accuracy)) for accuracy in (0.0, 0.25, 0.5, 1.0)]
     assert all(math.isfinite(value) for value in values)
     assert values == EXPECTED.get(name, values)
-    moved = reward.of(score(0.5, influence=-3.0)) != reward.of(score(0.5))
+    moved = of(reward, score(0.5, influence=-3.0)) != of(reward, score(0.5))
     assert moved <= reward.needs_influence, "a reward that reads the influence must say NEEDS_INFLUENCE = True"
 
 
@@ -51,5 +66,5 @@ def test_what_is_no_reward_is_refused(name: str) -> None:
 
 
 def test_an_unknown_reward_lists_what_exists() -> None:
-    with pytest.raises(ConfigError, match="constant, influence, learnability, uncertainty, variance"):
+    with pytest.raises(ConfigError, match="constant, influence, learnability, r_zero, spice, uncertainty, variance"):
         find.load("nonsense")

@@ -40,8 +40,11 @@ def test_runs_of_a_sweep_share_what_they_have_in_common(
 
     listed = json.loads(launch("sweep", str(path), "--dry-run", "--json", store=store).out)
     assert [row["done"] for row in listed] == [True, True]
-    again = launch("sweep", str(path), "--jobs", "1", store=store)
+    again = launch("sweep", str(path), "--jobs", "1", "--against", "nano-infuser", store=store)
     assert again.code == 0 and "2 runs, 0 to do" in again.out
+    assert "| nano-fixed-generator | 1 |" in again.out
+    unknown = launch("sweep", str(path), "--against", "infuser", store=store)
+    assert unknown.code == 2 and "variants: nano-infuser, nano-fixed-generator" in unknown.err
 
 
 def test_a_run_that_fails_does_not_stop_the_others(

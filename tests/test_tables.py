@@ -62,7 +62,8 @@ def strategy(row_type: type) -> st.SearchStrategy:
     hints = typing.get_type_hints(row_type)
     values = {str: TEXT, int: WHOLE, float: NUMBER, bool: st.booleans()}
     listed = {list[kind]: st.lists(values[kind], max_size=3) for kind in values}
-    return st.builds(row_type, **{name: (values | listed)[hint] for name, hint in hints.items()})
+    optional = {kind | None: st.none() | values[kind] for kind in values}
+    return st.builds(row_type, **{name: (values | listed | optional)[hint] for name, hint in hints.items()})
 
 
 @given(st.lists(EVERYTHING, max_size=4))

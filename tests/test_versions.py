@@ -24,7 +24,7 @@ ALGORITHM = (
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
-BY_NAME = {"infuser_core.verifiers.find": "infuser_core/verifiers", "infuser_core.rewards.find": "infuser_core/rewards"}
+BY_NAME = {f"infuser_core.{name}.find": f"infuser_core/{name}" for name in ("verifiers", "rewards", "routes")}
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain", "infuser_core.nano.measure", "infuser_core.nano.muon")
 
@@ -92,8 +92,10 @@ CORPUS_STAGES = (
     ("corpus", "tasks.documents"),
     ("textbooks", "tasks.textbooks"),
     ("audits", "tasks.audits"),
+    ("mixture", "tasks.mixture"),
     ("pool", "tasks.pool"),
     ("given_pool", "tasks.given_pool"),
+    ("training_pool", "tasks.problems"),
 )
 
 

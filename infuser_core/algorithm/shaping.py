@@ -8,6 +8,21 @@ MID_EOS_VERDICTS = (Verdict.NO_ANSWER,)
 """A response that could not be verified did nothing wrong; the authors' code shapes it as well (see preset)."""
 
 
+def mid_eos_shaped(
+    reward: float,
+    verdict: str,
+    finish_reason: str,
+    *,
+    penalty: float,
+    verdicts: Collection[str] = MID_EOS_VERDICTS,
+) -> float:
+    """The reward of a solver's response, with `penalty` added where it ended by itself without an answer.
+
+    For the solver's update alone: dev gradient and influence take the reward as it is.
+    """
+    return reward + penalty if verdict in verdicts and finish_reason == "stop" else reward
+
+
 def solver_reward(
     verdict: str,
     finish_reason: str,
@@ -19,11 +34,8 @@ def solver_reward(
 
     `mid_eos_verdicts` are the verdicts that count as no answer.
     """
-    if verdict == Verdict.CORRECT:
-        return 1.0
-    if verdict in mid_eos_verdicts and finish_reason == "stop":
-        return mid_eos_penalty
-    return 0.0
+    correctness = 1.0 if verdict == Verdict.CORRECT else 0.0
+    return mid_eos_shaped(correctness, verdict, finish_reason, penalty=mid_eos_penalty, verdicts=mid_eos_verdicts)
 
 
 def generator_reward(score: float | None, *, invalid_penalty: float = 0.0) -> float:

@@ -148,7 +148,7 @@ def _offload(asked: Asked, layout: Layout) -> Iterator[_Change]:
 
 def _sharded(asked: Asked, layout: Layout, **values: Any) -> _Change:
     ranks = asked.cluster.ranks
-    after = replace(layout, trainer_ranks=ranks, turns=True, shared=False, **values)
+    after = replace(layout, trainer_ranks=ranks, turns=True, shared=False, warm_trainers=1, **values)
     texts = [
         "engine.trainer=deepspeed" if not layout.zero_stage else "",
         f"engine.ranks={ranks}" if ranks != layout.trainer_ranks else "",

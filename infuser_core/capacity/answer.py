@@ -3,6 +3,7 @@
 from typing import Any
 
 from infuser_core.capacity.advice import Knob
+from infuser_core.capacity.efficiency import calibrated
 from infuser_core.capacity.files import Files
 from infuser_core.capacity.forecast import Asked, Forecast, Timed
 from infuser_core.capacity.hardware import GIB
@@ -10,6 +11,8 @@ from infuser_core.capacity.lengths import sources
 from infuser_core.capacity.memory import Held
 from infuser_core.capacity.scaling import Scaled
 
+OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
+"""Ready-made engine settings."""
 HEADS = {
     "published": "published schedule",
     "packed": "this program",
@@ -152,7 +155,7 @@ def _verdict(found: Forecast, knobs: list[Knob]) -> list[str]:
     for knob in knobs:
         then = "fits" if knob.fits else "not enough alone"
         lines.append(f"  {knob.role}: {' '.join(knob.settings)} -> {knob.bytes / GIB:.1f} GiB, {then}")
-    return lines
+    return [*lines, f"  or add an overlay: {OVERLAYS}"]
 
 
 def _files_lines(files: Files) -> list[str]:
@@ -176,9 +179,13 @@ def _scaling_table(scaled: Scaled) -> list[str]:
 def _basis(found: Forecast) -> list[str]:
     known = sources(found.asked.shape.name)
     guessed = sorted(name for name, source in known.items() if source.startswith(("assumed", "inferred")))
-    return [
+    own = found.asked.efficiency != calibrated()
+    constants = [
         "basis: counted work and six constants, fitted on the published schedule's two wall-clock columns (4B, 8B);",
         "       no GPU run of this program has been measured, so its column is a forecast",
+    ]
+    return [
+        *(["basis: counted work and the six constants of your file"] if own else constants),
         f"       lengths not measured: {', '.join(guessed)} (--tokens NAME=VALUE)",
         *(f"note:  {note}" for note in found.notes),
     ]

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from infuser_core.capacity.efficiency import Efficiency, calibrated
+from infuser_core.capacity.efficiency import Efficiency, calibrated, from_file
 from infuser_core.capacity.files import Files, files_of
 from infuser_core.capacity.hardware import Cluster, cluster
 from infuser_core.capacity.layout import Layout, layout_of, on_more
 from infuser_core.capacity.lengths import Lengths, changed, lengths_of, within
 from infuser_core.capacity.memory import Held, both, host
-from infuser_core.capacity.phases import Machinery, Phase, packed_phases, published_phases, validation_seconds
+from infuser_core.capacity.phases import ORDER, Machinery, Phase, packed_phases, published_phases, validation_seconds
 from infuser_core.capacity.shape import Shape, named, shape_of
 from infuser_core.capacity.volume import Volume, volume_of
 from infuser_core.config import RunConfig
@@ -37,6 +38,8 @@ class Asked:
     """How the GPUs are used."""
     disk: float = DISK
     """Bytes/s of the store."""
+    efficiency: Efficiency = field(default_factory=calibrated)
+    """Constants: those of the published runs, or one's own (`infuser plan --calibrate`)."""
 
     @staticmethod
     def of(config: RunConfig, gpus: str, *, shape: Shape | None = None) -> "Asked":
@@ -71,7 +74,7 @@ class Timed:
     phases: list[Phase]
     """The phases of one iteration, and `other`."""
     iteration: float
-    """Seconds of one iteration; less than the phases' sum where pools work side by side."""
+    """Seconds of one iteration; less than the phases' sum where `engine.overlap` lets pools work side by side."""
     validation: float
     """Seconds of one validation."""
     validations: int
@@ -105,14 +108,23 @@ class Forecast:
         return all(held.fits for held in self.held)
 
 
-def ask(config: RunConfig, gpus: str, *, model: str | None, tokens: Sequence[str], disk: float) -> Asked:
-    """The question as a command puts it: another model, other lengths, the disk in GB/s.
+def ask(
+    config: RunConfig,
+    gpus: str,
+    *,
+    model: str | None,
+    tokens: Sequence[str],
+    disk: float,
+    efficiency: Path | None = None,
+) -> Asked:
+    """The question as a command puts it: another model, other lengths, the disk in GB/s, a file of constants.
 
     Raises UsageError or ConfigError for what is not known.
     """
     asked = Asked.of(config, gpus, shape=named(model) if model else None)
     lengths = within(changed(asked.lengths, tokens), config.cotrain)
-    return replace(asked, lengths=lengths, disk=disk * 1e9)
+    constants = from_file(efficiency) if efficiency else asked.efficiency
+    return replace(asked, lengths=lengths, disk=disk * 1e9, efficiency=constants)
 
 
 def machinery(asked: Asked, efficiency: Efficiency) -> Machinery:
@@ -125,7 +137,7 @@ def machinery(asked: Asked, efficiency: Efficiency) -> Machinery:
 def published(asked: Asked, efficiency: Efficiency | None = None) -> list[Phase]:
     """Phases under the published runs' schedule."""
     return published_phases(
-        machinery(asked, efficiency or calibrated()),
+        machinery(asked, efficiency or asked.efficiency),
         asked.volume,
         micro_rows=asked.lengths.micro_rows,
         prompt_limit=asked.config.cotrain.prompt_tokens,
@@ -134,14 +146,15 @@ def published(asked: Asked, efficiency: Efficiency | None = None) -> list[Phase]
 
 def packed(asked: Asked, efficiency: Efficiency | None = None) -> list[Phase]:
     """Phases under this program's schedule."""
-    return packed_phases(machinery(asked, efficiency or calibrated()), asked.volume)
+    return packed_phases(machinery(asked, efficiency or asked.efficiency), asked.volume)
 
 
 def timed(asked: Asked, schedule: str) -> Timed:
     """One schedule from its phases to GPU-hours."""
     phases = published(asked) if schedule == "published" else packed(asked)
-    split = schedule == "packed" and not (asked.layout.turns or asked.layout.shared)
-    iteration = _side_by_side(phases) if split else sum(phase.seconds for phase in phases)
+    apart = not (asked.layout.turns or asked.layout.shared)
+    overlap = schedule == "packed" and apart and asked.config.engine.overlap
+    iteration = _side_by_side(phases) if overlap else sum(phase.seconds for phase in phases)
     settings = asked.config.cotrain
     hours = iteration * settings.iterations / 3600
     every = settings.validate_every
@@ -149,7 +162,7 @@ def timed(asked: Asked, schedule: str) -> Timed:
         schedule=schedule,
         phases=phases,
         iteration=iteration,
-        validation=validation_seconds(machinery(asked, calibrated()), asked.volume),
+        validation=validation_seconds(machinery(asked, asked.efficiency), asked.volume),
         validations=1 + -(-settings.iterations // every),
         hours=hours,
         gpu_hours=hours * asked.cluster.ranks,
@@ -157,12 +170,13 @@ def timed(asked: Asked, schedule: str) -> Timed:
 
 
 def _side_by_side(phases: list[Phase]) -> float:
-    """Split pools: the dev gradient runs beside the sampling of questions and answers."""
-    seconds = {phase.name: phase.seconds for phase in phases}
-    hidden = min(
-        seconds.get("dev_gradient", 0.0), seconds.get("generate_questions", 0.0) + seconds.get("rollout_questions", 0.0)
-    )
-    return sum(seconds.values()) - hidden
+    """Split pools: the dev gradient runs beside what is left to sample once the dev rollouts are there.
+
+    Until then dev rollouts and questions share the sampling GPUs evenly, which saves nothing.
+    """
+    seconds = {name: 0.0 for name in ORDER} | {phase.name: phase.seconds for phase in phases}
+    left = max(0.0, seconds["generate_questions"] - seconds["rollout_dev"]) + seconds["rollout_questions"]
+    return sum(seconds.values()) - min(seconds["dev_gradient"], left)
 
 
 def held(asked: Asked) -> list[Held]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from infuser_core.capacity.host import matrix_rate, memory, sweep_rate
 from infuser_core.errors import UsageError
 
 NODE = 8
@@ -91,12 +92,17 @@ def plain(name: str) -> str:
 
 
 def cluster(text: str) -> Cluster:
-    """`1xRTX4090`, `8xH100`, `2x8xH100`, or `64xH100` in nodes of eight. Raises UsageError for what is none of them."""
+    """`1xRTX4090`, `8xH100`, `2x8xH100`, `64xH100` in nodes of eight, or `cpu`: this host, measured.
+
+    Raises UsageError for what is none of them.
+    """
     parts = re.fullmatch(r"\s*(?:(\d+)\s*[xX*]\s*)?(?:(\d+)\s*[xX*]\s*)?(.*?)\s*", text)
     *counts, kind = parts.groups() if parts else ("", text)
+    if plain(kind) == "cpu":
+        return Cluster(gpu=this_host(), nodes=1, per_node=1)
     found = _names().get(plain(kind))
     if found is None:
-        raise UsageError(f"--gpus {text}: unknown GPU {kind!r}", hint=f"known: {', '.join(gpus())}")
+        raise UsageError(f"--gpus {text}: unknown GPU {kind!r}", hint=f"known: {', '.join(gpus())}, cpu")
     numbers = [int(count) for count in counts if count]
     if not numbers or 0 in numbers:
         raise UsageError(f"--gpus {text}: says not how many", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight")
@@ -112,3 +118,19 @@ def of_size(gpu: Gpu, ranks: int) -> Cluster:
     if ranks % NODE:
         raise UsageError(f"{ranks} GPUs are no whole nodes of {NODE}", hint="say nodes and GPUs: 3x4xH100")
     return Cluster(gpu=gpu, nodes=ranks // NODE, per_node=NODE)
+
+
+@cache
+def this_host() -> Gpu:
+    """This machine's processor as if it were an accelerator, by two short measurements of one thread."""
+    sweep = sweep_rate()
+    return Gpu(
+        name="cpu",
+        memory=memory(),
+        flops=matrix_rate(),
+        bandwidth=sweep,
+        link=sweep,
+        network=sweep,
+        host=sweep,
+        source="measured on this host: one fp32 matrix product, one copy",
+    )

@@ -6,8 +6,8 @@ from typing import Any
 from infuser_core.capacity.hardware import Cluster
 from infuser_core.config import RunConfig
 
-SAMPLER_SHARE = 0.85
-"""Share of a GPU's memory that a sampler takes, weights and cache together, where nothing else is awake on it."""
+AUTOMATIC = 8192
+"""Tokens of a micro-batch that a plan takes where the trainer finds its own budget: fewer than it will find."""
 
 SINGLE = ("hf", "local", "fake")
 """Engines that use one GPU, whatever there is."""
@@ -40,7 +40,7 @@ class Layout:
     sampler_share: float
     """Share of a GPU's memory that an awake sampler takes."""
     warm_trainers: int
-    """Roles whose training state stays in memory: 2, or 1 with a load at every change of role."""
+    """Roles whose training state stays in memory: 2, or 1 with a load at every change of role or engine."""
     bytes_per_weight: int
     """Bytes of a compute weight."""
 
@@ -57,6 +57,10 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
     trainers = min(cluster.ranks, engine["ranks"]) if sharded else 1
     turns = engine["placement"] == "colocated"
     others = cluster.ranks if turns else max(1, cluster.ranks - trainers)
+    # Ranks and sampling engines with accelerators of their own: one trainer serves both roles, and so do the engines'
+    # accelerators, side by side.
+    pooled = not turns and sharded and engine["sampler"] not in SINGLE
+    roles = int(config.cotrain.generator.update) + int(config.cotrain.solver.update)
     return Layout(
         trainer_ranks=trainers,
         sampler_ranks=1 if engine["sampler"] in SINGLE else others,
@@ -66,10 +70,10 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         offload_optimizer=engine["offload"] in ("optimizer", "all"),
         offload_weights=engine["offload"] == "all",
         gradient_checkpointing=engine["gradient_checkpointing"],
-        token_budget=engine["token_budget"],
+        token_budget=AUTOMATIC if engine["token_budget"] == "auto" else engine["token_budget"],
         tensor_parallel=min(engine.get("tensor_parallel", 1), cluster.per_node),
-        sampler_share=SAMPLER_SHARE,
-        warm_trainers=int(config.cotrain.generator.update) + int(config.cotrain.solver.update),
+        sampler_share=engine["sampler_memory"] / (2 if pooled else 1),
+        warm_trainers=1 if turns or pooled else roles,
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine["dtype"]],
     )
 

@@ -93,15 +93,23 @@ def _weights(shape: Shape, layout: Layout) -> float:
 
 
 def activations(shape: Shape, layout: Layout, tokens: float) -> float:
-    """Kept for backward: every layer's input and one layer's inside, or the inside of all layers."""
+    """What the layout's trainer keeps for backward."""
     width = layout.bytes_per_weight
+    return tokens * kept_per_token(shape, width=width, checkpointing=layout.gradient_checkpointing)
+
+
+def kept_per_token(shape: Shape, *, width: int, checkpointing: bool) -> float:
+    """Kept for backward: every layer's input and one layer's inside, or the inside of all layers.
+
+    `width`: bytes of a number in the compute dtype.
+    """
     attention = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
     # Inputs of both norms and both halves, q, k, v and the attention's output, and gate, up, their product.
-    inside = width * tokens * (4 * shape.hidden + attention + 3 * shape.ffn)
+    inside = width * (4.0 * shape.hidden + attention + 3 * shape.ffn)
     # Rotary and norm intermediates in fp32.
-    inside += 4.0 * tokens * (2 * shape.hidden + (shape.heads + shape.kv_heads) * shape.head_dim)
-    if layout.gradient_checkpointing:
-        return width * tokens * shape.hidden * shape.layers + 2 * inside
+    inside += 4.0 * (2 * shape.hidden + (shape.heads + shape.kv_heads) * shape.head_dim)
+    if checkpointing:
+        return width * shape.hidden * shape.layers + 2 * inside
     return inside * (shape.layers + 1)
 
 
@@ -128,15 +136,16 @@ def both(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> list[Hel
 def host(shape: Shape, layout: Layout, *, per_node: int) -> float:
     """Bytes that a node's memory holds for its GPUs: what is offloaded, and what has moved there to sleep.
 
-    The trainer's state (16 bytes per parameter with the reference, and the weights) is there while the sampler works,
-    and the sampler's weights while the trainer works.
+    Of engines that take turns, a sampler's weights of both roles are there while others work, and a sharded trainer's
+    masters, moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters
     weights = layout.bytes_per_weight * own * layout.warm_trainers
     state = 16.0 * own * layout.warm_trainers
-    trainers = state + weights if layout.turns else state * layout.offload_optimizer + weights * layout.offload_weights
-    samplers = layout.bytes_per_weight * parameters / layout.tensor_parallel if layout.turns else 0.0
+    moved = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
+    trainers = state * moved + weights * layout.offload_weights
+    samplers = 2 * layout.bytes_per_weight * parameters / layout.tensor_parallel if layout.turns else 0.0
     return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers
 
 

@@ -121,6 +121,12 @@ def packed_phases(machinery: Machinery, volume: Volume) -> list[Phase]:
     trainers, parameters, disk = machinery.trainers(), float(machinery.shape.parameters), machinery.disk
     synced = 4 * parameters / disk + trainers.copied(machinery.weights)
     written, read = 4 * parameters / disk, 4 * parameters / disk
+    # One trainer for both roles loads at every change; one that only made room for a sampler comes back from the host,
+    # unless it is unsharded: that one keeps nothing.
+    layout, loaded = machinery.layout, 12 * parameters / disk
+    changed = loaded if layout.warm_trainers == 1 else 0.0
+    parked = trainers.copied(16 * parameters / trainers.ranks) if layout.zero_stage else loaded
+    again = parked if layout.turns else 0.0
     answers_known = volume.scored is not None
     phases = [
         _sampled(machinery, "rollout_dev", volume.dev, synced),
@@ -129,9 +135,10 @@ def packed_phases(machinery: Machinery, volume: Volume) -> list[Phase]:
     ]
     if volume.dev_trained:
         done = packed(trainers, volume.dev_trained, passes=trainers.passes)
-        phases.append(_trained("dev_gradient", volume.dev_trained, done, written))
+        phases.append(_trained("dev_gradient", volume.dev_trained, done, written + again))
     if volume.scored:
-        phases.append(_trained("score_influence", volume.scored, packed_questions(trainers, volume.scored), read))
+        done = packed_questions(trainers, volume.scored)
+        phases.append(_trained("score_influence", volume.scored, done, read + again))
     for name, work, fresh in (
         ("update_generator", volume.generator, True),
         # Scoring has computed the solver's log-probabilities already.
@@ -141,7 +148,7 @@ def packed_phases(machinery: Machinery, volume: Volume) -> list[Phase]:
             done = packed(trainers, work, passes=trainers.passes) + _steps(trainers, work)
             if fresh and work.steps > 1:
                 done += packed(trainers, replace(work, steps=1), passes=1)
-            phases.append(_trained(name, work, done, 12 * parameters / disk))
+            phases.append(_trained(name, work, done, loaded + changed))
     return _with_glue([phase for phase in phases if phase], machinery, 0.0)
 
 

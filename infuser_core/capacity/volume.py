@@ -8,7 +8,7 @@ from pathlib import Path
 from infuser_core.capacity.lengths import Lengths
 from infuser_core.capacity.spread import Spread
 from infuser_core.capacity.training import Work
-from infuser_core.config import BenchmarkQuestions, FileQuestions, QuestionSource, RunConfig
+from infuser_core.config import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource, RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.rewards.find import load
 
@@ -84,6 +84,8 @@ def _stepped(work: Work, minibatch: int) -> Work:
 
 
 def _size(source: QuestionSource, key: str) -> int:
+    if isinstance(source, MixQuestions):
+        return sum(part.count or _size(part.source, f"{key}.parts") for part in source.parts)
     if isinstance(source, BenchmarkQuestions):
         return sum(quota.count for quota in source.quotas)
     if source.size is not None:

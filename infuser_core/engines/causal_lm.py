@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,8 @@ COMPANIONS = (
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 """The weights themselves."""
 
+_building = Lock()
+
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
 
@@ -45,6 +48,13 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def device_name(device: torch.device) -> str:
+    """What an artifact's record calls a device: an accelerator's model, or `cpu` with the threads of this process."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type
+
+
 def choose_dtype(name: str) -> torch.dtype:
     """The torch dtype of a configuration name. Raises EngineError for an unknown one."""
     if name not in DTYPES:
@@ -56,14 +66,19 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode."""
     config = read_config(folder)
     refuse_logit_changes(config)
-    model = read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION)
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
+    model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
     if dtype == torch.float64:
         compute_in_own_dtype(model)
     nn.Module.to(model, device)
     return model.eval()
+
+
+def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
+    """The same model, which drops nothing in training mode either."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
 
 
 def read_config(folder: Path) -> PretrainedConfig:
@@ -86,14 +101,16 @@ def read_config(folder: Path) -> PretrainedConfig:
 def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
     """The model of a folder on the CPU, with transformers' attention of that name. Runs no code of the folder."""
     transformers_logging.disable_progress_bar()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        folder,
-        config=config,
-        dtype=dtype,
-        attn_implementation=attention,
-        local_files_only=True,
-        trust_remote_code=False,
-    )
+    # While it builds a model, transformers changes settings of the whole process.
+    with _building:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation=attention,
+            local_files_only=True,
+            trust_remote_code=False,
+        )
     return model
 
 

@@ -3,23 +3,50 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infuser_core.config import EngineSettings, OptimizerSettings
+from infuser_core.benchmarks.find import describe
+from infuser_core.config import EngineSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.pool import EnginePool
 
 Options = dict[str, Any]
 
 
-def configured_pool(engine: EngineSettings, optimizer: OptimizerSettings) -> EnginePool:
-    """The pool of a run. Nothing starts before an engine is asked for."""
+def configured_pool(engine: EngineSettings, optimizer: OptimizerSettings, *, longest: int | None = None) -> EnginePool:
+    """The pool of a run, whose longest sequence has `longest` tokens. Nothing starts before an engine is asked for."""
+    limit = {"max_model_len": longest} if engine.sampler == "vllm" else {}
     return EnginePool(
         sampler=engine.sampler,
         trainer=engine.trainer,
-        sampler_options=SAMPLERS[engine.sampler](engine),
+        sampler_options=SAMPLERS[engine.sampler](engine) | limit,
         trainer_options=TRAINERS[engine.trainer](engine) | {"optimizer": constants(optimizer)},
-        # Roles that share the accelerators keep one trainer's state on them.
-        max_trainers=1 if engine.placement == "colocated" else 2,
+        max_trainers=warm_trainers(engine),
         placement=engine.placement,
     )
+
+
+def run_pool(config: RunConfig) -> EnginePool:
+    """The pool of a run's own configuration."""
+    longest = longest_sequence(config) if config.engine.sampler == "vllm" else None
+    return configured_pool(config.engine, config.cotrain.optimizer, longest=longest)
+
+
+def longest_sequence(config: RunConfig) -> int:
+    """Prompt and response tokens of the longest sequence that a run samples, its benchmarks included."""
+    cotrain = config.cotrain
+    limits = [cotrain.generator_tokens, cotrain.solver_tokens]
+    for benchmark in config.evaluate.benchmarks:
+        known = describe(benchmark.name)
+        limits.append(benchmark.max_tokens or (known.max_tokens if known else None) or 0)
+    return cotrain.prompt_tokens + max(limits)
+
+
+def warm_trainers(engine: EngineSettings) -> int:
+    """Roles whose trainer stays loaded: one where engines take turns, or where ranks have accelerators of their own."""
+    return 1 if engine.placement == "colocated" or _pooled(engine) else 2
+
+
+def _pooled(engine: EngineSettings) -> bool:
+    """Whether the accelerators are divided between the trainer's ranks and the sampler's engines."""
+    return engine.placement == "split" and engine.trainer == "deepspeed" and engine.sampler == "vllm"
 
 
 def constants(optimizer: OptimizerSettings) -> Options:
@@ -38,12 +65,21 @@ def _common(engine: EngineSettings) -> Options:
 
 
 def _local(engine: EngineSettings) -> Options:
-    packing = {"token_budget": engine.token_budget, "gradient_checkpointing": engine.gradient_checkpointing}
-    return _common(engine) | packing
+    how = {"attention": engine.attention, "deterministic": engine.deterministic, "roles": warm_trainers(engine)}
+    return _common(engine) | _packing(engine) | how
+
+
+def _packing(engine: EngineSettings) -> Options:
+    return {"token_budget": engine.token_budget, "gradient_checkpointing": engine.gradient_checkpointing}
 
 
 def _deepspeed(engine: EngineSettings) -> Options:
-    return _local(engine) | {"ranks": engine.ranks, "zero_stage": engine.zero_stage, "offload": engine.offload}
+    sharding = {"ranks": engine.ranks, "zero_stage": engine.zero_stage, "offload": engine.offload}
+    return _common(engine) | _packing(engine) | sharding | {"shared": engine.placement == "colocated"}
+
+
+def _hf(engine: EngineSettings) -> Options:
+    return _common(engine) | {"deterministic": engine.deterministic}
 
 
 def _nothing(engine: EngineSettings) -> Options:
@@ -51,11 +87,18 @@ def _nothing(engine: EngineSettings) -> Options:
 
 
 def _vllm(engine: EngineSettings) -> Options:
-    placing = {"tensor_parallel": engine.tensor_parallel, "memory": engine.sampler_memory}
-    return _common(engine) | placing | {"sleep": engine.placement == "colocated"}
+    pooled = _pooled(engine)
+    placing = {
+        "tensor_parallel": engine.tensor_parallel,
+        # Both roles' engines are awake side by side where nobody takes turns.
+        "memory": engine.sampler_memory / 2 if pooled else engine.sampler_memory,
+        "sleep": engine.placement == "colocated",
+        "reserved": engine.ranks if pooled else 0,
+    }
+    return _common(engine) | placing
 
 
-SAMPLERS: Mapping[str, Callable[[EngineSettings], Options]] = {"hf": _common, "vllm": _vllm, "fake": _nothing}
+SAMPLERS: Mapping[str, Callable[[EngineSettings], Options]] = {"hf": _hf, "vllm": _vllm, "fake": _nothing}
 """Options of every sampler by its name."""
 
 TRAINERS: Mapping[str, Callable[[EngineSettings], Options]] = {

@@ -104,7 +104,8 @@ def write(path: Path, shapes: Shapes, values: Values) -> None:
             for name, (fragment, tensor) in values.items():
                 if found[name].path == each:
                     handle.seek(found[name].offset + ITEM * fragment.start)
-                    tensor.detach().float().cpu().contiguous().numpy().tofile(handle)
+                    # A copy: memory that numpy has seen can never be given away (see deepspeed_rest).
+                    tensor.detach().to("cpu", torch.float32, copy=True).numpy().tofile(handle)
             handle.flush()
             os.fsync(handle.fileno())
     dist.barrier()

@@ -3,14 +3,15 @@
 Every method is a collective: all ranks of a group call it, in the same order, or none.
 """
 
+import gc
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -20,9 +21,12 @@ from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.durable import fsync
 from infuser_core.engines import deepspeed_files as files
 from infuser_core.engines.adamw import AdamW, AdamWOptions
+from infuser_core.engines.attention_choice import choose, heads_of
 from infuser_core.engines.batch_loss import batch_terms
-from infuser_core.engines.causal_lm import choose_dtype, copy_companions, load_model
+from infuser_core.engines.causal_lm import choose_dtype, copy_companions, device_name
+from infuser_core.engines.deepspeed_load import empty_model
 from infuser_core.engines.deepspeed_probe import Against, LayerProbe, company, shard_sums
+from infuser_core.engines.deepspeed_rest import Parked
 from infuser_core.engines.deepspeed_shard import Fragment
 from infuser_core.engines.deepspeed_split import Part
 from infuser_core.engines.deepspeed_zero import Zero, ZeroOptions
@@ -147,6 +151,8 @@ class DeepSpeedRank:
             dtype=torch.float32,
         )
         self._zero: Zero | None = None
+        self._probe: LayerProbe | None = None
+        self._parked: Parked | None = None
         self.progress = (0, 0)
 
     def load(self, folder: str) -> int:
@@ -154,12 +160,16 @@ class DeepSpeedRank:
         source = Path(folder)
         state = read_state(source)
         self._unload()
-        model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
+        model = empty_model(source)
         if self._options.gradient_checkpointing:
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": False})
             model.train()
-        policy = Policy(model, compute_dtype=choose_dtype(self._options.dtype))
+        dtype = choose_dtype(self._options.dtype)
+        heads = heads_of(model.config.get_text_config())
+        self._attention = choose("auto", heads=heads, dtype=dtype, device=self._device)
+        self._packer = replace(self._packer, layout=self._attention.make)
+        policy = Policy(model, compute_dtype=dtype)
         # Looked at before DeepSpeed takes the weights apart.
         self._probe = LayerProbe(policy, self._packer) if self._options.probe == "fast" else None
         self._source = source
@@ -167,8 +177,16 @@ class DeepSpeedRank:
         # The shard has what AdamW asks of flat parameters: a buffer, its gradient, chunks and a norm.
         self._adamw = AdamW(cast(FlatParameters, zero.shard), self._options.optimizer)
         self._adamw.steps = state.step
+        # Alignment leaves elements that belong to no parameter.
+        zero.shard.data.zero_()
+        files.read(source / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data))
+        zero.publish()
         files.read(source / MOMENTS, self._moment_shapes(), self._moments())
         return state.step
+
+    def facts(self) -> dict[str, Any]:
+        """What this rank computes on and how."""
+        return {"device": device_name(self._device), "attention": self._attention.name}
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -241,6 +259,21 @@ class DeepSpeedRank:
         kept = torch.zeros_like(shard.gradient)
         files.read(Path(path), shard.shapes, self._placed(kept))
         shard.gradient.sub_(kept)
+
+    def sleep(self) -> None:
+        """Free the accelerator: masters, moments and gradient move to the host, everything else is lost."""
+        zero, adamw = self._loaded(), self._adamw
+        kept = [zero.shard.data, zero.shard.gradient, adamw.first, adamw.second]
+        on_device = [each for each in kept if each.device.type == self._device.type]
+        self._parked = Parked(kept=on_device, lost=zero.scratch())
+        self._forget_blocks()
+
+    def wake(self) -> None:
+        """Take the memory back, as it was."""
+        if self._parked is not None:
+            self._parked.restore()
+            self._parked = None
+            self._loaded().publish()
 
     def save(self, path: str) -> int:
         """Write weights, moments, step and companion files into an existing folder; returns the step."""
@@ -316,7 +349,15 @@ class DeepSpeedRank:
     def _unload(self) -> None:
         if self._zero is not None:
             self._zero.destroy()
-            self._zero = None
+            self._zero = self._probe = self._parked = None
+            del self._adamw
+            gc.collect()
+            self._forget_blocks()
+
+    def _forget_blocks(self) -> None:
+        if self._device.type == "cuda":
+            # The allocator keeps freed blocks for itself, and a sampler counts what is free.
+            torch.cuda.empty_cache()
 
 
 def _meet(seat: Seat, device: str) -> None:

@@ -40,7 +40,8 @@ class DeepSpeedTrainer:
     """protocols.Trainer on `ranks` processes, one per accelerator; equal to LocalTrainer up to rounding.
 
     `zero_stage` 2 shards AdamW's state and gradients, 3 the weights as well. `offload` keeps that state in host
-    memory (`optimizer`), and with stage 3 the weights too (`all`). The other options are LocalTrainer's.
+    memory (`optimizer`), and with stage 3 the weights too (`all`). `shared` leaves half of every accelerator, by Ray's
+    count, to the ranks of another role. The other options are LocalTrainer's.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class DeepSpeedTrainer:
         shared_prompts: bool = True,
         gradient_checkpointing: bool = False,
         probe: str = "fast",
+        shared: bool = False,
         optimizer: AdamWOptions | Mapping[str, float] | None = None,
     ) -> None:
         _refuse(zero_stage=zero_stage, offload=offload, dtype=dtype, probe=probe)
@@ -72,10 +74,11 @@ class DeepSpeedTrainer:
             optimizer=optimizer if isinstance(optimizer, AdamWOptions) else AdamWOptions(**(optimizer or {})),
         )
         self._ranks = ranks
-        self._loaded = False
+        self._loaded = self._asleep = False
+        self._rank_facts: dict[str, Any] = {}
         environment = {"DS_ACCELERATOR": kind, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
         gpus = 0.0 if kind == "cpu" else 1.0
-        self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, environment=environment)
+        self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, shared=shared, environment=environment)
 
     @property
     def failed(self) -> bool:
@@ -90,12 +93,35 @@ class DeepSpeedTrainer:
         """End the ranks."""
         self._group.close()
 
+    def sleep(self) -> None:
+        """Free the accelerators' memory until the next request: what a checkpoint holds moves to the host."""
+        if self._loaded and not self._asleep and not self.failed:
+            self._everyone("sleep")
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Nothing yet: the memory comes back with the next request, and not at all where that is a load."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the ranks compute on and how, for an artifact's record."""
+        options = self._options
+        return {
+            "engine": "deepspeed",
+            "ranks": self._ranks,
+            "zero_stage": options.zero.stage,
+            "dtype": options.dtype,
+            "token_budget": options.token_budget,
+            **self._rank_facts,
+        }
+
     def load(self, checkpoint: Checkpoint) -> None:
         """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state."""
         folder = Path(checkpoint.path)
         # Refused before any rank has touched what it holds.
         refuse_other_constants(self._options.optimizer, read_state(folder), folder)
+        self._asleep = False
         self._everyone("load", str(folder))
+        self._rank_facts = dict(self._everyone("facts")[0])
         self._loaded = True
 
     def zero_grad(self) -> None:
@@ -211,6 +237,9 @@ class DeepSpeedTrainer:
     def _require(self) -> None:
         if not self._loaded:
             raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
+        if self._asleep:
+            self._asleep = False
+            self._everyone("wake")
 
 
 def _refuse(*, zero_stage: int, offload: str, dtype: str, probe: str) -> None:

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from infuser_core.engines.deepspeed_rest import emptied
 from infuser_core.engines.deepspeed_shard import Fragment, Shard
 from infuser_core.engines.packing import MicroBatch
 from infuser_core.engines.policy import Policy
@@ -100,6 +101,8 @@ class Zero:
         module = PolicyModule(policy)
         names = {id(parameter): name for name, parameter in policy.model.named_parameters()}
         shapes = {name: parameter.shape for name, parameter in policy.model.named_parameters()}
+        if self._stage == 3:
+            _partition(module, options, device)
         # Holds the parameter groups alone: it never steps, so its constants are never used.
         holder = torch.optim.AdamW(self.parameters, lr=0.0)
         self._engine, self._zero, _, _ = deepspeed.initialize(
@@ -149,8 +152,21 @@ class Zero:
             self._zero._partition_all_parameters()
             self._zero._reassign_or_swap_out_partitioned_parameters(0)
 
+    def scratch(self) -> list[Tensor]:
+        """DeepSpeed's buffers on the compute device whose values `publish` or the next pass makes."""
+        parts = [getattr(parameter, "ds_tensor", parameter) for parameter in self.parameters]
+        gradients = [*(self._zero.averaged_gradients.get(0) or []), self._masters().grad]
+        gradients.append(getattr(self._zero, "grad_partitions_flat_buffer", None))
+        for bucket in self._zero.ipg_buckets.values():
+            held = bucket.buffer
+            gradients += held if isinstance(held, list) else [held]
+        found = [each.detach() for each in [*parts, *gradients] if each is not None]
+        return [each for each in found if each.device.type == self.shard.device.type]
+
     def destroy(self) -> None:
         """Let go of DeepSpeed's hooks and buffers."""
+        # Its hooks and closures outlive it: only what is freed by hand is free.
+        emptied([*self.scratch(), self.shard.data, self.shard.gradient])
         self._engine.destroy()
 
     def _layout(self, names: dict[int, str]) -> tuple[Tensor, list[Fragment]]:
@@ -210,6 +226,15 @@ class Zero:
         kept = self._masters().grad
         if kept is not None:
             kept.zero_()
+
+
+def _partition(module: nn.Module, options: ZeroOptions, device: torch.device) -> None:
+    """Shard the parameters, one after the other; the whole model never lies on the device."""
+    _deepspeed().zero.Init(module=module, config_dict_or_path=options.to_config(), dtype=torch.float32)
+    # DeepSpeed leaves a model that is sharded already where it is, its buffers included.
+    for owner in module.modules():
+        for name, buffer in owner.named_buffers(recurse=False):
+            setattr(owner, name, buffer.to(device))
 
 
 def _deepspeed() -> Any:

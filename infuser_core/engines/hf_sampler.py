@@ -5,14 +5,23 @@ Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt 
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from infuser_core.engines.causal_lm import choose_device, choose_dtype, end_tokens, hidden_states, load_model
+from infuser_core.engines.causal_lm import (
+    choose_device,
+    choose_dtype,
+    device_name,
+    end_tokens,
+    hidden_states,
+    load_model,
+)
 from infuser_core.engines.decode_cache import DecodeCache, PrefillLayout
+from infuser_core.engines.exactness import repeat_exactly
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
@@ -35,7 +44,8 @@ class HFSampler:
     """protocols.Sampler on one device.
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
-    the prompt tokens of one prefill call.
+    the prompt tokens of one prefill call. `deterministic`: see exactness; on an accelerator torch has no repeatable
+    cumulative sum, and says so.
     """
 
     def __init__(
@@ -46,8 +56,10 @@ class HFSampler:
         threads: int = 1,
         cache_tokens: int = 262_144,
         prefill_tokens: int = 16_384,
+        deterministic: bool = False,
     ) -> None:
         torch.set_num_threads(threads)
+        repeat_exactly(deterministic)
         self._dtype = choose_dtype(dtype)
         self._device = choose_device(device)
         self._cache_tokens = cache_tokens
@@ -55,6 +67,27 @@ class HFSampler:
         self._model: PreTrainedModel | None = None
         self._renderer: Renderer | None = None
         self._ends: list[int] = []
+
+    forgets = True
+    """Asleep it holds nothing: whoever wakes it loads a checkpoint."""
+
+    def sleep(self) -> None:
+        """Give the memory to others."""
+        self._model, self._renderer = None, None
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        """Nothing comes back by itself: load."""
+
+    def facts(self) -> dict[str, Any]:
+        """What it computes on and how, for an artifact's record."""
+        return {
+            "engine": "hf",
+            "device": device_name(self._device),
+            "dtype": str(self._dtype).removeprefix("torch."),
+            "attention": "sdpa, decoding by matrix products",
+        }
 
     @property
     def tokenizer(self) -> Renderer:

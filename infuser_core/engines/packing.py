@@ -3,13 +3,14 @@
 Shapes: _T tokens of a micro-batch, _S response tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from infuser_core.engines.attention import Layout
 from infuser_core.engines.packed_layout import PackedLayout, SegmentShape
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.segments import Segment, plan, plan_whole
@@ -24,7 +25,7 @@ class MicroBatch:
     """Token ids [1, T]."""
     position_ids: Tensor
     """Positions [1, T]."""
-    layout: PackedLayout
+    layout: Layout
     """Who attends to whom."""
     predictors_S: Tensor
     """Index in [0, T) of the token whose hidden state predicts each response token."""
@@ -52,23 +53,42 @@ class Packer:
     """Where the tensors go."""
     dtype: torch.dtype
     """Dtype of per-token reals."""
+    layout: Callable[..., Layout] = PackedLayout
+    """Makes the layout of a micro-batch."""
+    stretches: bool = False
+    """True lets a response that exceeds the budget have a micro-batch of its size; False refuses it."""
 
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
         """Segments of each micro-batch (see `segments.plan`)."""
         return plan(
-            groups, token_budget=self.token_budget, shared_prompts=self.shared_prompts, only_trained=only_trained
+            groups, token_budget=self._budget(groups), shared_prompts=self.shared_prompts, only_trained=only_trained
         )
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
         """Micro-batches of complete groups, and the places of larger ones (see `segments.plan_whole`)."""
-        return plan_whole(groups, token_budget=self.token_budget, shared_prompts=self.shared_prompts)
+        return plan_whole(groups, token_budget=self._budget(groups), shared_prompts=self.shared_prompts)
+
+    def _budget(self, groups: Sequence[TrainGroup]) -> int:
+        return max(self.token_budget, longest_row(groups)) if self.stretches else self.token_budget
 
     def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:
         """The tensors of one micro-batch."""
-        return pack(segments, device=self.device, dtype=self.dtype, trim=trim)
+        return pack(segments, device=self.device, dtype=self.dtype, trim=trim, layout=self.layout)
 
 
-def pack(segments: Sequence[Segment], *, device: torch.device, dtype: torch.dtype, trim: bool = False) -> MicroBatch:
+def longest_row(groups: Sequence[TrainGroup]) -> int:
+    """Tokens of the longest response with its prompt; 0 where there is none."""
+    return max((len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows), default=0)
+
+
+def pack(
+    segments: Sequence[Segment],
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    trim: bool = False,
+    layout: Callable[..., Layout] = PackedLayout,
+) -> MicroBatch:
     """Tensors of a micro-batch; per-token reals come in `dtype`. Raises EngineError for mismatched rows.
 
     `trim` leaves out the last token of every response of several: it predicts nothing and no token looks at it.
@@ -94,7 +114,7 @@ def pack(segments: Sequence[Segment], *, device: torch.device, dtype: torch.dtyp
     return MicroBatch(
         input_ids=torch.tensor([tokens], device=device),
         position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
-        layout=PackedLayout([shape_of(segment, trim=trim) for segment in segments], device=device),
+        layout=layout([shape_of(segment, trim=trim) for segment in segments], device=device),
         predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
         targets_S=torch.tensor([token for _, row in rows for token in row.token_ids], device=device),
         advantages_S=torch.from_numpy(advantages).to(device, dtype),

@@ -4,46 +4,23 @@ Engines are found by name: `hf` is `infuser_core/engines/hf_sampler.py`, `fake` 
 `my_package.module:Name` works from anywhere. Torch and transformers load when the first engine is asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from threading import RLock
 from typing import Any, Literal
 
+from infuser_core import faults
 from infuser_core.engines.chat import SamplerChat
-from infuser_core.engines.protocols import (
-    ChatModel,
-    Objective,
-    Probed,
-    Progress,
-    Sampler,
-    Similarity,
-    StepReport,
-    Trainer,
-    TrainGroup,
-    no_progress,
-)
+from infuser_core.engines.handles import OwnTrainer, SharedSampler, Warm
+from infuser_core.engines.protocols import ChatModel, Sampler, Trainer
+from infuser_core.engines.used import note
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
 Placement = Literal["colocated", "split"]
 """Whether engines take turns on the same accelerators, or have their own."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Warm:
-    """An engine and the checkpoint its state equals."""
-
-    engine: Any
-    """The engine itself."""
-    checkpoint_id: str
-    """Its checkpoint; empty once its state moved on, until `adopt` names the new one."""
-    saved_step: int | None = None
-    """Step at which the present state was saved; None where it moved on since."""
-    asleep: bool = False
-    """Whether it gave its accelerator memory to others."""
 
 
 class EnginePool:
@@ -53,6 +30,9 @@ class EnginePool:
     all engines share the accelerators: whoever is asked for is awake, and the others sleep where they can (`sleep` and
     `wake` of an engine). With `split` each has its own. An engine that has failed (`failed`) or whose ranks no longer
     answer (`alive`) is replaced when it is asked for.
+
+    Phases of several threads may share a pool. A sampler is shared call by call; a trainer, which holds what was done
+    with it, belongs to whoever asked for it last, and serves nobody else.
     """
 
     def __init__(
@@ -69,19 +49,18 @@ class EnginePool:
         self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}
         self._max_trainers = max_trainers
         self._placement = placement
-        self._warm: dict[tuple[str, str], _Warm] = {}
+        self._warm: dict[tuple[str, str], Warm] = {}
         self._lock = RLock()
 
     def trainer(self, checkpoint: Checkpoint) -> Trainer:
         """A trainer whose state equals the checkpoint, without accumulated gradients."""
-        warm = self._engine("trainer", checkpoint)
-        warm.engine.zero_grad()
-        return _Watched(warm)
+        with self._turn("trainer", checkpoint) as warm:
+            warm.engine.zero_grad()
+            return OwnTrainer(warm)
 
     def sampler(self, checkpoint: Checkpoint) -> Sampler:
-        """A sampler of the checkpoint's weights."""
-        engine: Sampler = self._engine("sampler", checkpoint).engine
-        return engine
+        """A sampler of the checkpoint's weights, also where another phase has its engine load others meanwhile."""
+        return SharedSampler(checkpoint, self._turn)
 
     def chat(self, checkpoint: Checkpoint) -> ChatModel:
         """The checkpoint as a greedy chat model, named after it."""
@@ -104,8 +83,24 @@ class EnginePool:
             for key in list(self._warm):
                 self._drop(key)
 
-    def _engine(self, kind: str, checkpoint: Checkpoint) -> _Warm:
-        key = (kind, checkpoint.role)
+    @contextmanager
+    def _turn(self, kind: str, checkpoint: Checkpoint) -> Iterator[Warm]:
+        """The engine of the checkpoint's role, which holds the checkpoint, for the code inside alone."""
+        warm = self._found(kind, checkpoint.role)
+        with warm.turn:
+            if warm.asleep:
+                warm.engine.wake()
+                warm.asleep = False
+            if warm.checkpoint_id != checkpoint.checkpoint_id:
+                warm.checkpoint_id, warm.saved_step, warm.user = "", None, None
+                faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")
+                warm.engine.load(checkpoint)
+                warm.checkpoint_id = checkpoint.checkpoint_id
+            note(kind, warm.engine)
+            yield warm
+
+    def _found(self, kind: str, role: str) -> Warm:
+        key = (kind, role)
         with self._lock:
             if key in self._warm and not _works(self._warm[key].engine):
                 self._drop(key)
@@ -115,19 +110,12 @@ class EnginePool:
                 self._warm[key] = self._make_room(kind) or self._new(kind)
             # Moved to the end: the first entry of a kind is the least recently used one.
             warm = self._warm[key] = self._warm.pop(key)
-        if warm.asleep:
-            warm.engine.wake()
-            warm.asleep = False
-        if warm.checkpoint_id != checkpoint.checkpoint_id:
-            warm.checkpoint_id, warm.saved_step = "", None
-            warm.engine.load(checkpoint)
-            warm.checkpoint_id = checkpoint.checkpoint_id
         return warm
 
-    def _new(self, kind: str) -> _Warm:
-        return _Warm(engine=find_engine(self._names[kind], kind)(**self._options[kind]), checkpoint_id="")
+    def _new(self, kind: str) -> Warm:
+        return Warm(engine=find_engine(self._names[kind], kind)(**self._options[kind]), checkpoint_id="")
 
-    def _make_room(self, kind: str) -> _Warm | None:
+    def _make_room(self, kind: str) -> Warm | None:
         """Drop the trainers that are one too many; one with processes of its own is handed on to the next role."""
         if kind != "trainer":
             return None
@@ -135,9 +123,10 @@ class EnginePool:
         handed = None
         for key in trainers[: max(0, len(trainers) - self._max_trainers + 1)]:
             warm = self._warm[key]
+            warm.user = None
             if handed is None and hasattr(warm.engine, "close") and _works(warm.engine):
                 del self._warm[key]
-                handed = _Warm(engine=warm.engine, checkpoint_id="", asleep=warm.asleep)
+                handed = Warm(engine=warm.engine, checkpoint_id="", asleep=warm.asleep)
             else:
                 self._drop(key)
         return handed
@@ -148,6 +137,8 @@ class EnginePool:
             if key != but and not warm.asleep and hasattr(warm.engine, "sleep"):
                 warm.engine.sleep()
                 warm.asleep = True
+                if getattr(warm.engine, "forgets", False):
+                    warm.checkpoint_id, warm.saved_step = "", None
 
     def _drop(self, key: tuple[str, str]) -> None:
         """Engines with processes of their own end them."""
@@ -175,61 +166,3 @@ def find_engine(name: str, kind: str) -> Callable[..., Any]:
         f"unknown {kind} {name!r}",
         hint=f"name a module infuser_core/engines/<name>_{kind}.py, or my_package.module:Name",
     )
-
-
-class _Watched:
-    """A trainer that tells the pool when its state leaves the checkpoint: a retried phase then loads again."""
-
-    def __init__(self, warm: _Warm) -> None:
-        self._warm = warm
-        self._trainer: Trainer = warm.engine
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        self._warm.checkpoint_id, self._warm.saved_step = "", None
-        self._trainer.load(checkpoint)
-        self._warm.checkpoint_id = checkpoint.checkpoint_id
-
-    def zero_grad(self) -> None:
-        self._trainer.zero_grad()
-
-    def forward_backward(
-        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
-    ) -> StepReport:
-        return self._trainer.forward_backward(groups, objective, denominator=denominator, progress=progress)
-
-    def optim_step(self, learning_rate: float) -> float:
-        self._warm.checkpoint_id, self._warm.saved_step = "", None
-        return self._trainer.optim_step(learning_rate)
-
-    def logprobs(
-        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
-    ) -> list[list[list[float]]]:
-        return self._trainer.logprobs(groups, temperature=temperature, progress=progress)
-
-    def probe(
-        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> list[Similarity]:
-        return self._trainer.probe(groups, objective, reference, progress=progress)
-
-    def probe_once(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        denominator: int | None = None,
-        progress: Progress = no_progress,
-    ) -> Probed:
-        return self._trainer.probe_once(groups, objective, reference, denominator=denominator, progress=progress)
-
-    def keep_gradient(self, path: Path) -> float:
-        return self._trainer.keep_gradient(path)
-
-    def add_gradient(self, path: Path) -> None:
-        self._trainer.add_gradient(path)
-
-    def save(self, path: Path) -> int:
-        step = self._trainer.save(path)
-        # Only a state that left its checkpoint needs a new name.
-        self._warm.saved_step = None if self._warm.checkpoint_id else step
-        return step

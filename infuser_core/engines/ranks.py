@@ -21,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from infuser_core.engines import rank_places
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import EngineError, InfuserError
 
@@ -85,7 +86,10 @@ class _Worker:
 
 
 class RankGroup:
-    """Ranks of a class `module:Name` with `Name(seat, options)`, and `progress` as (rows, tokens)."""
+    """Ranks of a class `module:Name` with `Name(seat, options)`, and `progress` as (rows, tokens).
+
+    Each asks Ray for `gpus` accelerators; with `shared` two groups fit on the same ones (see rank_places).
+    """
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class RankGroup:
         *,
         ranks: int,
         gpus: float = 0.0,
+        shared: bool = False,
         environment: Mapping[str, str] | None = None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
@@ -102,8 +107,12 @@ class RankGroup:
         self._ray = _ray(ranks)
         self._folder = tempfile.mkdtemp(prefix="infuser-ranks-")
         self._pids: dict[int, int] = {}
-        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=0, concurrency_groups={"pulse": 1})(_Worker)
-        self._actors = [actor.remote() for _ in range(ranks)]
+        actor = self._ray.remote(max_restarts=0, concurrency_groups={"pulse": 1})(_Worker)
+        places = [
+            rank_places.options(self._ray, request, ranks=ranks, seconds=START_SECONDS)
+            for request in rank_places.requests(ranks, gpus=gpus, shared=shared)
+        ]
+        self._actors = [actor.options(**place).remote() for place in places]
         self._sit(path, options, dict(environment or {}))
 
     def call(

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from infuser_core.engines.protocols import Messages
@@ -22,6 +23,8 @@ PLAIN = (
 )
 """Turns as plain text under their role's name. No mark ends a turn: a base model ends at its end-of-text token."""
 
+_PROBE: Messages = [{"role": "system", "content": "Systemprobe"}, {"role": "user", "content": "Question"}]
+
 
 class Renderer:
     """protocols.Tokenizer over a folder's tokenizer; prompts go through its chat template."""
@@ -29,6 +32,7 @@ class Renderer:
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _read(folder)
         self._template = None if self._tokenizer.chat_template is not None else plain_template(self._tokenizer)
+        self._merges = self._template is None and not _shows_system(self._tokenizer)
 
     @property
     def end_token(self) -> int | None:
@@ -41,11 +45,15 @@ class Renderer:
         return self._template is None
 
     def render(self, messages: Messages) -> list[int]:
-        """Tokens of the chat turns with the assistant's header."""
+        """Tokens of the chat turns with the assistant's header.
+
+        A system turn opens the first user turn where the folder's template has no place for one.
+        """
+        turns = merged(messages) if self._merges else messages
         # return_dict: transformers 5 returns a mapping by default.
         return list(
             self._tokenizer.apply_chat_template(
-                messages, chat_template=self._template, add_generation_prompt=True, return_dict=False
+                turns, chat_template=self._template, add_generation_prompt=True, return_dict=False
             )
         )
 
@@ -58,6 +66,25 @@ class Renderer:
         return str(
             self._tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
+
+
+def merged(messages: Messages) -> Messages:
+    """The turns without a system turn: what it says stands before the first user turn, a blank line between."""
+    if not messages or messages[0]["role"] != "system":
+        return messages
+    system, *turns = messages
+    if not turns or turns[0]["role"] != "user":
+        return [{"role": "user", "content": system["content"]}, *turns]
+    return [{"role": "user", "content": f"{system['content']}\n\n{turns[0]['content']}"}, *turns[1:]]
+
+
+def _shows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokenizer's own template writes a system turn. Some refuse one, some leave it out silently."""
+    try:
+        shown = tokenizer.apply_chat_template(_PROBE, tokenize=False, add_generation_prompt=True)
+    except TemplateError:
+        return False
+    return _PROBE[0]["content"] in str(shown)
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -29,7 +29,10 @@ class VLLMOptions:
     max_sequences: int = 256
     """Responses that an engine computes at a time."""
     max_model_len: int | None = None
-    """Prompt and response tokens of one sequence; None takes the model's own limit."""
+    """Prompt and response tokens of one sequence of a run's two roles, so that memory is cut for what is asked; never
+    above the model's own limit, which None and every other role take."""
+    reserved: int = 0
+    """Visible accelerators, the first ones, that belong to somebody else."""
     updates: Literal["fresh", "in_place"] = "fresh"
     """How another checkpoint is loaded: into fresh engines, or by vLLM's own reload, which some builds get wrong with
     tied embeddings. Either way the log-probabilities are checked."""
@@ -62,12 +65,12 @@ def launches(
     options: VLLMOptions, *, model: Path, scratch: Path, dtype: str, device: torch.device, threads: int
 ) -> list[Launch]:
     """One start per engine. Raises EngineError where there are fewer accelerators than asked for."""
-    cards = visible_cards() if device.type == "cuda" else []
+    cards = visible_cards()[options.reserved :] if device.type == "cuda" else []
     count = options.engines or max(1, len(cards) // options.tensor_parallel)
     if device.type == "cuda" and count * options.tensor_parallel > len(cards):
         raise EngineError(
             f"{count} engines of {options.tensor_parallel} accelerators each were asked for, and {len(cards)} are "
-            "visible",
+            f"visible{f' beside the {options.reserved} of the trainer' if options.reserved else ''}",
             hint="lower the number of engines or tensor_parallel",
         )
     python, settings = interpreter(options), engine_settings(options, model=model, dtype=dtype, device=device)

@@ -7,6 +7,7 @@ waits for another and a long response holds up nothing but itself.
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from infuser_core.engines.causal_lm import (
     choose_device,
     choose_dtype,
+    device_name,
     folder_ends,
     link_model_files,
     read_config,
@@ -33,7 +35,7 @@ from infuser_core.engines.vllm_draw import Draw
 from infuser_core.engines.vllm_options import VLLMOptions, interpreter, launches
 from infuser_core.engines.vllm_process import EngineProcess
 from infuser_core.errors import EngineError
-from infuser_core.schemas import Checkpoint
+from infuser_core.schemas import Checkpoint, Role
 
 
 class VLLMSampler:
@@ -54,6 +56,8 @@ class VLLMSampler:
         self._scratch: Path | None = None
         self._renderer: Renderer | None = None
         self._asleep = False
+        self._limit: int | None = None
+        self._longest: int | None = None
         self.agreements: list[Agreement] = []
         """What the check after the last change of weights found, by engine."""
 
@@ -63,6 +67,16 @@ class VLLMSampler:
         if self._renderer is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         return self._renderer
+
+    def facts(self) -> dict[str, Any]:
+        """What it computes on and how, for an artifact's record."""
+        return {
+            "engine": "vllm",
+            "device": device_name(self._device),
+            "dtype": self._dtype,
+            "engines": len(self._engines),
+            "max_model_len": self._limit,
+        }
 
     @property
     def pids(self) -> list[int]:
@@ -79,8 +93,11 @@ class VLLMSampler:
         self._renderer = Renderer(folder)
         self._ends = folder_ends(folder, self._renderer.end_token)
         self._vocabulary = int(config.vocab_size)
-        limits = [getattr(config, "max_position_embeddings", None), self._options.max_model_len]
+        # Judges and other readers of the corpus are asked things of any length.
+        longest = self._options.max_model_len if checkpoint.role in (Role.SOLVER, Role.GENERATOR) else None
+        limits = [getattr(config, "max_position_embeddings", None), longest]
         self._limit = min((limit for limit in limits if limit), default=None)
+        self._longest = None if longest is None else self._limit
         self._folder = folder
         self._take(folder)
 
@@ -148,7 +165,7 @@ class VLLMSampler:
     def _start(self, folder: Path) -> None:
         self._scratch = Path(tempfile.mkdtemp(prefix="infuser-vllm-"))
         planned = launches(
-            self._options,
+            replace(self._options, max_model_len=self._longest),
             model=self._view(folder),
             scratch=self._scratch,
             dtype=self._dtype,

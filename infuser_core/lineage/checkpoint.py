@@ -36,6 +36,7 @@ def _itself(sight: Sight, record: Record) -> Passage:
         "seconds": record.seconds,
         "bytes": record.num_bytes,
         "created": record.created,
+        **({"machine": record.machine} if record.machine else {}),
         "selected": chosen is not None and chosen["checkpoint_id"] == record.ref.id,
     }
     return Passage(name="checkpoint", title="Checkpoint", artifact=record.key, facts=facts)

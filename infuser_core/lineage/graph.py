@@ -14,6 +14,8 @@ LOOP = (
     "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence",
     "update_generator", "update_solver",
 )  # fmt: skip
+OPTIONAL = ("allocate",)
+"""Phases of an iteration that only some configurations have."""
 
 
 class Graph:

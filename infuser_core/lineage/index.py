@@ -16,7 +16,7 @@ from infuser_core.errors import StoreError
 from infuser_core.recipe import ArtifactRef
 
 FILE = Path("index") / "records.tsv"
-FORMAT = "1"
+FORMAT = "2"
 MANIFEST = "artifact.json"
 END = "."
 """Last field of a line: torn ones lack it."""
@@ -93,6 +93,11 @@ class Record:
     def seconds(self) -> float:
         """Time the phase took, seconds."""
         return float(self._fact("seconds"))
+
+    @property
+    def machine(self) -> Mapping[str, Mapping[str, Any]]:
+        """By engine, what it computed on and how; empty where none was used, and for records of older versions."""
+        return dict(self._fact("machine"))
 
     @property
     def created(self) -> str:
@@ -217,4 +222,5 @@ def _essence(path: Path) -> dict[str, Any]:
         "bytes": sum(int(facts["bytes"]) for facts in record["files"].values()),
         "seconds": record["seconds"],
         "created": record.get("created", ""),
+        "machine": record.get("machine", {}),
     }

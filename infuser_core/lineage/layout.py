@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infuser_core.lineage.graph import CHECKPOINTS, LOOP, Graph
+from infuser_core.lineage.graph import CHECKPOINTS, LOOP, OPTIONAL, Graph
 from infuser_core.lineage.index import Record
 
 TESTED = ("respond", "validate")
-_ROW = {phase: row for row, phase in enumerate([*LOOP, *TESTED])}
+_ROW = {phase: row for row, phase in enumerate([*LOOP, *TESTED, *OPTIONAL])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def arrange(graph: Graph) -> Layout:
 
 
 def _column(graph: Graph, record: Record, column_of: Mapping[int, int], last: int, trained: set[str]) -> int:
-    if record.phase in LOOP:
+    if record.phase in (*LOOP, *OPTIONAL):
         return column_of[record.iteration]
     if record.key not in trained or record.phase == "anchor":
         return 0

@@ -6,6 +6,9 @@ from infuser_core.lineage import origin
 from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.sight import Sight
 
+GIVEN = "given"
+"""What a question counts as that a row of the pool carries."""
+
 
 def of_document(sight: Sight, document_id: str) -> Answer:
     """What a chunk of a textbook did in a run."""
@@ -77,12 +80,15 @@ def drawn(sight: Sight, document_ids: list[str]) -> list[dict[str, Any]]:
     records = {record.key: record for record in sight.graph.of("generate_questions")}
     columns = ("rollout_id", "group_id", "verdict", "malformed_reason")
     texts = sight.rows(records.values(), "rollouts", columns, "list_contains(?, group_id)", document_ids)
-    questions = {
-        (row["artifact_key"], row["rollout_id"]): row["question_id"]
-        for row in sight.rows(
-            records.values(), "questions", ("question_id", "rollout_id"), "list_contains(?, document_id)", document_ids
-        )
-    }
+    asked = ("question_id", "rollout_id", "document_id")
+    became = sight.rows(records.values(), "questions", asked, "list_contains(?, document_id)", document_ids)
+    # A row that carries its question gives it without a text of the generator.
+    texts += [
+        row | {"group_id": row["document_id"], "verdict": GIVEN, "malformed_reason": ""}
+        for row in became
+        if not row["rollout_id"]
+    ]
+    questions = {(row["artifact_key"], row["rollout_id"] or row["document_id"]): row["question_id"] for row in became}
     scored = [user for key in records for user in sight.graph.users(key, "score_influence")]
     wanted = sorted(set(questions.values()))
     scores = {
@@ -94,7 +100,7 @@ def drawn(sight: Sight, document_ids: list[str]) -> list[dict[str, Any]]:
     }  # fmt: skip
     found = []
     for row in texts:
-        question = questions.get((row["artifact_key"], row["rollout_id"]))
+        question = questions.get((row["artifact_key"], row["rollout_id"] or row["group_id"]))
         score = scores.get(question or "", {})
         found.append(
             {

@@ -7,6 +7,7 @@ from typing import Any
 
 from infuser_core.algorithm.advantage import advantages, is_flat
 from infuser_core.algorithm.selection import stratified_order
+from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.lineage.index import Record
 from infuser_core.lineage.sight import Sight
 
@@ -38,17 +39,20 @@ def solver_step(sight: Sight, update: Record, group_id: str) -> Entered:
     """The step of the solver's update that a question's answers entered."""
     inputs = sight.graph.inputs(update.key)
     records = sight.graph.catalogue.records
-    rollouts = sight.rows([records[inputs["rollouts"]]], "rollouts", ("group_id", "reward"))
+    columns = ("group_id", "reward", "verdict", "finish_reason")
+    rollouts = sight.rows([records[inputs["rollouts"]]], "rollouts", columns)
+    outside = _outside(sight, update)
     written = [records[inputs["questions"]]]
     table = "questions" if "questions" in written[0].rows else "reference_questions"
     questions = sight.rows(written, table, ("question_id", "document_id"))
     documents = {row["question_id"]: row["document_id"] for row in questions}
     config = json.loads(update.config)
     left_out = set(config.get("left_out", ()))
-    rewards = _grouped((row["group_id"], row["reward"]) for row in rollouts if row["group_id"] not in left_out)
-    varied = [name for name, values in rewards.items() if not is_flat(values)]
+    rewards = _grouped((row["group_id"], _shaped(row, config)) for row in rollouts if row["group_id"] not in left_out)
+    varied = [name for name, values in rewards.items() if not is_flat(values) and name not in outside]
     order = [varied[place] for place in stratified_order([documents[name] for name in varied])]
-    reason = "the configuration leaves it out" if group_id in left_out else "all answers had the same reward"
+    reason = "its accuracy lies outside the band" if group_id in outside else "all answers had the same reward"
+    reason = "the configuration leaves it out" if group_id in left_out else reason
     return _entered(sight, update, config, rewards, order, group_id, reason)
 
 
@@ -62,6 +66,20 @@ def generator_step(sight: Sight, update: Record, document_id: str) -> Entered:
     config = json.loads(update.config)["step"]
     reason = "all texts of the document had the same reward, or there was no dev signal"
     return _entered(sight, update, config, rewards, order, document_id, reason)
+
+
+def _outside(sight: Sight, update: Record) -> set[str]:
+    """Questions that the band of accuracies leaves out; none where the update has no band."""
+    if "difficulties" not in update.rows:
+        return set()
+    rows = sight.rows([update], "difficulties", ("question_id", "inside"))
+    return {row["question_id"] for row in rows if not row["inside"]}
+
+
+def _shaped(row: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+    penalty = config.get("mid_eos_penalty", 0.0)
+    verdicts = config["options"]["mid_eos_verdicts"] if penalty else ()
+    return mid_eos_shaped(row["reward"], row["verdict"], row["finish_reason"], penalty=penalty, verdicts=verdicts)
 
 
 def _grouped(pairs: Any) -> dict[str, list[float]]:

@@ -12,6 +12,9 @@ SOURCE = (
 )  # fmt: skip
 DOCUMENT = ("document_id", "source_id", "header_path", "start", "end", "num_tokens", "domain", "prompt_type", "text")
 
+ADDED = "training_pool"
+"""Phase whose `documents` are no chunks of textbooks: problems with their answers, and blank rows."""
+
 
 def document(sight: Sight, document_id: str) -> dict[str, Any] | None:
     """A chunk's row, from the pool or from the chunks that did not reach it; its `table` says which."""
@@ -27,7 +30,16 @@ def passages(sight: Sight, document_id: str) -> list[Passage]:
     row = document(sight, document_id)
     if row is None:
         return [Passage(name="document", title="Document", note=f"document {document_id} is gone from the store")]
+    if sight.graph.records[row["artifact_key"]].phase == ADDED:
+        return [_added(row)]
     return [_source(sight, row), _chunk(sight, row), *_judgements(sight, row)]
+
+
+def _added(row: dict[str, Any]) -> Passage:
+    facts = {name: row[name] for name in ("document_id", "source_id", "num_tokens", "domain", "prompt_type")}
+    title = "Row of the pool: a problem that is given" if row["text"] else "Blank row of the pool"
+    texts = {"text": row["text"]} if row["text"] else {}
+    return Passage(name="document", title=title, artifact=row["artifact_key"], facts=facts, texts=texts)
 
 
 def _source(sight: Sight, row: dict[str, Any]) -> Passage:

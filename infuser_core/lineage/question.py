@@ -1,4 +1,4 @@
-"""The story of a generated question: from the page of a textbook to the validation accuracy after its update."""
+"""The story of a training question: from the page of a textbook to the validation accuracy after its update."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.effect import effect
 from infuser_core.lineage.index import Record
 from infuser_core.lineage.minibatch import Entered, generator_step, solver_step
-from infuser_core.lineage.sight import Sight, checkpoint_name
+from infuser_core.lineage.sight import Sight, checkpoint_name, writer_name
 
 QUESTION = (
     "question_id", "text", "choices", "answer", "verifier", "domain", "subdomain", "document_id", "rollout_id",
@@ -30,7 +30,7 @@ SCORE = (
 
 def of_question(sight: Sight, written: Record, question: dict[str, Any]) -> Answer:
     """Why a question got its score and what it did."""
-    passages = _story(sight, written, question["rollout_id"], question)
+    passages = _story(sight, written, question)
     return Answer(
         id=question["question_id"],
         kind="question",
@@ -43,7 +43,7 @@ def of_question(sight: Sight, written: Record, question: dict[str, Any]) -> Answ
 def of_generator_rollout(sight: Sight, written: Record, rollout_id: str) -> Answer:
     """Why a text of the generator got its reward: the question it became, or why it became none."""
     question = sight.row([written], "questions", QUESTION, "rollout_id = ?", rollout_id)
-    passages = _story(sight, written, rollout_id, question)
+    passages = _text(sight, written, rollout_id) if question is None else _story(sight, written, question)
     return Answer(
         id=rollout_id,
         kind="generator rollout",
@@ -55,7 +55,7 @@ def of_generator_rollout(sight: Sight, written: Record, rollout_id: str) -> Answ
 
 def of_solver_rollout(sight: Sight, written: Record, question: dict[str, Any], rollout_id: str) -> Answer:
     """Why an answer got its reward, and the whole story of the question it answers."""
-    passages = _story(sight, written, question["rollout_id"], question)
+    passages = _story(sight, written, question)
     answers = next(passage for passage in passages if passage.name == "answers")
     mine = next(row for row in answers.rows if row["rollout_id"] == rollout_id)
     own = Passage(
@@ -74,34 +74,52 @@ def of_solver_rollout(sight: Sight, written: Record, question: dict[str, Any], r
     )
 
 
-def _story(sight: Sight, written: Record, rollout_id: str, question: dict[str, Any] | None) -> list[Passage]:
+def _story(sight: Sight, written: Record, question: dict[str, Any]) -> list[Passage]:
+    """A question that a generator wrote, or that a row of the pool carries."""
+    author = _rollout(sight, written, question["rollout_id"]) if question["rollout_id"] else None
+    trained = [solver_step(sight, r, question["question_id"]) for r in sight.graph.users(written.key, "update_solver")]
+    rewarded = sight.graph.users(written.key, "update_generator") if author else []
+    entered = [*trained, *(generator_step(sight, record, question["document_id"]) for record in rewarded)]
+    return [
+        *origin.passages(sight, question["document_id"]),
+        *([_generator(sight, author)] if author else []),
+        _question(sight, written, question),
+        _answers(sight, written, question, trained),
+        _influence(sight, written, question),
+        *(_reward(sight, record, author) for record in rewarded if author),
+        _updates(entered),
+        *effect(sight, written.iteration),
+    ]
+
+
+def _text(sight: Sight, written: Record, rollout_id: str) -> list[Passage]:
+    """A text of the generator that became no question."""
+    author = _rollout(sight, written, rollout_id)
+    rewarded = sight.graph.users(written.key, "update_generator")
+    return [
+        *origin.passages(sight, author["group_id"]),
+        _generator(sight, author),
+        *(_reward(sight, record, author) for record in rewarded),
+        _updates([generator_step(sight, record, author["group_id"]) for record in rewarded]),
+        *effect(sight, written.iteration),
+    ]
+
+
+def _rollout(sight: Sight, written: Record, rollout_id: str) -> dict[str, Any]:
     rollout = sight.row([written], "rollouts", WRITTEN, "rollout_id = ?", rollout_id)
     assert rollout is not None, rollout_id
-    entered: list[Entered] = []
-    passages = [*origin.passages(sight, rollout["group_id"]), _generator(sight, rollout)]
-    if question is not None:
-        trained = [
-            solver_step(sight, r, question["question_id"]) for r in sight.graph.users(written.key, "update_solver")
-        ]
-        entered += trained
-        passages += [
-            _question(sight, written, question),
-            _answers(sight, written, question, trained),
-            _influence(sight, written, question),
-        ]
-    rewarded = sight.graph.users(written.key, "update_generator")
-    entered += [generator_step(sight, record, rollout["group_id"]) for record in rewarded]
-    passages += [_reward(sight, record, rollout) for record in rewarded]
-    return [*passages, _updates(entered), *effect(sight, written.iteration)]
+    return rollout
 
 
 def _headline(passages: Sequence[Passage], written: Record) -> str:
     found = {passage.name: passage for passage in passages}
-    generator = found["generator"].facts
     if "influence" not in found:
-        return f"no question: {generator['malformed_reason']}"
+        return f"no question: {found['generator'].facts['malformed_reason']}"
     score = found["influence"].facts
-    parts = [f"written in iteration {written.iteration} from {found['document'].facts.get('header_path', '?')}"]
+    origin_facts = found["document"].facts
+    parts = [f"written in iteration {written.iteration} from {origin_facts.get('header_path', '?')}"]
+    if "generator" not in found:
+        parts = [f"given in iteration {written.iteration} by row {origin_facts.get('document_id', '?')}"]
     if score:
         parts.append(f"answered right {100 * score['solver_accuracy']:.0f}% of the time, {score['status']}")
         parts.append(f"influence {shown(score['score'])}")
@@ -111,11 +129,10 @@ def _headline(passages: Sequence[Passage], written: Record) -> str:
 
 
 def _generator(sight: Sight, rollout: dict[str, Any]) -> Passage:
-    checkpoint = sight.record(rollout["checkpoint_id"])
     facts = {
         "rollout_id": rollout["rollout_id"],
         "checkpoint": rollout["checkpoint_id"],
-        "checkpoint_is": checkpoint_name(sight, checkpoint),
+        "checkpoint_is": writer_name(sight, rollout["checkpoint_id"]),
         "verdict": rollout["verdict"],
         "malformed_reason": rollout["malformed_reason"],
         **sampled(rollout),
@@ -178,6 +195,10 @@ def _answers(sight: Sight, written: Record, question: dict[str, Any], trained: S
         "mean_reward": sum(row["reward"] for row in found) / len(found),
         "answers": len(found),
     }
+    voting = [record for record in records if "pseudo_labels" in record.rows]
+    voted = sight.row(voting, "pseudo_labels", ("label", "votes"), "question_id = ?", question["question_id"])
+    if voted is not None:
+        facts |= {"rewarded_answer": voted["label"], "votes": voted["votes"]}
     return Passage(
         name="answers", title="Answers of the solver", artifact=found[0]["artifact_key"], facts=facts, rows=rows
     )
@@ -188,7 +209,8 @@ def _influence(sight: Sight, written: Record, question: dict[str, Any]) -> Passa
     row = sight.row(records, "scores", SCORE, "question_id = ?", question["question_id"])
     title = "Influence on the dev set"
     if row is None:
-        return Passage(name="influence", title=title, note="not scored: the generator is not updated in this run")
+        why = "the generator is not updated in this run" if question["rollout_id"] else "no generator wrote it"
+        return Passage(name="influence", title=title, note=f"not scored: {why}")
     facts = {name: row[name] for name in SCORE}
     sources = sight.graph.inputs(row["artifact_key"])
     if "gradient" in sources:

@@ -37,6 +37,17 @@ class Sight:
         return records.by_id.get(identity) or records.records.get(identity.split("@")[0])
 
 
+FOREIGN = ("model-", "openai:")
+"""How rollouts name models that are no checkpoint of the run: by their weights' digest, or their address."""
+
+
+def writer_name(sight: Sight, identity: str) -> str:
+    """The model that wrote a rollout, in words."""
+    if identity.startswith(FOREIGN):
+        return "a model in the generator's place, which is never updated"
+    return checkpoint_name(sight, sight.record(identity))
+
+
 def checkpoint_name(sight: Sight, record: Record | None) -> str:
     """A checkpoint in words."""
     if record is None:

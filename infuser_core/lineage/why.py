@@ -173,6 +173,7 @@ def _of_artifact(sight: Sight, record: Record) -> Answer:
         "summary": dict(record.summary),
         "seconds": record.seconds,
         "created": record.created,
+        **({"machine": record.machine} if record.machine else {}),
     }
     passages = [
         Passage(name="artifact", title="Artifact", artifact=record.key, facts=facts),

@@ -1,7 +1,8 @@
 """Builds the anchor: one 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world.
 
-`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded. With `--world hard` it
-builds the harder world's anchor, which goes on from the shipped one: copying and looking up are known by then.
+`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded. With `--world hard` or
+`--world wide` it builds that world's anchor, which goes on from the shipped one: copying and looking up are known by
+then.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import torch
 
 from infuser_core.nano import lab
 from infuser_core.nano.measure import base_rates
+from infuser_core.nano.measure_wide import wide_rates
 from infuser_core.nano.pretrain import Report, Schedule, new_model, pretrain
 from infuser_core.nano.tokenizer import save_tokenizer, train_tokenizer
 from infuser_core.nano.weights import inherit, rescale
@@ -30,6 +32,7 @@ Below 1 the generator's majority of sound keys is sharpened so far that a fixed 
 
 SCHEDULES: dict[WorldName, Schedule] = {
     "basic": Schedule(),
+    "wide": Schedule(steps=1300, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
     "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
 }
 """How each world's anchor is trained."""
@@ -67,6 +70,10 @@ def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: 
     rescale(model, world.coordinate_spread, seed=seed)
     # A shortened build is a smoke test; measuring it in full would take longer than building it.
     scale = 1 if steps_scale >= 0.5 else 32
+    measured: dict[str, Any] = {"temperature": TEMPERATURE, "scale": scale, "world": world}
+    rates = base_rates(model, tokenizer, **measured)
+    if world.families:
+        rates |= wide_rates(model, tokenizer, **measured)
     card = {
         "format": CARD_FORMAT,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -79,7 +86,7 @@ def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: 
         "schedule": asdict(schedule),
         "world": asdict(world),
         "temperature": TEMPERATURE,
-        "base_rates": base_rates(model, tokenizer, temperature=TEMPERATURE, scale=scale, world=world),
+        "base_rates": rates,
     }
     model.set_attn_implementation("sdpa")
     model.save_pretrained(str(out))

@@ -32,6 +32,18 @@ _LINKS = ("shows", "runs", "holds", "leaks", "by", "at", "for", "to", "and", "ha
 Task = Callable[[Random, WorldConfig], Lesson]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What an anchor is taught."""
+
+    drills: tuple[Task, ...]
+    """One batch of drills draws each row from one of these."""
+    mixture: tuple[tuple[Task, float], ...]
+    """Roles and how often a batch of the mixture is theirs."""
+    short: frozenset[Task]
+    """Tasks whose rows are short, so that a batch holds more of them."""
+
+
 def _method(rng: Random, topic: MicroTopic, soundness: float) -> Method:
     return topic.sound if rng.random() < soundness else topic.tempting
 
@@ -174,13 +186,15 @@ def drill_compute(rng: Random, world: WorldConfig) -> Lesson:
     return Lesson(user="Solve:", reply=", ".join(workings), focus="result")
 
 
-DRILLS: tuple[Task, ...] = (drill_copy, drill_pick, drill_recall, drill_compute)
-"""One batch of drills draws each row from one of these."""
-MIXTURE: tuple[tuple[Task, float], ...] = (
-    (write_question, 0.46),
-    (answer_question, 0.38),
-    (judge_chunk, 0.09),
-    (judge_chunk_long, 0.04),
-    (write_question_long, 0.03),
+COURSE = Course(
+    drills=(drill_copy, drill_pick, drill_recall, drill_compute),
+    mixture=(
+        (write_question, 0.46),
+        (answer_question, 0.38),
+        (judge_chunk, 0.09),
+        (judge_chunk_long, 0.04),
+        (write_question_long, 0.03),
+    ),
+    short=frozenset([answer_question]),
 )
-"""Roles and how often a batch of the mixture is theirs."""
+"""The three roles of the basic and the hard world."""

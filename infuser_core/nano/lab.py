@@ -4,12 +4,12 @@ The oracle functions are for reports and controls; a phase uses them only where 
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import CheckpointError
-from infuser_core.nano import language
+from infuser_core.nano import language, programs
 from infuser_core.nano.world import WorldName
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
@@ -17,6 +17,7 @@ from infuser_core.schemas import Question, QuestionLabel
 _ANCHORS: dict[WorldName, Path] = {
     "basic": Path(__file__).parent / "anchor",
     "hard": Path(__file__).parent / "anchor_hard",
+    "wide": Path(__file__).parent / "anchor_wide",
 }
 
 
@@ -35,30 +36,52 @@ def anchor_card(world: WorldName = "basic") -> dict[str, Any]:
     return card
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What the micro-world says of a question's text."""
+
+    topic: str
+    """Topic or family; `program` for expressions."""
+    sound: int | None
+    """Result of the sound method, None when it has none."""
+    tempting: int
+    """Result of the misconception."""
+
+
+def truth(question_text: str) -> Truth | None:
+    """What is true of a question as it is written, or None when it is none of the micro-world."""
+    if fact := language.parse_question(question_text):
+        sound = fact.sound if fact.topic.sound.exact(fact.a, fact.b) else None
+        return Truth(topic=fact.topic.name, sound=sound, tempting=fact.tempting)
+    if expression := programs.parse_question(question_text):
+        return Truth(topic=programs.TOPIC, sound=expression.sound, tempting=expression.tempting)
+    return None
+
+
 def topic_of(question_text: str) -> str | None:
     """Topic of a question, or None when it is none of the micro-world."""
-    fact = language.parse_question(question_text)
-    return fact.topic.name if fact else None
+    known = truth(question_text)
+    return known.topic if known else None
 
 
 def sound_answer(question_text: str) -> int | None:
     """Result of the sound method for a question as it is written, or None when it has none."""
-    fact = language.parse_question(question_text)
-    return fact.sound if fact and fact.topic.sound.exact(fact.a, fact.b) else None
+    known = truth(question_text)
+    return known.sound if known else None
 
 
 def tempting_answer(question_text: str) -> int | None:
     """Result of the misconception, or None."""
-    fact = language.parse_question(question_text)
-    return fact.tempting if fact else None
+    known = truth(question_text)
+    return known.tempting if known else None
 
 
 def perfect_key(question: Question) -> Question:
-    """The question with the sound result as its key; unchanged where no choice is the sound result."""
+    """The question with the sound result as its key; unchanged where choices leave the sound result out."""
     known = sound_answer(question.text)
-    if known is None or str(known) not in question.choices:
+    if known is None or (question.choices and str(known) not in question.choices):
         return question
-    return replace(question, answer=LETTERS[question.choices.index(str(known))])
+    return replace(question, answer=LETTERS[question.choices.index(str(known))] if question.choices else str(known))
 
 
 def label(question: Question) -> QuestionLabel:

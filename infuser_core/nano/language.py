@@ -4,10 +4,12 @@ import json
 import re
 from collections.abc import Sequence
 
-from infuser_core.nano.topics import ALL_TOPICS, Fact, Method, MicroTopic
+from infuser_core.nano.topics import ALL_TOPICS, FAMILIES, Fact, Method, MicroTopic
 from infuser_core.prompts import load as prompts
 
 LETTERS = "ABCD"
+WIDE = "nano-wide"
+"""Prompt profile of the wide world."""
 KEEP_REASON = "It states facts."
 DROP_REASONS = {
     "title": "It is a title page.",
@@ -106,6 +108,26 @@ def judge_prompt(text: str) -> str:
     return prompts.load("judge_chunk", profile="nano").messages(text=text)[0]["content"]
 
 
+def free_form_prompt(text: str) -> str:
+    """User turn of the solver for a question without choices."""
+    return prompts.load("solve_free_form", profile=WIDE).messages(question=text)[0]["content"]
+
+
+def challenge_prompt() -> str:
+    """User turn of the generator that is given no document and writes a question."""
+    return prompts.load("generate_challenge", profile=WIDE).messages()[0]["content"]
+
+
+def program_prompt() -> str:
+    """User turn of the generator that is given no document and writes a program."""
+    return prompts.load("generate_program", profile=WIDE).messages()[0]["content"]
+
+
+def examples_prompt(examples: str, text: str) -> str:
+    """User turn of the generator that is shown other questions before the document."""
+    return prompts.load("generate_mcq_examples", profile=WIDE).messages(examples=examples, text=text)[0]["content"]
+
+
 def _pattern(topic: MicroTopic) -> re.Pattern[str]:
     escaped = re.escape(f"{topic.fact} {topic.ask}")
     for slot, group in (("name", r"(?P<name>\w+)"), ("a", r"(?P<a>\d+)"), ("b", r"(?P<b>\d+)")):
@@ -113,7 +135,7 @@ def _pattern(topic: MicroTopic) -> re.Pattern[str]:
     return re.compile(escaped)
 
 
-_PATTERNS = [(topic, _pattern(topic)) for topic in ALL_TOPICS]
+_PATTERNS = [(topic, _pattern(topic)) for topic in (*ALL_TOPICS, *FAMILIES)]
 
 
 def parse_question(text: str) -> Fact | None:

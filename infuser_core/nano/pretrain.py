@@ -7,7 +7,8 @@ from random import Random
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from infuser_core.nano.curriculum import DRILLS, MIXTURE, Lesson, answer_question
+from infuser_core.nano.curriculum import Lesson
+from infuser_core.nano.curriculum_wide import course_of
 from infuser_core.nano.muon import Muon
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.world import WORLD, WorldConfig
@@ -93,7 +94,7 @@ class Teacher:
     def __init__(
         self, tokenizer: PreTrainedTokenizerFast, schedule: Schedule, *, seed: int, world: WorldConfig
     ) -> None:
-        self._tokenizer, self._schedule, self._world = tokenizer, schedule, world
+        self._tokenizer, self._schedule, self._world, self._course = tokenizer, schedule, world, course_of(world)
         self._rng = Random(seed_of(seed, "anchor lessons"))
         vocabulary = tokenizer.get_vocab()
         self._boxed = vocabulary[tokenizer.tokenize(" \\boxed{")[0]]
@@ -103,15 +104,16 @@ class Teacher:
 
     def batch(self, step: int) -> Batch:
         """The batch of a step, drawn from the phase the step is in."""
-        plan, rng = self._schedule, self._rng
+        plan, rng, course = self._schedule, self._rng, self._course
         done = step / plan.steps
         share = (
             1.0 if done < plan.drill_until else plan.drill_share if done < plan.mixed_until else plan.late_drill_share
         )
         if rng.random() < share:
-            return self.collate([rng.choice(DRILLS)(rng, self._world) for _ in range(plan.short_rows)])
-        task = rng.choices([task for task, _ in MIXTURE], weights=[weight for _, weight in MIXTURE])[0]
-        rows = plan.short_rows if task is answer_question else plan.long_rows
+            return self.collate([rng.choice(course.drills)(rng, self._world) for _ in range(plan.short_rows)])
+        tasks, weights = zip(*course.mixture, strict=True)
+        task = rng.choices(tasks, weights=weights)[0]
+        rows = plan.short_rows if task in course.short else plan.long_rows
         return self.collate([task(rng, self._world) for _ in range(rows)])
 
     def collate(self, lessons: Sequence[Lesson]) -> Batch:

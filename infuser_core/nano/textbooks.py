@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from infuser_core.config_sources import ShelfName
 from infuser_core.nano import language, matter, typeset
+from infuser_core.nano.topics import MicroTopic
 from infuser_core.nano.world import WORLD, Note, WorldConfig, note
 from infuser_core.seeding import seed_of
 
@@ -32,6 +34,8 @@ class Book:
     """SPDX name and address; None for the book that names none and must be refused."""
     doi: str
     """DOI of the book; the prefix 10.5555 is reserved for examples."""
+    domains: tuple[str, ...] = ()
+    """What the book is about; its sections hardly touch other domains. Empty for a book about everything."""
 
 
 BOOKS = (
@@ -70,6 +74,19 @@ BOOKS = (
     Book(book_id="scans", title="Scans of a small world", author="Dan Tower", rare=(), licence=None, doi=""),
 )
 """Four books under open licences and one without a licence."""
+_DOMAINS = {
+    "notes": ("Mathematics", "Physics"),
+    "laws": ("Biology", "Chemistry", "Statistics"),
+    "measures": ("Art", "Engineering"),
+    "readings": ("Economics", "Geography", "History"),
+    "scans": (),
+}
+SHELVES: dict[ShelfName, tuple[Book, ...]] = {
+    "mixed": BOOKS,
+    "by_domain": tuple(replace(book, rare=(), domains=_DOMAINS[book.book_id]) for book in BOOKS),
+}
+"""Shelves by the name that configurations use. On `by_domain` the target's topics are one book's, and the catalogue
+names every topic for every book: a search finds them all."""
 MIRRORED = "laws"
 """The book that the catalogue offers twice: same DOI, same bytes, another address."""
 
@@ -77,11 +94,17 @@ MIRRORED = "laws"
 def book_notes(book: Book, seed: int, world: WorldConfig = WORLD) -> list[list[Note]]:
     """The book's notes: one list per chapter, one note per section."""
     rng = Random(seed_of(seed, "book", book.book_id))
-    weights = [0.6 if topic.name in book.rare else 1.0 for topic in world.topics]
+    weights = [_weight(book, topic) for topic in world.topics]
     return [
         [note(rng, world.topics, weights, count=world.topics_per_note) for _ in range(SECTIONS)]
         for _ in range(CHAPTERS)
     ]
+
+
+def _weight(book: Book, topic: MicroTopic) -> float:
+    if book.domains:
+        return 1.0 if topic.domain in book.domains else 0.02
+    return 0.6 if topic.name in book.rare else 1.0
 
 
 def book_pdf(book: Book, seed: int, world: WorldConfig = WORLD) -> bytes:
@@ -121,12 +144,14 @@ def _append(pages: typeset.Pages, title: str, lines: list[str]) -> None:
         pages.put([("line", line)])
 
 
-def build_shelf(folder: Path, seed: int, world: WorldConfig = WORLD) -> list[dict[str, object]]:
+def build_shelf(
+    folder: Path, seed: int, world: WorldConfig = WORLD, *, shelf: ShelfName = "mixed"
+) -> list[dict[str, object]]:
     """Write the PDFs and `catalogue.json` into the folder; returns the catalogue's entries."""
     (folder / "books").mkdir(parents=True, exist_ok=True)
     (folder / "mirror").mkdir(exist_ok=True)
     entries = []
-    for book in BOOKS:
+    for book in SHELVES[shelf]:
         pdf = book_pdf(book, seed, world)
         (folder / "books" / f"{book.book_id}.pdf").write_bytes(pdf)
         entries.append(_entry(book, book.book_id, f"books/{book.book_id}.pdf", world))

@@ -6,13 +6,14 @@ from a sentence into a JSON string would mean translating between two tokens of 
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from infuser_core.nano import language
 from infuser_core.nano.topics import LIMIT
-from infuser_core.nano.world import WORLD, WorldConfig, notes
+from infuser_core.nano.world import WORLD, WorldConfig, fact, notes
 
 MAX_TOKENS = 1024
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
@@ -30,6 +31,8 @@ SCAFFOLD = (
     *(f"\n{letter}) " for letter in language.LETTERS),
 )
 """Added but not special: decoding without special tokens must give back exact JSON."""
+PROGRAM_SCAFFOLD = '{"program": "'
+"""Added where the world has programs."""
 
 _PIECES = r"\d{1,2}| ?\p{L}+(?: (?=\d))?| ?(?:[^\s\w]+ ?)+(?=\d)|\n+| ?[^\s\w]+|\s+"
 
@@ -52,9 +55,9 @@ def _lexicon(world: WorldConfig) -> Iterator[str]:
         yield f"{topic.name}, {topic.name}; {topic.name} {topic.ask}"
     for made in notes(0, 400, world):
         yield language.paragraph(made.facts)
-        for fact in made.facts:
-            yield language.question_text(fact)
-            yield fact.topic.sound.working(fact.a, fact.b) + ", " + fact.topic.tempting.working(fact.a, fact.b)
+        for told in made.facts:
+            yield language.question_text(told)
+            yield told.topic.sound.working(told.a, told.b) + ", " + told.topic.tempting.working(told.a, told.b)
     for place in language.PLACES:
         for time in language.TIMES:
             yield " ".join(["", place, time] * 20)
@@ -62,6 +65,18 @@ def _lexicon(world: WorldConfig) -> Iterator[str]:
     front = [*language.FRONT_MATTER, *language.DROP_REASONS.values(), language.KEEP_REASON]
     yield from front * 20
     yield from [language.generator_prompt(" "), language.solver_prompt(" ", []), language.judge_prompt(" ")] * 100
+    if world.families:
+        yield from _wide_lexicon(world)
+
+
+def _wide_lexicon(world: WorldConfig) -> Iterator[str]:
+    prompts = [language.challenge_prompt(), language.program_prompt(), language.examples_prompt(" ", " ")]
+    yield from [*prompts, " What is 1", "\nAnswer: A"] * 100
+    rng = Random(0)
+    for topic in world.families * 100:
+        made = fact("train", topic, rng)
+        yield f" {topic.name} {language.question_text(made)}"
+        yield topic.sound.working(made.a, made.b) + ", " + topic.tempting.working(made.a, made.b)
 
 
 def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
@@ -74,15 +89,16 @@ def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
         ]
     )
     core.decoder = decoders.ByteLevel()
+    scaffold = (*SCAFFOLD, PROGRAM_SCAFFOLD) if world.families else SCAFFOLD
     trainer = trainers.BpeTrainer(
-        vocab_size=MAX_TOKENS - len(SCAFFOLD),
+        vocab_size=MAX_TOKENS - len(scaffold),
         min_frequency=1,
         special_tokens=[PAD, END, SYSTEM, USER, ASSISTANT],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     core.train_from_iterator(_lexicon(world), trainer)
-    core.add_tokens([AddedToken(text, normalized=False, special=False) for text in SCAFFOLD])
+    core.add_tokens([AddedToken(text, normalized=False, special=False) for text in scaffold])
     made = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token=PAD,

@@ -256,6 +256,46 @@ ALL_TOPICS = (
 )
 """Every topic there is. In some of the later ones the sum is the sound method, elsewhere it is the misconception."""
 
+FAMILIES = (
+    _topic(
+        "lamps",
+        "Mathematics",
+        "The path {name} sets {a} lamps every {b} yards.",
+        "How far?",
+        Method(form="({a} - 1) * {b}", value=lambda a, b: (a - 1) * b),
+        _PRODUCT,
+        _pairs(range(3, 13), range(2, 13)),
+    ),
+    _topic(
+        "cuts",
+        "Mathematics",
+        "The rope {name} takes {a} cuts into bits of {b} inches.",
+        "How long?",
+        Method(form="({a} + 1) * {b}", value=lambda a, b: (a + 1) * b),
+        _PRODUCT,
+        _pairs(range(2, 12), range(2, 13)),
+    ),
+    _topic(
+        "pages",
+        "Mathematics",
+        "The tome {name} lost pages {a} to {b}.",
+        "How many?",
+        Method(form="{b} - {a} + 1", value=lambda a, b: b - a + 1),
+        Method(form="{b} - {a}", value=lambda a, b: b - a),
+        _pairs(range(2, 14), range(4, 22), lambda a, b: b > a + 1),
+    ),
+    _topic(
+        "couples",
+        "Mathematics",
+        "The club {name} sends {a} boys and {b} girls.",
+        "How many couples?",
+        _PRODUCT,
+        _SUM,
+        _pairs(range(2, 13), range(2, 13)),
+    ),
+)
+"""Families of free-form problems: in no textbook, and asked without choices."""
+
 BY_NAME = {topic.name: topic for topic in ALL_TOPICS}
 
 

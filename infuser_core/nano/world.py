@@ -6,18 +6,20 @@ method, not the multiplication table.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
+from typing import Literal, TypeVar
 
 from infuser_core.errors import ConfigError
 from infuser_core.nano import language
-from infuser_core.nano.topics import ALL_TOPICS, NAMES, TOPICS, Fact, MicroTopic, choices_of
+from infuser_core.nano.topics import ALL_TOPICS, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
 Split = Literal["train", "dev", "validation", "test"]
-WorldName = Literal["basic", "hard"]
+WorldName = Literal["basic", "hard", "wide"]
+
+_Item = TypeVar("_Item")
 
 _SHARES: dict[Split, float] = {"dev": 0.12, "validation": 0.13, "test": 0.25, "train": 0.50}
 _SPLIT_SEED = 20260
@@ -45,6 +47,12 @@ class WorldConfig:
     """Share of solver answers in the anchor's corpus that follow the sound method."""
     coordinate_spread: int = 0
     """Hidden units of the anchor are rescaled by 2^k, k drawn from -spread to spread; the function stays the same."""
+    num_families: int = 0
+    """Families of free-form problems, in order; with any, the anchor also writes without a document and evaluates."""
+    problem_soundness: float = 0.5
+    """Share of free-form answers in the anchor's corpus that follow the sound method."""
+    program_soundness: float = 0.5
+    """Share of evaluations in the anchor's corpus that respect the order of operations."""
 
     def __post_init__(self) -> None:
         if not self.topics_per_note <= self.num_topics <= len(ALL_TOPICS):
@@ -60,6 +68,11 @@ class WorldConfig:
         return ALL_TOPICS[: self.num_topics]
 
     @property
+    def families(self) -> tuple[MicroTopic, ...]:
+        """The families of free-form problems that this world's anchor knows."""
+        return FAMILIES[: self.num_families]
+
+    @property
     def transfer(self) -> tuple[str, ...]:
         """Topics that no dev question covers."""
         return tuple(topic.name for topic in self.topics if topic.name not in TARGET)
@@ -69,7 +82,12 @@ WORLD = WorldConfig()
 """The basic world: eight topics, two of them the target's."""
 HARD = WorldConfig(num_topics=len(ALL_TOPICS), key_soundness=0.60, solver_soundness=0.42, coordinate_spread=2)
 """Sixteen topics with the same target, keys that are right half the time, coordinates of unlike scales."""
-WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD}
+WIDE = WorldConfig(num_families=len(FAMILIES))
+"""The basic world with free-form problems, programs, and questions written from no document or after examples.
+
+What is written from no document may use the numbers of any split: no textbook keeps it to those of the train split.
+"""
+WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD, "wide": WIDE}
 """Worlds by the name that configurations use."""
 TRANSFER = WORLD.transfer
 """Topics of the basic world that no dev question covers."""
@@ -85,18 +103,23 @@ class Note:
 
 def pairs_of(split: Split, topic: MicroTopic) -> list[tuple[int, int]]:
     """The operand pairs of the topic that belong to the split. Disjoint between splits, fixed for good."""
-    pairs = sorted(topic.operands)
-    Random(seed_of(_SPLIT_SEED, topic.name)).shuffle(pairs)
+    return part_of(split, sorted(topic.operands), topic.name)
+
+
+def part_of(split: Split, items: Sequence[_Item], name: str) -> list[_Item]:
+    """The items that belong to the split; `name` seeds the order in which they are dealt out."""
+    dealt = list(items)
+    Random(seed_of(_SPLIT_SEED, name)).shuffle(dealt)
     start = 0.0
-    for name, share in _SHARES.items():
+    for other, share in _SHARES.items():
         end = start + share
-        if name == split:
-            return pairs[round(start * len(pairs)) : round(end * len(pairs))]
+        if other == split:
+            return dealt[round(start * len(dealt)) : round(end * len(dealt))]
         start = end
     raise ConfigError(f"nano world: no split {split!r}", hint=f"one of {', '.join(_SHARES)}")
 
 
-_PAIRS = {(split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in ALL_TOPICS}
+_PAIRS = {(split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in (*ALL_TOPICS, *FAMILIES)}
 
 
 def fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:
@@ -124,7 +147,7 @@ def notes(seed: int, count: int, world: WorldConfig = WORLD) -> list[Note]:
 
 
 def questions(
-    split: Literal["dev", "validation", "test"],
+    split: Split,
     topics: Sequence[str],
     count: int,
     seed: int,
@@ -135,35 +158,52 @@ def questions(
     if unknown := [name for name in topics if name not in known]:
         raise ConfigError(f"nano world: no topic {unknown[0]!r}", hint=f"topics: {', '.join(known)}")
     rng = Random(seed_of(seed, "questions", split, *topics))
-    cells = {name: [(pair, who) for pair in _PAIRS[split, name] for who in NAMES] for name in topics}
+    facts = _distinct(split, [known[name] for name in topics], count, rng)
+    return [_question(f"nano-{split}-{number:04d}", made, rng) for number, made in enumerate(facts)]
+
+
+def problems(split: Split, count: int, seed: int) -> list[Question]:
+    """`count` distinct free-form problems, spread evenly over all families, answered by the sound method."""
+    facts = _distinct(split, FAMILIES, count, Random(seed_of(seed, "problems", split)))
+    return [_problem(f"nano-problem-{split}-{number:04d}", made) for number, made in enumerate(facts)]
+
+
+def _distinct(split: Split, topics: Sequence[MicroTopic], count: int, rng: Random) -> list[Fact]:
+    cells = {topic.name: [(pair, who) for pair in _PAIRS[split, topic.name] for who in NAMES] for topic in topics}
     for cell in cells.values():
         rng.shuffle(cell)
-    return [_question(split, known[topics[i % len(topics)]], cells, i, rng) for i in range(count)]
+    facts = []
+    for number in range(count):
+        topic = topics[number % len(topics)]
+        if not cells[topic.name]:
+            raise ConfigError(
+                f"nano world: split {split!r} has no more questions on {topic.name!r} at number {number}",
+                hint="ask for fewer questions or more topics",
+            )
+        (a, b), name = cells[topic.name].pop()
+        facts.append(Fact(topic=topic, name=name, a=a, b=b))
+    return facts
 
 
-def _question(
-    split: str,
-    topic: MicroTopic,
-    cells: dict[str, list[tuple[tuple[int, int], str]]],
-    number: int,
-    rng: Random,
-) -> Question:
-    if not cells[topic.name]:
-        raise ConfigError(
-            f"nano world: split {split!r} has no more questions on {topic.name!r} at number {number}",
-            hint="ask for fewer questions or more topics",
-        )
-    (a, b), name = cells[topic.name].pop()
-    made = Fact(topic=topic, name=name, a=a, b=b)
+def _question(question_id: str, made: Fact, rng: Random) -> Question:
     choices = choices_of(made, count=WORLD.num_choices, rng=rng)
-    return Question(
-        question_id=f"nano-{split}-{number:04d}",
-        text=language.question_text(made),
+    return replace(
+        _problem(question_id, made),
         choices=[str(choice) for choice in choices],
         answer=language.LETTERS[choices.index(made.sound)],
         verifier="choice",
-        domain=topic.domain,
-        subdomain=topic.name,
+    )
+
+
+def _problem(question_id: str, made: Fact) -> Question:
+    return Question(
+        question_id=question_id,
+        text=language.question_text(made),
+        choices=[],
+        answer=str(made.sound),
+        verifier="integer",
+        domain=made.topic.domain,
+        subdomain=made.topic.name,
         document_id="",
         rollout_id="",
         reasoning="",

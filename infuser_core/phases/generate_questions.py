@@ -1,17 +1,31 @@
-"""Phase 2a: the generator writes question-answer pairs from a batch of documents (Algorithm 2, phase 2)."""
+"""Phase 2a: question-answer pairs from a batch of documents, each by its route (Algorithm 2, phase 2)."""
 
-from collections.abc import Callable, Collection, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from infuser_core.config import QuestionSettings, RunConfig, SamplingSettings
-from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
-from infuser_core.parsing import Malformed, parse, to_question
+from infuser_core.engines.protocols import (
+    Completion,
+    Messages,
+    Progress,
+    PromptGroup,
+    Sampler,
+    SamplingParams,
+    no_progress,
+)
+from infuser_core.errors import DocumentError
+from infuser_core.parsing import Malformed
 from infuser_core.phases.answering import template_digest
-from infuser_core.phases.batch import draw_documents
+from infuser_core.phases.batch import Budget, draw_batch
 from infuser_core.phases.drawing import Kept, draw
+from infuser_core.phases.examples import PLAIN, Examples, text_of
+from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
 from infuser_core.prompts.load import load
+from infuser_core.routes.find import MAIN_ROUTE, Route
+from infuser_core.routes.find import load as load_route
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
 
@@ -25,7 +39,7 @@ class GenerateSettings:
     prompts: str
     """Prompt profile."""
     prompt_digest: str
-    """Digest of the generator's template."""
+    """Digest of the template of the run's own route."""
     sampling: SamplingSettings
     """Temperature, top-p, top-k."""
     documents: int
@@ -47,9 +61,9 @@ class Generated:
     """Rollouts of the generator, valid or not, and the valid questions Q_phi."""
 
     rollouts: list[Rollout]
-    """n per document, in document order."""
+    """n per document that a generator wrote from, in document order."""
     questions: list[Question]
-    """Valid questions, in rollout order."""
+    """Valid questions in rollout order, then those that rows of the batch carry, which have no rollout."""
     labels: list[QuestionLabel]
     """An oracle's labels where the configuration names one, for the report alone."""
 
@@ -59,7 +73,7 @@ def settings_of(config: RunConfig) -> GenerateSettings:
     cotrain = config.cotrain
     return GenerateSettings(
         prompts=config.prompts,
-        prompt_digest=template_digest(load("generate_mcq", profile=config.prompts)),
+        prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
         sampling=cotrain.sampling,
         documents=cotrain.documents,
         frozen_batch=cotrain.frozen_batch,
@@ -70,58 +84,120 @@ def settings_of(config: RunConfig) -> GenerateSettings:
     )
 
 
+def route_digest(name: str, profile: str) -> str:
+    """Digest of a route's template; empty for a route without one."""
+    template = load_route(name).template
+    return template_digest(load(template, profile=profile)) if template else ""
+
+
 def generate_questions(
     pool: Sequence[Document],
-    generator: Sampler,
+    generator: Sampler | None,
     settings: GenerateSettings,
     *,
     checkpoint_id: str,
     seed: int,
     iteration: int,
     exclude: Collection[str] = (),
+    budget: Budget | None = None,
+    problems: Sequence[Question] = (),
+    route: str = "",
+    examples: Examples | None = None,
     kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> Generated:
-    """n texts per document, parsed into questions or kept with the reason why they are none."""
-    batch = draw_documents(
-        pool, settings.documents, seed=seed, iteration=0 if settings.frozen_batch else iteration, exclude=exclude
-    )
-    template = load("generate_mcq", profile=settings.prompts)
-    oracle: Callable[[Question], Question] | None = _named(settings.question.oracle)
+    """n texts per document, parsed into questions or kept with the reason why they are none.
+
+    Documents follow `route`, or where it is empty their own prompt type. Rows of `problems`, joined by document id,
+    always follow their own; a row that carries its question gives that one, and no rollout: where all rows do, there
+    need be no generator. `examples` go into the prompts of multiple-choice questions.
+    Raises DocumentError for a row that should carry a problem and has none.
+    """
+    number = 0 if settings.frozen_batch else iteration
+    batch = draw_batch(pool, settings.documents, seed=seed, iteration=number, exclude=exclude, budget=budget)
+    ways = _ways(batch, problems, route)
+    given = _given(batch, problems, ways, iteration)
+    writing = [document for document in batch if ways[document.document_id].read]
+    if not writing:
+        return Generated(rollouts=[], questions=given, labels=[])
+    assert generator is not None, "rows without a question of their own need a generator"
     scope = f"generate_questions/{iteration}"
+    shown = {row.document_id: text_of(examples, row.document_id, seed=seed, iteration=number) for row in writing}
     groups = [
         PromptGroup(
             group_id=document.document_id,
-            token_ids=generator.tokenizer.render(template.messages(text=document.text)),
+            token_ids=generator.tokenizer.render(
+                _messages(ways[document.document_id], document, settings.prompts, shown[document.document_id])
+            ),
             seeds=[seed_of(seed, scope, document.document_id, index) for index in range(settings.group_size)],
         )
-        for document in batch
+        for document in writing
     ]
     fitting = [group for group in groups if len(group.token_ids) <= settings.prompt_tokens]
     params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
     drawn = draw(fitting, generator, params, kept=kept, progress=progress)
+    oracle: Callable[[Question], Question] | None = _named(settings.question.oracle)
     rollouts: list[Rollout] = []
-    questions: list[Question] = []
-    for document, group in zip(batch, groups, strict=True):
+    written: list[Question] = []
+    for document, group in zip(writing, groups, strict=True):
         for index, completion in enumerate(drawn.get(group.group_id, [None] * settings.group_size)):
             text = generator.tokenizer.decode(completion.token_ids) if completion else ""
             rollout_id = f"{iteration}/{document.document_id}/{index}"
-            result = _read(text, document, rollout_id, completion is not None, settings.question)
+            sampled, way = completion is not None, ways[document.document_id]
+            result = _read(text, document, rollout_id, sampled, way, settings.question)
             if isinstance(result, Question):
-                questions.append(oracle(result) if oracle else result)
+                written.append(oracle(result) if oracle else result)
             rollouts.append(_rollout(rollout_id, index, group, completion, text, result, checkpoint_id))
-    return Generated(rollouts=rollouts, questions=questions, labels=_labels(questions, settings.question.labeller))
+    labels = _labels(written, settings.question.labeller)
+    return Generated(rollouts=rollouts, questions=[*written, *given], labels=labels)
+
+
+def _ways(batch: Sequence[Document], problems: Sequence[Question], route: str) -> dict[str, Route]:
+    """Route of every document, by its id."""
+    carrying = {problem.document_id for problem in problems}
+    names = {
+        row.document_id: row.prompt_type if row.document_id in carrying else route or row.prompt_type for row in batch
+    }
+    routes = {name: load_route(name) for name in names.values()}
+    return {document_id: routes[name] for document_id, name in names.items()}
+
+
+def _messages(route: Route, document: Document, profile: str, shown: str) -> Messages:
+    if shown and route.template == PLAIN:
+        return load(WITH_EXAMPLES, profile=profile).messages(examples=shown, text=document.text)
+    template = load(route.template, profile=profile)
+    return template.messages(text=document.text) if route.needs_document else template.messages()
+
+
+def _given(
+    batch: Sequence[Document], problems: Sequence[Question], ways: Mapping[str, Route], iteration: int
+) -> list[Question]:
+    """The questions that rows of the batch carry."""
+    carried = {problem.document_id: problem for problem in problems}
+    found = []
+    for document in batch:
+        give = ways[document.document_id].given
+        if give is None:
+            continue
+        if document.document_id not in carried:
+            raise DocumentError(
+                f"document {document.document_id} has prompt_type {document.prompt_type} and carries no question",
+                hint="problems with their answers come from data.problems; in a pool, use another prompt_type",
+            )
+        found.append(give(carried[document.document_id], _identifier(iteration, document)))
+    return found
+
+
+def _identifier(iteration: int, document: Document) -> str:
+    """Like that of a written question: the iteration, the row, its first and only sample, a digest of the text."""
+    return f"{iteration}/{document.document_id}/0-{hashlib.sha256(document.text.encode()).hexdigest()[:8]}"
 
 
 def _read(
-    text: str, document: Document, rollout_id: str, sampled: bool, rules: QuestionSettings
+    text: str, document: Document, rollout_id: str, sampled: bool, route: Route, rules: QuestionSettings
 ) -> Question | Malformed:
-    if not sampled:
-        return Malformed(reason="prompt_too_long")
-    parsed = parse(text, min_choices=rules.min_choices, max_choices=rules.max_choices)
-    if isinstance(parsed, Malformed):
-        return parsed
-    return to_question(parsed, rollout_id=rollout_id, document=document, choice_order=rules.choice_order)
+    assert route.read is not None, route
+    return route.read(text, document, rollout_id, rules) if sampled else Malformed(reason="prompt_too_long")
 
 
 def _rollout(

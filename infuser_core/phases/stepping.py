@@ -70,14 +70,16 @@ def update(
     """One pass over the groups in minibatches, then the checkpoint is written into `workspace`.
 
     With several steps the policy moves away from the rollouts' policy: the trainer's log-probabilities at the start
-    are the old policy of the ratio. They are computed here unless an earlier pass over the same checkpoint yielded
+    are the old policy of the ratio. They are computed here where no earlier pass over the same checkpoint yielded
     them (`old_logprobs`, by rollout id). With one step old and current coincide and nothing is needed.
     """
     constants = settings.objective([len(rollout.token_ids) for rows in groups for rollout in rows])
     batches = minibatches(groups, settings.minibatch)
     old = None
     if len(batches) > 1:
-        old = old_logprobs or _old_logprobs(trainer, groups, constants)
+        known = old_logprobs or {}
+        lacking = [rows for rows in groups if any(row.token_ids and row.rollout_id not in known for row in rows)]
+        old = {**known, **_old_logprobs(trainer, lacking, constants)} if lacking else known
     updates: list[Update] = []
     total = sum(len(rollout.token_ids) for rows in groups for rollout in rows)
     tokens = 0

@@ -109,9 +109,11 @@ def _rewards(
     influence: Sequence[InfluenceScore],
     settings: GeneratorSettings,
 ) -> dict[str, float]:
-    reward = load(settings.reward).of
-    by_question = {row.question_id: reward(row) for row in influence}
-    by_rollout = {question.rollout_id: by_question[question.question_id] for question in questions}
+    scores = {row.question_id: row for row in influence}
+    # Questions that nobody generated take no part: neither in a group nor in a reward that compares questions.
+    written = [question for question in questions if question.rollout_id]
+    values = load(settings.reward).of([scores[question.question_id] for question in written], written)
+    by_rollout = {question.rollout_id: value for question, value in zip(written, values, strict=True)}
     return {
         row.rollout_id: generator_reward(by_rollout.get(row.rollout_id), invalid_penalty=settings.invalid)
         for row in rollouts

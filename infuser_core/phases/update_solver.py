@@ -1,18 +1,32 @@
 """Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.selection import stratified_order
+from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.config import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group, options_of
 from infuser_core.phases.score_influence import SharedBackward
 from infuser_core.phases.stepping import UpdateSettings, take_step, update
-from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update
+from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
 VERSION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difficulty:
+    """Whether a question is trained on where only those of a band of accuracies are."""
+
+    question_id: str
+    """Question answered."""
+    accuracy: float
+    """Share of the solver's answers that are correct."""
+    inside: bool
+    """Whether it lies in the band, ends included: others are left out of the update."""
 
 
 def settings_of(config: RunConfig) -> UpdateSettings:
@@ -39,15 +53,20 @@ def update_solver(
     workspace: Path,
     first_step: int,
     old_logprobs: Sequence[TrainerLogprobs] = (),
+    band: tuple[float, float] | None = None,
+    mid_eos_penalty: float = 0.0,
     progress: Progress = no_progress,
 ) -> list[Update]:
-    """Groups with zero variance are removed; the others are spread so that a minibatch mixes documents."""
+    """Groups with zero variance, or outside the band of accuracies, are removed; the others are spread so that a
+    minibatch mixes documents."""
     groups = by_group(rollouts)
-    rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
+    # Shaped before flat groups are removed, as in the authors' code: a group of wrong answers may then vary.
+    rewards = {group_id: _shaped(rows, mid_eos_penalty, settings) for group_id, rows in groups.items()}
     values = settings.advantages(list(rewards.values()))
     by_id = dict(zip(rewards, values, strict=True))
     documents = {question.question_id: question.document_id for question in questions}
-    varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
+    outside = {row.question_id for row in difficulties(rollouts, band) if not row.inside} if band else set[str]()
+    varied = [group_id for group_id in groups if not is_flat(rewards[group_id]) and group_id not in outside]
     order = stratified_order([documents[group_id] for group_id in varied])
     return update(
         Role.SOLVER,
@@ -60,6 +79,23 @@ def update_solver(
         old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
         progress=progress,
     )
+
+
+def _shaped(rows: Sequence[Rollout], penalty: float, settings: UpdateSettings) -> list[float]:
+    verdicts = settings.options.mid_eos_verdicts
+    return [
+        mid_eos_shaped(row.reward, row.verdict, row.finish_reason, penalty=penalty, verdicts=verdicts) for row in rows
+    ]
+
+
+def difficulties(rollouts: Sequence[Rollout], band: tuple[float, float]) -> list[Difficulty]:
+    """Every question's accuracy, and whether it lies in the band."""
+    low, high = band
+    found = []
+    for group_id, rows in by_group(rollouts).items():
+        accuracy = sum(row.verdict == Verdict.CORRECT for row in rows) / len(rows)
+        found.append(Difficulty(question_id=group_id, accuracy=accuracy, inside=low <= accuracy <= high))
+    return found
 
 
 def finish_shared_step(

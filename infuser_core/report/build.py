@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infuser_core.report import markdown, page, sections
 from infuser_core.report.chosen import Chosen
-from infuser_core.report.content import Query, Report
+from infuser_core.report.content import Query, Report, Section
 from infuser_core.report.figures import png, svg
 from infuser_core.report.others import Answered
 
@@ -31,11 +31,14 @@ def build(
     notes: Sequence[str] = (),
     chosen: Chosen | None = None,
     answered: Sequence[Answered] = (),
+    added: Sequence[Section] = (),
     figures: Path | None = None,
 ) -> ReportFiles:
     """Write `report.md` and `report.html` of a run into the folder `out`, and its charts as files into `figures`."""
     known = chosen or Chosen(run=run, variant=run, seed=0, leaves={})
-    report = sections.report(query, run=run, compare_with=compare_with, notes=notes, chosen=known, answered=answered)
+    report = sections.report(
+        query, run=run, compare_with=compare_with, notes=notes, chosen=known, answered=answered, added=added
+    )
     files = ReportFiles(markdown=out / "report.md", html=out / "report.html")
     write(files.markdown, markdown.render(report))
     write(files.html, page.render(report))

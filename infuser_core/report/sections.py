@@ -23,8 +23,9 @@ def report(
     notes: Sequence[str],
     chosen: Chosen,
     answered: Sequence[Answered] = (),
+    added: Sequence[Section] = (),
 ) -> Report:
-    """All sections in reading order."""
+    """All sections in reading order; those that are `added` stand before time and corpus."""
     runs = [chosen]
     noted = Section(title="Notes", lines=[text(note) for note in notes] or ["Nothing unusual was noted."])
 
@@ -45,11 +46,13 @@ def report(
         with_sql(query, lambda asked: others.strong_weak(asked, answered)),
         of_run(topics),
         with_sql(query, lambda asked: progress.shares(asked, runs, by="source")),
+        extra["shares"],
         of_run(responses),
         extra["length_accuracy"],
         extra["pass_at_k"],
         extra["leakage_split"],
         of_run(updates),
+        *added,
         of_run(time),
         of_run(corpus),
         with_sql(query, lambda asked: others.coverage(asked, runs)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from infuser_core.report import contrast, exams, others, progress
+from infuser_core.report import budget, contrast, exams, others, progress
 from infuser_core.report.chosen import Chosen, variants, with_sql
 from infuser_core.report.content import Query, Report, Section, Table, number, text
 from infuser_core.report.contrast import Contrast
@@ -14,6 +14,7 @@ OF_EVERY: tuple[Builder, ...] = (
     exams.categories,
     progress.frozen,
     progress.deviations,
+    budget.shares,
     others.length_accuracy,
     exams.pass_at_k,
     exams.leakage_split,
@@ -27,6 +28,7 @@ OF_SEVERAL: tuple[Builder, ...] = (
     progress.influence,
     progress.frozen,
     progress.deviations,
+    budget.shares,
     others.validity,
     others.response_length,
     others.length_accuracy,

@@ -6,9 +6,9 @@ Row = dict[str, object]
 
 PHASES = (
     "taxonomy", "search", "choose", "download", "sources", "given_pool", "convert", "structure", "chunk", "judge",
-    "audit", "anchor",
-    "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence", "update_generator",
-    "update_solver", "respond", "validate", "select", "leakage", "evaluate",
+    "audit", "training_pool", "anchor",
+    "rollout_dev", "dev_gradient", "allocate", "generate_questions", "rollout_questions", "score_influence",
+    "update_generator", "update_solver", "respond", "validate", "select", "leakage", "evaluate",
 )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def topics(query: Query, run: str) -> list[Row]:
     return query(f"""
         SELECT q.iteration, coalesce(l.topic, nullif(trim(q.subdomain), ''), 'unknown') AS topic, count(*) AS questions
         FROM questions q LEFT JOIN question_labels l USING (run, iteration, question_id)
-        WHERE q.run = {literal(run)} GROUP BY ALL ORDER BY iteration, topic""")
+        WHERE q.run = {literal(run)} AND q.rollout_id <> '' GROUP BY ALL ORDER BY iteration, topic""")
 
 
 def key_correctness(query: Query, run: str) -> list[Row]:
@@ -149,7 +149,7 @@ def pool(query: Query, run: str) -> list[Row]:
     """The document pool by domain."""
     return query(f"""
         SELECT domain, count(*) AS chunks, count(DISTINCT source_id) AS sources, sum(num_tokens)::BIGINT AS tokens
-        FROM documents WHERE run = {literal(run)} GROUP BY domain ORDER BY domain""")
+        FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
 
 
 def overlaps(query: Query, run: str) -> list[Row]:

@@ -1,9 +1,13 @@
-"""Are generated questions good exercise? A strong solver should agree with the key more often than the base does."""
+"""Are generated questions good exercise? A strong solver agrees with the key more often than the base; none repeats."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from infuser_core.errors import UsageError
+from infuser_core.examination import BenchmarkVerdict
+from infuser_core.states import Verdict
 from infuser_core.statistics.bootstrap import DRAWS, Difference, difference
 from infuser_core.statistics.tally import Tally, accuracy
 
@@ -49,3 +53,32 @@ def strong_weak_gap(
         raise UsageError(f"no answers of {strong}", hint=f"solvers: {', '.join(solvers) or 'none'}")
     chosen = {name: solvers[name] for name in (base, strong) if name in solvers}
     return strong_weak_gaps(chosen, base, draws=draws, seed=seed)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyCheck:
+    """What most of one solver's answers say of a question's key."""
+
+    finding: Literal["agrees", "disputes", "undecided"]
+    """Most answers are the key; most are one other answer; neither."""
+    answer: str
+    """The answer of the majority; empty when undecided."""
+
+
+def check_key(verdicts: Sequence[BenchmarkVerdict]) -> KeyCheck:
+    """The key of one question against a solver's samples: more than half of them have to say the same."""
+    right = [row for row in verdicts if row.verdict == Verdict.CORRECT]
+    wrong = Counter(row.extracted for row in verdicts if row.verdict == Verdict.WRONG and row.extracted)
+    if 2 * len(right) > len(verdicts):
+        return KeyCheck(finding="agrees", answer=right[0].extracted)
+    for answer, count in wrong.most_common(1):
+        if 2 * count > len(verdicts):
+            return KeyCheck(finding="disputes", answer=answer)
+    return KeyCheck(finding="undecided", answer="")
+
+
+def copies(questions: Mapping[str, str]) -> dict[str, int]:
+    """Question id to how many other questions have the same text, case and spacing aside."""
+    plain = {name: " ".join(text.casefold().split()) for name, text in questions.items()}
+    counts = Counter(plain.values())
+    return {name: counts[text] - 1 for name, text in plain.items()}

@@ -5,37 +5,36 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import Page, browser, chromium
-from test_serve_live import CONFIG, HERE, SMALL, Served
+from served import CONFIG, SMALL, Served
 
 from flows import server
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.index import Catalogue
-from infuser_core.runs import list_runs
+from infuser_core.runs import Journal, list_runs
 from tasks.lineage import page_key
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
+pytestmark = [
+    pytest.mark.xdist_group("served"),
+    pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium"),
+]
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that has seen one small run."""
-    running = Served(tmp_path_factory.mktemp("browsed") / "store")
-    overlay = running.store.parent / "overlay.yaml"
-    overlay.write_text(json.dumps(SMALL))
-    command = [sys.executable, "-m", "flows.cli", "run", CONFIG, str(overlay)]
-    done = subprocess.run(command, cwd=HERE, env=running.environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    yield running
-    running.process.send_signal(signal.SIGINT)
-    running.process.wait(timeout=20)
+@pytest.fixture
+def finished(served: Served) -> str:
+    """A run that the server has seen to its end: the one that other tests left, or a new one."""
+    found = [name for name in list_runs(served.store) if Journal(served.store, name).is_finished()]
+    if not found:
+        overlay = served.store.parent / "overlay.yaml"
+        overlay.write_text(json.dumps(SMALL))
+        done = served.command("flows.cli", "run", CONFIG, str(overlay))
+        assert done.returncode == 0, done.stderr
+        found = list_runs(served.store)
+    return found[0]
 
 
 @pytest.fixture
@@ -45,14 +44,15 @@ def page(tmp_path: Path) -> Iterator[Page]:
 
 
 def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact(
-    served: Served, page: Page, tmp_path: Path
+    served: Served, finished: str, page: Page, tmp_path: Path
 ) -> None:
     shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
-    graph = graph_of(Catalogue(served.store), list_runs(served.store)[0])
+    graph = graph_of(Catalogue(served.store), finished)
     (written,) = graph.of("generate_questions", iteration=1)
     sources = graph.inputs(written.key)
     ui = served.url.removesuffix("/api")
-    (iteration,) = [r for r in served.post("flow_runs/filter", {}) if r["name"] == "iteration-1"]
+    iterations = [r for r in served.post("flow_runs/filter", {}) if r["name"] == "iteration-1"]
+    iteration = next(r for r in iterations if r["parameters"]["run"] == finished and r["state_name"] == "Completed")
 
     page.open(f"{ui}/runs/flow-run/{iteration['id']}")
     page.until("document.body.innerText.includes('Task runs')")
@@ -76,13 +76,14 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     page.photograph(shots / "3-upstream.png")
 
 
-def test_the_lineage_page_of_the_run_leads_to_every_artifact(served: Served, page: Page, tmp_path: Path) -> None:
+def test_the_lineage_page_of_the_run_leads_to_every_artifact(
+    served: Served, finished: str, page: Page, tmp_path: Path
+) -> None:
     shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
-    name = list_runs(served.store)[0]
-    graph = graph_of(Catalogue(served.store), name)
-    (newest,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == f"{page_key(name)}-lineage"]
+    graph = graph_of(Catalogue(served.store), finished)
+    (newest,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == f"{page_key(finished)}-lineage"]
     page.open(f"{served.url.removesuffix('/api')}/artifacts/artifact/{newest['latest_id']}")
-    page.until(f"document.body.innerText.includes('Lineage of {name}')")
+    page.until(f"document.body.innerText.includes('Lineage of {finished}')")
     page.photograph(shots / "4-lineage.png")
     linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
     pages = {href for href in linked if href and href.startswith("/artifacts/artifact/")}

@@ -1,0 +1,103 @@
+"""The constants of one's own machine: least squares in log space on phase timings of one's own runs.
+
+What a run does not show, such as the links of a single device, stays at the published runs' value: a constant that is
+off by its factor costs as much as one phase off by CELL.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from infuser_core.capacity.efficiency import Efficiency
+from infuser_core.capacity.forecast import Asked, packed
+
+CELL = 0.05
+"""Deviation of a phase that weighs as much as one factor of a constant."""
+FACTOR = 30.0
+"""How far a constant may easily be from the published runs': other machines are other machines."""
+BOUNDS = {
+    "matmul": (1e-5, 1.0),
+    "memory": (1e-5, 1.0),
+    "link": (1e-5, 1.0),
+    "decode_step": (1e-7, 10.0),
+    "layer_pass": (1e-8, 1.0),
+    "stage": (1e-4, 600.0),
+}
+"""What is possible at all: shares up to one, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One run as it was timed."""
+
+    run: str
+    """Its name."""
+    asked: Asked
+    """What it did and on what, with its own mean lengths."""
+    seconds: Mapping[str, float]
+    """Median seconds by phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """One phase of one run."""
+
+    run: str
+    """Run."""
+    phase: str
+    """Phase."""
+    measured: float
+    """Seconds it took."""
+    ours: float
+    """Seconds of the model."""
+
+    @property
+    def error(self) -> float:
+        """Relative error."""
+        return self.ours / self.measured - 1
+
+
+def fitted(observed: Sequence[Observed], start: Efficiency) -> Efficiency:
+    """The constants that the timings and `start` agree on best."""
+    names = [field.name for field in fields(Efficiency)]
+    bounds = np.log([BOUNDS[name] for name in names]).T
+    first = np.clip(np.log([getattr(start, name) for name in names]), bounds[0] + 1e-6, bounds[1] - 1e-6)
+
+    def errors(logarithms: np.ndarray) -> np.ndarray:
+        rows = residuals(observed, _efficiency(names, logarithms))
+        cells = [np.log(row.ours / row.measured) / CELL for row in rows]
+        return np.concatenate([cells, (logarithms - first) / np.log(FACTOR)])
+
+    solved = least_squares(errors, first, bounds=tuple(bounds), diff_step=1e-3, max_nfev=200)
+    return _efficiency(names, solved.x)
+
+
+def residuals(observed: Sequence[Observed], efficiency: Efficiency) -> list[Residual]:
+    """Every timed phase that the model knows."""
+    found = []
+    for each in observed:
+        ours = {phase.name: phase.seconds for phase in packed(each.asked, efficiency)}
+        found += [
+            Residual(run=each.run, phase=name, measured=seconds, ours=ours[name])
+            for name, seconds in each.seconds.items()
+            if seconds > 0 and ours.get(name, 0.0) > 0
+        ]
+    return found
+
+
+def as_text(efficiency: Efficiency, start: Efficiency, rows: Sequence[Residual]) -> str:
+    """Constants beside the published runs', and every phase beside the model."""
+    lines = [f"{'constant':24}{'published runs':>16}{'these runs':>16}"]
+    for field in fields(Efficiency):
+        name = field.name
+        lines.append(f"{name:24}{getattr(start, name):16.4g}{getattr(efficiency, name):16.4g}")
+    lines += ["", f"{'run':32}{'phase':22}{'measured':>12}{'model':>12}{'error':>9}"]
+    for row in rows:
+        lines.append(f"{row.run[:31]:32}{row.phase:22}{row.measured:10.3f} s{row.ours:10.3f} s{row.error:+9.0%}")
+    return "\n".join(lines)
+
+
+def _efficiency(names: Sequence[str], logarithms: np.ndarray) -> Efficiency:
+    return Efficiency(**{name: float(value) for name, value in zip(names, np.exp(logarithms), strict=True)})

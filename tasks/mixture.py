@@ -1,0 +1,118 @@
+"""The audit of an instruction-finetuned anchor's training data, and what follows from what it finds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from corpus import audit as auditing
+from corpus import recall
+from corpus.mixture import MixtureOverlap, MixtureScanner, overlap_of, texts_of
+from corpus.references import shards_of
+from corpus.shardscan import PoolText
+from corpus.signatures import NAME
+from infuser_core.engines.protocols import Progress
+from infuser_core.errors import DocumentError
+from infuser_core.recipe import ArtifactRef
+from infuser_core.schemas import AuditFact, Question
+from infuser_core.store import Outcome, Table
+from tasks import corpus_settings
+from tasks.audits import digests_of, facts_of, scans_of
+from tasks.context import Run, current
+from tasks.pool import kept, numbered
+from tasks.recipes import recipe_of
+from tasks.stage import StageResult, run_stage, stage
+
+VERSION = 1
+LABEL = "mixture "
+"""Facts of such an audit begin so."""
+
+
+def mixtures(run: str) -> list[str]:
+    """The data sets that the anchor was trained on."""
+    return list(current(run).config.corpus.overlap.mixture)
+
+
+@stage
+def audit_mixture(
+    run: Run,
+    chunks: Sequence[ArtifactRef],
+    judgements: Sequence[ArtifactRef],
+    dev: ArtifactRef,
+    validation: ArtifactRef,
+    path: str,
+) -> StageResult:
+    """All kept chunks, the dev set and the validation set against one data set; what it finds is kept.
+
+    Raises DocumentError where something matches and the settings say that this ends the run.
+    """
+    config = corpus_settings.overlap_of(run.config.corpus.overlap)
+    shards = shards_of([Path(path)])
+    digests = digests_of(run, shards)
+    values = {
+        "mixture": auditing.config_values(config),
+        "scan": [auditing.VERSION, NAME],
+        "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
+    }
+    inputs = {"dev": dev, "validation": validation, **numbered("chunks", chunks), **numbered("judgements", judgements)}
+    recipe = recipe_of(run, "audit", VERSION, values, inputs)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        documents = kept(run, chunks, judgements)
+        sides = [run.store.rows(ref, "reference_questions", Question) for ref in (dev, validation)]
+        texts = texts_of(documents, *sides)
+        with_copies = run.store.partial(recipe)
+        scans = scans_of(MixtureScanner(Path(path), texts, config, with_copies), shards, digests, with_copies, progress)
+        rows = [overlap_of(finding) for scan in scans for finding in scan.findings]
+        pool = [PoolText(document_id=row.document_id, text=row.text) for row in documents]
+        label = f"{LABEL}{Path(path).name}"
+        facts = facts_of(label, scans, recall.measure(pool, config), config)
+        return Outcome(
+            tables={
+                "mixture_overlaps": Table(row_type=MixtureOverlap, rows=rows),
+                "audit_summary": Table(row_type=AuditFact, rows=[*facts, *_compared(label, texts, rows)]),
+            },
+            summary={"mode": config.mode, "mixture": Path(path).name, "matched": len(_matches(rows))},
+        )
+
+    result = run_stage(run, recipe, produce)
+    if run.config.corpus.overlap.sft_matched == "stop":
+        _refuse_matches(run, result.ref, Path(path).name)
+    return result
+
+
+def _compared(label: str, texts: Sequence[PoolText], rows: Sequence[MixtureOverlap]) -> list[AuditFact]:
+    """Per side, what was compared, what shares n-grams with the mixture and what matches."""
+    every = Counter(text.document_id.partition(":")[0] for text in texts)
+    sharing = Counter(side for side, _ in {(row.side, row.item_id) for row in rows})
+    matched = Counter(side for side, _ in _matches(rows))
+    return [
+        AuditFact(name=f"{label}: {side} {what}", value=float(counts[side]))
+        for side in every
+        for what, counts in (("compared", every), ("sharing", sharing), ("matched", matched))
+    ]
+
+
+def _matches(rows: Sequence[MixtureOverlap]) -> dict[tuple[str, str], MixtureOverlap]:
+    """What matches, each with its longest common run."""
+    best: dict[tuple[str, str], MixtureOverlap] = {}
+    for row in sorted((row for row in rows if row.matched), key=lambda row: row.longest_run):
+        best[row.side, row.item_id] = row
+    return best
+
+
+def _refuse_matches(run: Run, audit: ArtifactRef, label: str) -> None:
+    """A stage of its own: the audit's rows stay when this one fails."""
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        found = _matches(run.store.rows(audit, "mixture_overlaps", MixtureOverlap))
+        if not found:
+            return Outcome(tables={}, summary={"mixture": label, "matched": 0})
+        (side, item), row = min(found.items(), key=lambda pair: pair[0])
+        raise DocumentError(
+            f"{len(found)} texts overlap with the anchor's training data {label}, e.g. {side} {item} with "
+            f"{row.shard}#{row.record} in {row.longest_run} words",
+            hint='look at `infuser sql "select * from mixture_overlaps where matched"`, or set '
+            "corpus.overlap.sft_matched to report",
+        )
+
+    run_stage(run, recipe_of(run, "audit", VERSION, {"stop": True}, {"audit": audit}), produce)
