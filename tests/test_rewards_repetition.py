@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from infuser_core.algorithm.repetition import cluster_sizes, similarities
 from infuser_core.rewards import find
 from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
+from infuser_core.statistics.repetition import cluster_sizes, similarities
 
 TEXTS = st.lists(
     st.lists(st.sampled_from("abcd"), min_size=0, max_size=7).map(" ".join), min_size=0, max_size=12
@@ -86,7 +86,7 @@ def closest_pairs(texts: Sequence[str], distance: float) -> list[int]:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from([0.5, 0.65, 0.8]))
-def test_chains_find_the_clusters_of_the_closest_pairs(rng: Random, distance: float):
+def test_clusters_are_those_of_the_closest_pairs(rng: Random, distance: float):
     # Of different lengths, so that hardly two distances are equal and the clusters are unique.
     texts = [" ".join(rng.choice("abc") for _ in range(length)) for length in rng.sample(range(4, 25), k=7)]
     halves = [round(value, 12) for row in similarities(texts) for value in row]

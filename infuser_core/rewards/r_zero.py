@@ -2,13 +2,13 @@
 
 max(0, 1 - 2 |p - 1/2| - |C| / B): p is the share of the solver's answers that were rewarded, C the question's cluster
 among the B questions of the iteration. Questions are joined by average linkage while the mean distance 1 - similarity
-of two clusters is below 1/2; similarity is BLEU on words, up to 4-grams (`algorithm/repetition.py`).
+of two clusters is at most 1/2; similarity is BLEU on words, up to 4-grams (`statistics/repetition.py`).
 """
 
 from collections.abc import Sequence
 
-from infuser_core.algorithm.repetition import cluster_sizes
 from infuser_core.schemas import InfluenceScore, Question
+from infuser_core.statistics.repetition import cluster_sizes
 
 NEEDS_INFLUENCE = False
 DISTANCE = 0.5

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import exp, log
 
+from scipy.cluster.hierarchy import fcluster, linkage
+
 ORDER = 4
 """Longest n-gram, words."""
 SMOOTHING = 0.1
@@ -58,50 +60,12 @@ def _bleu(length: int, reference: int, shared: Sequence[int]) -> float:
 
 
 def cluster_sizes(texts: Sequence[str], *, distance: float) -> list[int]:
-    """Size of the cluster of each text: the closest two are joined while their mean distance is below `distance`.
-
-    A distance is 1 - similarity. Found by nearest-neighbour chains, in O(B^2) time and memory.
-    """
+    """Size of the cluster of each text: average linkage, cut where mean distances, 1 - similarity, exceed `distance`."""
+    if len(texts) < 2:
+        return [1] * len(texts)
     halves = similarities(texts)
-    rows = [
-        [1.0 - halves[max(i, j)][min(i, j)] if i != j else 0.0 for j in range(len(halves))] for i in range(len(halves))
-    ]
-    members: dict[int, list[int]] = {place: [place] for place in range(len(texts))}
-    open_, chain = dict.fromkeys(members), list[int]()
-    while open_:
-        if not chain:
-            chain.append(next(iter(open_)))
-        last = chain[-1]
-        nearest = _nearest(rows[last], last, open_, before=chain[-2] if len(chain) > 1 else None)
-        if nearest is None or rows[last][nearest] >= distance:
-            # Means over members never come nearer than the nearest member: this cluster is finished.
-            del open_[last]
-            chain.pop()
-        elif len(chain) > 1 and nearest == chain[-2]:
-            chain = chain[:-2]
-            _join(rows, members, open_, kept=nearest, gone=last)
-        else:
-            chain.append(nearest)
-    sizes = {place: len(cluster) for cluster in members.values() for place in cluster}
-    return [sizes[place] for place in range(len(texts))]
-
-
-def _nearest(row: Sequence[float], own: int, open_: dict[int, None], *, before: int | None) -> int | None:
-    """The closest open cluster; of equals the one before in the chain, so that chains end."""
-    best = before
-    for other in open_:
-        if other != own and (best is None or row[other] < row[best]):
-            best = other
-    return best
-
-
-def _join(
-    rows: list[list[float]], members: dict[int, list[int]], open_: dict[int, None], *, kept: int, gone: int
-) -> None:
-    """Two clusters become one, whose distances are the means over their members."""
-    ours, theirs = len(members[kept]), len(members[gone])
-    for other in open_:
-        mean = (ours * rows[kept][other] + theirs * rows[gone][other]) / (ours + theirs)
-        rows[kept][other] = rows[other][kept] = mean
-    members[kept] += members.pop(gone)
-    del open_[gone]
+    # scipy's condensed form: the distances of text 0 to all later ones, then those of text 1, and so on.
+    condensed = [1.0 - halves[j][i] for i in range(len(texts)) for j in range(i + 1, len(texts))]
+    labels = fcluster(linkage(condensed, method="average"), t=distance, criterion="distance")
+    sizes = Counter(labels.tolist())
+    return [sizes[label] for label in labels.tolist()]
