@@ -60,7 +60,7 @@ def _bleu(length: int, reference: int, shared: Sequence[int]) -> float:
 
 
 def cluster_sizes(texts: Sequence[str], *, distance: float) -> list[int]:
-    """Size of the cluster of each text: average linkage, cut where mean distances, 1 - similarity, exceed `distance`."""
+    """Size of each text's cluster: average linkage, cut where mean distances, 1 - similarity, exceed `distance`."""
     if len(texts) < 2:
         return [1] * len(texts)
     halves = similarities(texts)
