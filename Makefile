@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-gpu experiments-nano crash-test test-long test-vllm test-distributed images-check anchor clean
+  bench-plan bench-gpu experiments-nano crash-test test-long test-vllm test-distributed test-distributed-long images-check anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -30,7 +30,7 @@ unit: venv sandbox
 
 # Kills at the other stages, faults of the machine, a served deployment that dies: minutes each.
 test-long: venv sandbox
-	$(BIN)/pytest -n 2 --dist loadgroup -m long
+	$(BIN)/pytest -n 2 --dist loadgroup -m "long and not distributed"
 
 # The real vLLM engine, its CPU build in an environment of its own.
 test-vllm: venv .venv-vllm/.installed
@@ -45,7 +45,11 @@ test-vllm: venv .venv-vllm/.installed
 
 # Several trainer ranks on the CPU; DeepSpeed is built from source where it is missing.
 test-distributed: $(VENV)/.deepspeed
-	$(BIN)/pytest -m distributed
+	$(BIN)/pytest -m "distributed and not long" tests/test_distributed_*.py
+
+# A rank killed in every phase, offloading, sleep, shared accelerators.
+test-distributed-long: $(VENV)/.deepspeed
+	$(BIN)/pytest -m "distributed and long" tests/test_distributed_*.py
 
 $(VENV)/.deepspeed: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet setuptools wheel ninja
