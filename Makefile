@@ -26,11 +26,11 @@ rules: venv
 	$(BIN)/lint-imports
 
 unit: venv sandbox
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Kills at the other stages, faults of the machine, a served deployment that dies: minutes each.
 test-long: venv sandbox
-	$(BIN)/pytest -n 2 --dist loadgroup -m "long and not distributed"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "long and not distributed"
 
 # The real vLLM engine, its CPU build in an environment of its own.
 test-vllm: venv .venv-vllm/.installed

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -14,9 +13,6 @@ from hypothesis import settings
 from launcher import Launcher, SmallRun, launcher
 
 from infuser_core.nano import world
-
-if TYPE_CHECKING:
-    from served import Served
 
 NANO = "configs/nano.yaml"
 FIXED = "configs/ablation/fixed_generator.yaml"
@@ -32,24 +28,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Kills and faults that take minutes are asked for by name, as are several ranks: `make test-long`, -m long."""
-    for item in items:
-        if _shares_a_module_fixture(item) and not item.get_closest_marker("xdist_group"):
-            # One worker builds what a module's tests share: a server, a finished run.
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
     if config.getoption("markexpr"):
         return
     later = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("distributed")]
     config.hook.pytest_deselected(items=later)
     items[:] = [item for item in items if item not in later]
-
-
-def _shares_a_module_fixture(item: pytest.Item) -> bool:
-    found = getattr(item, "_fixtureinfo", None)
-    known = found.name2fixturedefs.values() if found else ()
-    return any(definition.scope == "module" for definitions in known for definition in definitions)
 
 
 @pytest.fixture(scope="session")
@@ -64,22 +49,6 @@ def launch(shared_folder: Path) -> Iterator[Launcher]:
     """Runs `infuser` commands as processes."""
     with launcher(shared_folder / "launcher") as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
-    """One server for the tests of the group `served`; it ends as a person ends it."""
-    # Imported here: Prefect is heavy, and most workers never ask for the server.
-    from served import Served
-
-    from flows import server
-
-    running = Served(tmp_path_factory.mktemp("served") / "store")
-    yield running
-    running.process.send_signal(signal.SIGINT)
-    assert running.process.wait(timeout=20) in (0, 130), running.log.read_text()
-    assert not server.is_up(running.url)
-    assert not (running.store / "server.json").exists()
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,11 @@ WRONG = [
     ("cotrain.optimizer.beta2=1", "cotrain.optimizer.beta2 = 1: Input should be less than 1", AGAIN),
     ("engine.dtype=int8", "engine.dtype = 'int8': Input should be 'float32', 'bfloat16' or 'float64'", AGAIN),
     ("seed=-1", "seed = -1: Input should be greater than or equal to 0", AGAIN),
-    ("data.dev.split=train", "data.dev.split = 'train': Input should be 'dev', 'validation' or 'test'", AGAIN),
+    (
+        "data.dev.split=held_out",
+        "data.dev.split = 'held_out': Input should be 'train', 'dev', 'validation' or 'test'",
+        AGAIN,
+    ),
     (
         "anchor={type: cloud}",
         "anchor: Input tag 'cloud' found using 'type' does not match any of the expected tags: 'nano', 'folder', 'hub'",

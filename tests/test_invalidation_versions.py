@@ -19,7 +19,7 @@ from infuser_core.overlays import merge, validate
 GOLDEN = Path(__file__).parent / "golden" / "invalidation_versions.json"
 STUDIES = ["influence_study"]
 """Asked for by commands of their own: no stage of a run."""
-OPTIONAL = ["allocate"]
+OPTIONAL = ["allocate", "majority"]
 """Stages that only some configurations have."""
 
 
