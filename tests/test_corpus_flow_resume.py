@@ -32,7 +32,7 @@ def killed(launch: Launcher, store: Path, arguments: list[str], point: str) -> N
     assert ended.code == -signal.SIGKILL, f"{point}: {ended}"
 
 
-@pytest.mark.parametrize(("phase", "files"), [("convert", 1), ("chunk", 2)])
+@pytest.mark.parametrize(("phase", "files"), [("convert", 1), pytest.param("chunk", 2, marks=pytest.mark.long)])
 def test_finished_books_are_not_worked_on_again(launch: Launcher, tmp_path: Path, phase: str, files: int):
     killed(launch, tmp_path, command(*SETTINGS), f"{phase}:inside:2")
     kept = pieces(tmp_path, phase)
@@ -77,6 +77,7 @@ def test_a_model_is_asked_about_each_book_and_each_chunk_once(
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_scanned_shards_of_a_reference_are_not_scanned_again(launch: Launcher, tmp_path: Path):
     data = tmp_path / "mixture"
     data.mkdir()

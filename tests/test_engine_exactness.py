@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from engine_tiny import make_checkpoint
 
 CODE = """
@@ -36,6 +37,7 @@ print(trainer.facts()["deterministic"], hashlib.sha256(content).hexdigest())
 """
 
 
+@pytest.mark.long
 def test_two_processes_compute_the_same_bits(tmp_path: Path) -> None:
     anchor = make_checkpoint(tmp_path)
     said = [

@@ -7,7 +7,11 @@ from launcher import Launcher, SmallRun
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("phase", "name"), [("update_solver", "model.safetensors"), ("questions", "reference_questions.parquet")]
+    ("phase", "name"),
+    [
+        pytest.param("update_solver", "model.safetensors", marks=pytest.mark.long),
+        ("questions", "reference_questions.parquet"),
+    ],
 )
 def test_a_flipped_bit_is_named_and_repaired_by_computing_again(
     launch: Launcher, small_run: SmallRun, tmp_path, phase: str, name: str

@@ -54,7 +54,7 @@ def test_overlap_gives_the_same_bits_and_no_more_loads(launch: Launcher, small_r
     assert loads == {"sampler-solver": 3 + evaluated, "sampler-generator": 2, **once}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_overlap_survives_a_failure_a_kill_and_a_signal(launch: Launcher, small_run: SmallRun, tmp_path: Path):
     store = store_without(small_run, tmp_path / "store", *LOOP)
     failed = launch(*small_run.arguments, *OVERLAP, store=store, INFUSER_CRASH_AT="raise@dev_gradient:inside")
