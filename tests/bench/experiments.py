@@ -45,7 +45,9 @@ EXPERIMENTS = (
     Experiment(title="Baselines, the wide world", file="nano-baselines.yaml", reference="nano-wide-infuser"),
     Experiment(title="Hybrid with verifiable problems", file="nano-hybrid.yaml", reference="nano-wide-science-only"),
     Experiment(title="Ablations, the harder world", file="nano-hard.yaml", reference="nano-hard-infuser"),
-    Experiment(title="Adaptive budget, the harder world", file="nano-budget.yaml", reference="nano-hard-budget-mode-uniform"),
+    Experiment(
+        title="Adaptive budget, the harder world", file="nano-budget.yaml", reference="nano-hard-budget-mode-uniform"
+    ),
 )
 
 
