@@ -17,7 +17,7 @@ from infuser_core.nano.build import build_anchor
 from infuser_core.nano.pretrain import new_model
 from infuser_core.nano.textbooks import BOOKS, book_notes, book_pdf, build_shelf
 from infuser_core.nano.weights import inherit, rescale
-from infuser_core.nano.world import HARD, TARGET, TRANSFER, WORLD, pairs_of, questions
+from infuser_core.nano.world import HARD, TARGET, WORLD, pairs_of, questions
 from infuser_core.overlays import load
 from infuser_core.phases.generate_questions import generate_questions, settings_of
 from infuser_core.questions import load_questions
@@ -48,7 +48,7 @@ def test_the_basic_world_keeps_its_bytes(tmp_path):
     rows = [
         {name: value for name, value in dataclasses.asdict(question).items() if name != "grading"}
         for split in ("dev", "validation", "test")
-        for topics in (TARGET, TRANSFER)
+        for topics in (TARGET, WORLD.transfer)
         for question in questions(split, topics, 40, 0)
     ]
     assert digest(json.dumps(rows, sort_keys=True).encode()) == "9b6cf90faf283710"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from infuser_core.errors import ConfigError
 from infuser_core.nano import lab, language
 from infuser_core.nano.topics import LIMIT, NAMES, TOPICS, Fact, choices_of
-from infuser_core.nano.world import TARGET, TRANSFER, WorldConfig, notes, pairs_of, questions
+from infuser_core.nano.world import TARGET, WORLD, WorldConfig, notes, pairs_of, questions
 
 SPLITS = ("train", "dev", "validation", "test")
 topics = st.sampled_from(TOPICS)
@@ -38,7 +38,7 @@ def test_textbook_notes_hold_train_pairs_on_different_topics():
 
 @pytest.mark.parametrize(
     ("split", "topics", "count"),
-    [("dev", TARGET, 64), ("validation", TARGET, 128), ("test", TARGET, 400), ("test", TRANSFER, 400)],
+    [("dev", TARGET, 64), ("validation", TARGET, 128), ("test", TARGET, 400), ("test", WORLD.transfer, 400)],
 )
 def test_every_split_has_enough_distinct_questions(split, topics, count):
     asked = questions(split, topics, count, 0)
@@ -48,7 +48,7 @@ def test_every_split_has_enough_distinct_questions(split, topics, count):
 
 
 def test_the_answer_is_the_letter_of_the_sound_result():
-    for question in questions("test", TARGET + TRANSFER, 200, 1):
+    for question in questions("test", TARGET + WORLD.transfer, 200, 1):
         chosen = question.choices["ABCD".index(question.answer)]
         assert int(chosen) == lab.sound_answer(question.text)
         assert str(lab.tempting_answer(question.text)) in question.choices

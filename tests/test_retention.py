@@ -12,7 +12,7 @@ from test_report import VIEWS, database
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query
 from infuser_core.report.retention import look, section
-from infuser_core.statistics.retention import MEASURES, Manners, boxed, changes, retained
+from infuser_core.statistics.retention import MEASURES, Boxing, Manners, boxing, changes, retained
 
 GOOD = "So it is \\boxed{B}."
 BAD = {
@@ -70,7 +70,7 @@ def test_formulas_greek_and_a_foreign_name_are_no_change_of_script():
 @given(st.integers(0, 3), st.text(alphabet=" .$\\]*\n", max_size=5), st.text(alphabet="ab1", max_size=2))
 def test_boxes_are_counted_and_only_marks_may_follow_the_last(count: int, marks: str, words: str):
     tail = " and ".join(f"\\boxed{{{n}}}" for n in range(count)) + marks + words
-    assert boxed(tail) == (count == 1, count > 0 and not words)
+    assert boxing(tail) == Boxing(single=count == 1, final=count > 0 and not words)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,8 @@ def test_boxes_are_counted_and_only_marks_may_follow_the_last(count: int, marks:
     ],
 )
 def test_boxes_within_boxes_and_boxes_that_never_close(tail: str, expected: tuple[bool, bool]):
-    assert boxed(tail) == expected
+    single, final = expected
+    assert boxing(tail) == Boxing(single=single, final=final)
 
 
 def test_changes_are_paired_by_question():

@@ -296,8 +296,6 @@ FAMILIES = (
 )
 """Families of free-form problems: in no textbook, and asked without choices."""
 
-BY_NAME = {topic.name: topic for topic in ALL_TOPICS}
-
 
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:
     """Both results and near numbers, ascending. Sorted, because an unsorted list breeds duplicates in a tiny writer."""

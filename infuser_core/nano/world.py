@@ -89,8 +89,6 @@ What is written from no document may use the numbers of any split: no textbook k
 """
 WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD, "wide": WIDE}
 """Worlds by the name that configurations use."""
-TRANSFER = WORLD.transfer
-"""Topics of the basic world that no dev question covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,12 +116,12 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
 
 
 def _manners(row: Row) -> Manners:
-    one, last = retention.boxed(str(row["tail"]))
+    box = retention.boxing(str(row["tail"]))
     told = {name: bool(row[name]) for name in MEASURES if name in row}
     return Manners(
         question_id=str(row["question_id"]),
         tokens=_whole(row["tokens"]),
-        holds={**told, "one_box": one, "box_last": last},
+        holds={**told, "one_box": box.single, "box_last": box.final},
     )
 
 

@@ -45,16 +45,6 @@ def strong_weak_gaps(solvers: Mapping[str, Tally], base: str, *, draws: int = DR
     ]
 
 
-def strong_weak_gap(
-    solvers: Mapping[str, Tally], *, base: str, strong: str, draws: int = DRAWS, seed: int = 0
-) -> SolverGap:
-    """SWG = accuracy(strong) - accuracy(base). Raises UsageError when either is none of the solvers."""
-    if strong not in solvers:
-        raise UsageError(f"no answers of {strong}", hint=f"solvers: {', '.join(solvers) or 'none'}")
-    chosen = {name: solvers[name] for name in (base, strong) if name in solvers}
-    return strong_weak_gaps(chosen, base, draws=draws, seed=seed)[0]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyCheck:
     """What most of one solver's answers say of a question's key."""

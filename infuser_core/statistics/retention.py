@@ -83,18 +83,28 @@ class Change:
     """After minus before, paired by question."""
 
 
-def boxed(tail: str) -> tuple[bool, bool]:
-    """(exactly one box, the last box ends the response) of a response from its first box on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxing:
+    """How a response uses the box of its answer."""
+
+    single: bool
+    """Whether there is exactly one."""
+    final: bool
+    """Whether no word follows the last one."""
+
+
+def boxing(tail: str) -> Boxing:
+    """Of a response from its first box on."""
     found = boxes(tail)
     if not found:
-        return False, False
+        return Boxing(single=False, final=False)
     start = tail.rfind(_BOX)
     while not (last := boxes(tail[start:])):
         # This one never closes.
         start = tail.rfind(_BOX, 0, start)
     rest = tail[start:]
     after = rest[rest.index(last[-1], rest.index("{")) + len(last[-1]) :]
-    return len(found) == 1, not _INSIDE.search(after)
+    return Boxing(single=len(found) == 1, final=not _INSIDE.search(after))
 
 
 def retained(iteration: int, rows: Sequence[Manners]) -> Retained:
