@@ -8,7 +8,9 @@ import io
 import json
 import os
 import re
+import shutil
 import statistics
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -75,8 +77,21 @@ def test_every_table_of_the_paper_is_written_in_every_way(said):
         plain = re.sub(r"\\[{}]", "", table)
         assert plain.count("{") == plain.count("}"), table[:200]
         rows = [row.replace(r"\&", "") for row in table.splitlines() if row.endswith(r"\\")]
-        assert len({row.count("&") for row in rows}) == 1, table[:200]
-        assert not re.search(r"(?<!\\)[%#_]", table), table[:200]
+        spans = [sum(int(width) - 1 for width in re.findall(r"\\multicolumn\{(\d+)\}", row)) for row in rows]
+        assert len({row.count("&") + more for row, more in zip(rows, spans, strict=True)}) == 1, table[:200]
+        assert not re.search(r"(?<!\\)[%#_]", table.replace("% \\usepackage", "")), table[:200]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles_with_the_packages_that_it_names(said, tmp_path: Path):
+    latex = said("--format", "latex")
+    packages = latex.splitlines()[0].removeprefix("% ")
+    page = rf"\documentclass{{article}}{packages}\begin{{document}}{latex}\end{{document}}"
+    (tmp_path / "tables.tex").write_text(page)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-600:]
+    assert "Overfull" not in done.stdout
 
 
 def test_means_deviations_and_improvements_are_those_of_the_rows(said, root: Path):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import groupby
 from typing import Any, Literal
 
 from infuser_core.errors import UsageError
@@ -238,20 +239,32 @@ def _latex(table: Layout, intervals: bool) -> str:
             body.append(r"\midrule")
         summed = line.summary
         body.append(" & ".join([rf"\textit{{{label}}}" if line.summary else label, *cells]) + r" \\")
-    head = " & ".join(["Benchmark", *(latex_escape(heading(one)) for one in table.methods)]) + r" \\"
     return "\n".join(
         [
+            r"% \usepackage{booktabs,graphicx}",
             r"\begin{table}[t]",
             r"\centering",
             rf"\caption{{{latex_escape(table.title)}}}",
             # One line with its contents: an end of line inside the box would be a space.
             rf"\resizebox{{\linewidth}}{{!}}{{\begin{{tabular}}{{l{'r' * len(table.methods)}}}",
-            *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
+            *(r"\toprule", *_latex_head(table.methods), r"\midrule", *body, r"\bottomrule"),
             r"\end{tabular}}",
             r"\end{table}",
             "",
         ]
     )
+
+
+def _latex_head(methods: Sequence[Method]) -> list[str]:
+    """Names of the columns; above them, over each stretch of reported columns, the mark once."""
+    names = " & ".join(["Benchmark", *(latex_escape(one.name) for one in methods)]) + r" \\"
+    above, rules, start = [""], [], 2
+    for reported, stretch in groupby(methods, key=lambda one: one.reported):
+        width = len(list(stretch))
+        above += [rf"\multicolumn{{{width}}}{{c}}{{{REPORTED}}}"] if reported else [""] * width
+        rules += [rf"\cmidrule(lr){{{start}-{start + width - 1}}}"] if reported else []
+        start += width
+    return [" & ".join(above) + r" \\", " ".join(rules), names] if rules else [names]
 
 
 def _latex_cell(score: Score | None, best: bool, digits: int, intervals: bool) -> str:
