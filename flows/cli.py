@@ -250,7 +250,9 @@ def nano_build(
     out: Annotated[Path, typer.Argument(help="Folder for the new anchor.")],
     scale: Annotated[float, typer.Option(help="Share of the full number of training steps.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
-    world: Annotated[str, typer.Option(help="basic, hard or wide; the others start from the basic anchor.")] = "basic",
+    world: Annotated[
+        str, typer.Option(help="basic, hard, strong or wide; the others start from the basic one.")
+    ] = "basic",
 ) -> None:
     """Pre-train the nano anchor from scratch."""
     from infuser_core.nano.build import main as build

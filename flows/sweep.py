@@ -1,7 +1,7 @@
 """A sweep: many runs over one store, a few at a time; what they have in common is computed once."""
 
-import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -9,7 +9,7 @@ from time import sleep
 import typer
 
 from flows import server
-from flows.execute import spawn
+from flows.warm import Warm, WarmRun
 from infuser_core import runs, settings
 from infuser_core.errors import StageError
 from infuser_core.sweeps import Member, Pace
@@ -21,17 +21,18 @@ _LOOK = 0.5
 class _Work:
     """Processes and what became of them."""
 
-    def __init__(self, logs: Path, waiting: list[Member]) -> None:
+    def __init__(self, warm: Warm, logs: Path, waiting: list[Member]) -> None:
+        self.warm = warm
         self.logs = logs
         self.waiting = waiting
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.running: dict[str, WarmRun] = {}
         self.failed: dict[str, str] = {}
         self.pace = Pace()
 
     def start(self) -> None:
         """The next run, as a process of its own."""
         member = self.waiting.pop(0)
-        self.running[member.run] = spawn(list(member.arguments), log=self.logs / f"{member.run}.log")
+        self.running[member.run] = self.warm.spawn(member.arguments, log=self.logs / f"{member.run}.log")
         self.pace.begin(member.run)
 
     def collect(self) -> list[str]:
@@ -60,10 +61,12 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
     open_ = [member for member in members if not runs.Journal(root, member.run).is_finished()]
     say = partial(typer.echo, err=quiet)
     say(f"{len(members)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
+    if not open_:
+        return
     server.prepare_environment(root)
-    work = _Work(root / "sweeps", open_)
-    with server.server(root) as url:
+    with server.server(root) as url, closing(Warm()) as warm:
         server.wait_until_up(url)
+        work = _Work(warm, root / "sweeps", open_)
         try:
             _drive(work, jobs, say)
         finally:

@@ -11,7 +11,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, strict=True)
 
 
-World = Literal["basic", "hard", "wide"]
+World = Literal["basic", "hard", "strong", "wide"]
 ShelfName = Literal["mixed", "by_domain"]
 
 
@@ -20,7 +20,8 @@ class NanoAnchor(Settings):
 
     type: Literal["nano"] = "nano"
     world: World = "basic"
-    """Which micro-world: eight topics, sixteen with noisier keys, or eight with free-form problems and programs."""
+    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, or eight with
+    free-form problems and programs."""
 
 
 class FolderAnchor(Settings):
@@ -50,7 +51,8 @@ class NanoQuestions(Settings):
     """Topics that the dev set covers or not, with choices; or the wide world's, to be answered by a number."""
     size: int = Field(gt=0)
     world: World = "basic"
-    """Which micro-world: eight topics, sixteen with noisier keys, or eight with free-form problems and programs."""
+    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, or eight with
+    free-form problems and programs."""
 
 
 class FileQuestions(Settings):

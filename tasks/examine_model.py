@@ -17,8 +17,13 @@ from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import Store
 
 ADDRESS = "openai:"
-_NANO: dict[str, World] = {"nano": "basic", "nano-hard": "hard", "nano-wide": "wide"}
-_FORMS = "a model folder, nano, nano-hard, nano-wide, RUN@iteration, RUN@selected, a key of the store, \
+_NANO: dict[str, World] = {
+    "nano": "basic",
+    "nano-hard": "hard",
+    "nano-strong": "strong",
+    "nano-wide": "wide",
+}
+_FORMS = "a model folder, nano, nano-hard, nano-strong, nano-wide, RUN@iteration, RUN@selected, a key of the store, \
 owner/name[@revision], or openai:MODEL@http://host:port/v1"
 
 

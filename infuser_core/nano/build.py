@@ -1,8 +1,7 @@
 """Builds the anchor: one 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world.
 
-`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded. With `--world hard` or
-`--world wide` it builds that world's anchor, which goes on from the shipped one: copying and looking up are known by
-then.
+`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded. With `--world` it builds
+another world's anchor, which goes on from the shipped one: copying and looking up are known by then.
 """
 
 import argparse
@@ -32,6 +31,7 @@ Below 1 the generator's majority of sound keys is sharpened so far that a fixed 
 
 SCHEDULES: dict[WorldName, Schedule] = {
     "basic": Schedule(),
+    "strong": Schedule(steps=500, drill_until=0.02, mixed_until=0.1, drill_share=0.2, learning_rate=2e-3),
     "wide": Schedule(steps=1300, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
     "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
 }

@@ -17,6 +17,7 @@ from infuser_core.schemas import Question, QuestionLabel
 _ANCHORS: dict[WorldName, Path] = {
     "basic": Path(__file__).parent / "anchor",
     "hard": Path(__file__).parent / "anchor_hard",
+    "strong": Path(__file__).parent / "anchor_strong",
     "wide": Path(__file__).parent / "anchor_wide",
 }
 

@@ -17,7 +17,7 @@ from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
 Split = Literal["train", "dev", "validation", "test"]
-WorldName = Literal["basic", "hard", "wide"]
+WorldName = Literal["basic", "hard", "strong", "wide"]
 
 _Item = TypeVar("_Item")
 
@@ -82,12 +82,14 @@ WORLD = WorldConfig()
 """The basic world: eight topics, two of them the target's."""
 HARD = WorldConfig(num_topics=len(ALL_TOPICS), key_soundness=0.60, solver_soundness=0.42, coordinate_spread=2)
 """Sixteen topics with the same target, keys that are right half the time, coordinates of unlike scales."""
+STRONG = WorldConfig(key_soundness=0.97, solver_soundness=0.97)
+"""The basic world as a model knows it that was taught better: a strong generator, or a strong solver."""
 WIDE = WorldConfig(num_families=len(FAMILIES))
 """The basic world with free-form problems, programs, and questions written from no document or after examples.
 
 What is written from no document may use the numbers of any split: no textbook keeps it to those of the train split.
 """
-WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD, "wide": WIDE}
+WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE}
 """Worlds by the name that configurations use."""
 
 
