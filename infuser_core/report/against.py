@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.errors import UsageError
-from infuser_core.report.compare import area_of
-from infuser_core.report.contrast import contrasts, tallies
+from infuser_core.report.compare import areas_of
+from infuser_core.report.contrast import Exam, compared, tallies
 from infuser_core.statistics.seeds import Spread, over_seeds, paired_seeds
-from infuser_core.statistics.tally import accuracy
+from infuser_core.statistics.tally import Tally, accuracy
 
 Query = Callable[[str], list[dict[str, Any]]]
 AUC = "validation AUC"
@@ -56,8 +56,9 @@ def standings(query: Query, variants: Mapping[str, str], seeds: Mapping[str, int
     if reference not in groups:
         raise UsageError(f"no run of variant {reference!r}", hint=f"variants: {', '.join(groups)}")
     ordered = {reference: groups.pop(reference), **groups}
-    values = {run: _values(query, run) for run in variants}
-    intervals = _question_intervals(query, ordered, reference)
+    found, curves = tallies(query, list(variants)), areas_of(query, list(variants))
+    values = {run: _values(curves.get(run), found[run]) for run in variants}
+    intervals = _question_intervals(found, ordered, reference)
     measures = list(dict.fromkeys(name for found in values.values() for name in found))
     rows = []
     for variant, runs in ordered.items():
@@ -70,21 +71,20 @@ def standings(query: Query, variants: Mapping[str, str], seeds: Mapping[str, int
     return rows
 
 
-def _values(query: Query, run: str) -> dict[str, float]:
-    """The run's numbers by measure."""
-    curve = area_of(query, run)
-    exams = {label: accuracy(tally) for (phase, label), tally in tallies(query, run).items() if phase == "evaluate"}
+def _values(curve: float | None, found: Mapping[Exam, Tally]) -> dict[str, float]:
+    """A run's numbers by measure."""
+    exams = {label: accuracy(tally) for (phase, label), tally in found.items() if phase == "evaluate"}
     return ({} if curve is None else {AUC: curve}) | exams
 
 
 def _question_intervals(
-    query: Query, groups: Mapping[str, Sequence[str]], reference: str
+    counts: Mapping[str, Mapping[Exam, Tally]], groups: Mapping[str, Sequence[str]], reference: str
 ) -> dict[tuple[str, str], tuple[float | None, float | None]]:
     found: dict[tuple[str, str], tuple[float | None, float | None]] = {}
     for variant, runs in groups.items():
         if variant == reference:
             continue
-        for row in contrasts(query, {reference: groups[reference], variant: runs}):
+        for row in compared(counts, {reference: groups[reference], variant: runs}):
             if row.phase == "evaluate":
                 found[variant, row.benchmark] = (row.low, row.high)
     return found

@@ -6,7 +6,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from infuser_core.report.contrast import Contrast, contrasts
-from infuser_core.report.tables import literal
+from infuser_core.report.tables import listed
 
 Query = Callable[[str], list[dict[str, Any]]]
 
@@ -37,6 +37,16 @@ class Comparison:
     """This variant minus each earlier one, on every benchmark that all runs of both have."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    """A run's accuracy on its first benchmark."""
+
+    benchmark: str
+    """Benchmark label."""
+    accuracy: float
+    """At the selected checkpoint."""
+
+
 def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
     """Trapezoidal area under the curve over its span of iterations; the single value when there is no span."""
     span = iterations[-1] - iterations[0]
@@ -57,47 +67,54 @@ def compare_runs(
     for run, variant in variants.items():
         groups.setdefault(variant, []).append(run)
     found = contrasts(query, groups, seeds=seeds)
+    curves, tests = areas_of(query, list(variants)), _tests_of(query, list(variants))
     return [
-        _row(query, variant, names, [row for row in found if row.variant == variant or len(groups) == 1])
+        _row(
+            variant,
+            len(names),
+            [curves[run] for run in names if run in curves],
+            [tests[run] for run in names if run in tests],
+            [row for row in found if row.variant == variant or len(groups) == 1],
+        )
         for variant, names in groups.items()
     ]
 
 
-def _row(query: Query, variant: str, names: Sequence[str], differences: Sequence[Contrast]) -> Comparison:
-    areas = [found for run in names if (found := area_of(query, run)) is not None]
-    tests = [_test_of(query, run) for run in names]
-    labels = {label for label, _ in tests if label}
-    scores = [score for label, score in tests if label]
+def _row(
+    variant: str, runs: int, areas: Sequence[float], tests: Sequence[_Test], differences: Sequence[Contrast]
+) -> Comparison:
+    scores = [test.accuracy for test in tests]
     return Comparison(
         variant=variant,
-        runs=len(names),
+        runs=runs,
         auc=mean(areas) if areas else float("nan"),
         auc_sd=_spread(areas),
         auc_low=min(areas, default=float("nan")),
         auc_high=max(areas, default=float("nan")),
         test=mean(scores) if scores else float("nan"),
         test_sd=_spread(scores),
-        benchmark=", ".join(sorted(labels)),
+        benchmark=", ".join(sorted({test.benchmark for test in tests})),
         differences=tuple(differences),
     )
 
 
-def area_of(query: Query, run: str) -> float | None:
-    """Area under a run's validation curve over the number of iterations; None without validations."""
+def areas_of(query: Query, runs: Sequence[str]) -> dict[str, float]:
+    """Area under each run's validation curve over the number of iterations; runs without validations are left out."""
     rows = query(f"""
-        select iteration, accuracy from benchmark_scores
-        where run = {literal(run)} and phase = 'validate' order by iteration""")
-    if not rows:
-        return None
-    return area([int(row["iteration"]) for row in rows], [float(row["accuracy"]) for row in rows])
+        select run, iteration, accuracy from benchmark_scores
+        where run in {listed(runs)} and phase = 'validate' order by run, iteration""")
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        curves.setdefault(row["run"], []).append((int(row["iteration"]), float(row["accuracy"])))
+    return {run: area(*zip(*curve, strict=True)) for run, curve in curves.items()}
 
 
-def _test_of(query: Query, run: str) -> tuple[str, float]:
+def _tests_of(query: Query, runs: Sequence[str]) -> dict[str, _Test]:
     rows = query(f"""
-        select b.benchmark, b.accuracy from benchmark_scores b join selections s using (run)
-        where run = {literal(run)} and b.phase = 'evaluate' and b.iteration = s.selected_iteration
-        order by b.benchmark limit 1""")
-    return (str(rows[0]["benchmark"]), float(rows[0]["accuracy"])) if rows else ("", 0.0)
+        select run, min(b.benchmark) as benchmark, arg_min(b.accuracy, b.benchmark) as accuracy
+        from benchmark_scores b join selections s using (run)
+        where run in {listed(runs)} and b.phase = 'evaluate' and b.iteration = s.selected_iteration group by run""")
+    return {row["run"]: _Test(benchmark=row["benchmark"], accuracy=float(row["accuracy"])) for row in rows}
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from infuser_core.report.tables import literal
+from infuser_core.report.tables import listed
 from infuser_core.statistics.bootstrap import DRAWS, Difference, paired_difference
 from infuser_core.statistics.power import detectable_from
 from infuser_core.statistics.seeds import Spread, paired_seeds
@@ -54,37 +54,45 @@ class Contrast:
     """Upper end."""
 
 
-def tallies(query: Query, run: str) -> dict[Exam, Tally]:
-    """Counts per question of every evaluation at the selected checkpoint.
+def tallies(query: Query, runs: Sequence[str]) -> dict[str, dict[Exam, Tally]]:
+    """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files.
 
     From the saved scores of questions, or from the rollouts where an evaluation saved only those.
     """
+    chosen = listed(runs)
+    unsaved = query(f"""
+        select 1 from benchmark_scores where run in {chosen} and phase in ('evaluate', 'validate')
+            and artifact_key not in (select artifact_key from question_scores) limit 1""")
     rows = query(f"""
         with counted as (
             select run, iteration, phase, artifact_key, benchmark, question_id, num_samples, num_correct
-            from question_scores
+            from question_scores {_FROM_ROLLOUTS if unsaved else ""}
+        )
+        select c.run, c.phase, c.benchmark, c.question_id, c.num_samples, c.num_correct
+        from counted c join selections s using (run)
+        where c.run in {chosen} and c.iteration = s.selected_iteration and c.phase in ('evaluate', 'validate')
+            and c.num_samples > 0
+        order by c.run, c.phase, c.benchmark, c.question_id""")
+    exams: dict[str, dict[Exam, list[dict[str, Any]]]] = {run: {} for run in runs}
+    for row in rows:
+        exams[row["run"]].setdefault((row["phase"], row["benchmark"]), []).append(row)
+    return {run: {exam: _tally(found) for exam, found in held.items()} for run, held in exams.items()}
+
+
+_FROM_ROLLOUTS = """
             union all
             select r.run, r.iteration, r.phase, r.artifact_key, b.benchmark, r.group_id, count(*),
                 count(*) filter (where r.verdict = 'correct')
             from rollouts r join benchmark_scores b using (run, artifact_key)
             where r.artifact_key not in (select artifact_key from question_scores)
-            group by all
-        )
-        select c.phase, c.benchmark, c.question_id, c.num_samples, c.num_correct
-        from counted c join selections s using (run)
-        where c.run = {literal(run)} and c.iteration = s.selected_iteration and c.phase in ('evaluate', 'validate')
-            and c.num_samples > 0
-        order by c.phase, c.benchmark, c.question_id""")
-    exams: dict[Exam, list[dict[str, Any]]] = {}
-    for row in rows:
-        exams.setdefault((row["phase"], row["benchmark"]), []).append(row)
-    return {
-        exam: from_counts(
-            {row["question_id"]: int(row["num_correct"]) for row in found},
-            {row["question_id"]: int(row["num_samples"]) for row in found},
-        )
-        for exam, found in exams.items()
-    }
+            group by all"""
+
+
+def _tally(rows: Sequence[Mapping[str, Any]]) -> Tally:
+    return from_counts(
+        {row["question_id"]: int(row["num_correct"]) for row in rows},
+        {row["question_id"]: int(row["num_samples"]) for row in rows},
+    )
 
 
 def contrasts(
@@ -98,8 +106,18 @@ def contrasts(
 
     `groups` maps a variant to its runs; a single group is taken apart, its runs against each other.
     """
+    return compared(tallies(query, [run for runs in groups.values() for run in runs]), groups, seeds, draws=draws)
+
+
+def compared(
+    found: Mapping[str, Mapping[Exam, Tally]],
+    groups: Mapping[str, Sequence[str]],
+    seeds: Mapping[str, int] | None = None,
+    *,
+    draws: int = DRAWS,
+) -> list[Contrast]:
+    """`contrasts` of runs whose counts are known."""
     units = groups if len(groups) > 1 else {run: [run] for runs in groups.values() for run in runs}
-    found = {run: tallies(query, run) for runs in units.values() for run in runs}
     rows = []
     for (first, base), (second, other) in combinations(units.items(), 2):
         for exam in _common([found[run] for run in [*base, *other]]):

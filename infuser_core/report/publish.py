@@ -123,12 +123,13 @@ FROM measured ORDER BY benchmark, seed, artifact_key""")
 
 def question_intervals(query: Query, found: Sequence[Chosen]) -> dict[str, Mapping[str, tuple[float, float]]]:
     """95% bootstrap intervals over questions, percent, of the selected checkpoints; seeds averaged per question."""
+    counts = tallies(query, [one.run for one in found])
     ends: dict[str, Mapping[str, tuple[float, float]]] = {}
     for name in variants(found):
         held: dict[str, list[dict[str, float]]] = {}
         for one in found:
             if one.variant == name:
-                for (phase, benchmark), tally in tallies(query, one.run).items():
+                for (phase, benchmark), tally in counts[one.run].items():
                     if phase == "evaluate":
                         own = dict(zip(tally.question_ids, map(float, shares(tally)), strict=True))
                         held.setdefault(benchmark, []).append(own)

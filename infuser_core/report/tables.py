@@ -1,5 +1,7 @@
 """The report's SQL: every number comes from a query over the run's views, in a fixed order."""
 
+from collections.abc import Sequence
+
 from infuser_core.report.content import Query
 
 Row = dict[str, object]
@@ -15,6 +17,11 @@ PHASES = (
 def literal(value: str) -> str:
     """A string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def listed(values: Sequence[str]) -> str:
+    """Strings as an SQL list for `in`; one that matches nothing where there are none."""
+    return f"({', '.join(map(literal, values)) or 'null'})"
 
 
 def selected_iteration(query: Query, run: str) -> int | None:
