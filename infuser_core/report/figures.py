@@ -237,7 +237,8 @@ def _label_axes(axes: "Axes", drawing: Drawing) -> None:
             axes.set_xlim(axes.get_xlim()[0] - 0.5, axes.get_xlim()[1] + 0.5)
     if drawing.share:
         low, high = axes.get_ylim()
-        axes.set_ylim(max(low, -0.02), min(max(high, low + 0.2), 1.02))
+        top = min(max(high, low + 0.2), 1.02)
+        axes.set_ylim(max(min(low, top - 0.2), -0.02), top)
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
 
 
