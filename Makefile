@@ -34,7 +34,7 @@ test-long: venv sandbox
 
 # The real vLLM engine, its CPU build in an environment of its own.
 test-vllm: venv .venv-vllm/.installed
-	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/pytest -m vllm tests/test_vllm_engine.py
+	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/pytest -m vllm tests/engines/test_vllm_engine.py
 
 .venv-vllm/.installed:
 	$(PYTHON) -m venv .venv-vllm
@@ -45,11 +45,11 @@ test-vllm: venv .venv-vllm/.installed
 
 # Several trainer ranks on the CPU; DeepSpeed is built from source where it is missing.
 test-distributed: $(VENV)/.deepspeed
-	$(BIN)/pytest -m "distributed and not long" tests/test_distributed_*.py
+	$(BIN)/pytest -m "distributed and not long" tests/engines/test_distributed_*.py
 
 # A rank killed in every phase, offloading, sleep, shared accelerators.
 test-distributed-long: $(VENV)/.deepspeed
-	$(BIN)/pytest -m "distributed and long" tests/test_distributed_*.py
+	$(BIN)/pytest -m "distributed and long" tests/engines/test_distributed_*.py
 
 $(VENV)/.deepspeed: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet setuptools wheel ninja
@@ -59,7 +59,7 @@ $(VENV)/.deepspeed: $(VENV)/.installed
 # The image files: lint, and the commands that they and docs/deploy.md name.
 images-check: venv .venv-images/.installed
 	docker/check.sh $(CURDIR)/.venv-images/bin
-	$(BIN)/pytest tests/test_docker_image.py tests/test_compose_files.py tests/test_deploy_commands.py
+	$(BIN)/pytest tests/docs/test_docker_image.py tests/docs/test_compose_files.py tests/docs/test_deploy_commands.py
 
 .venv-images/.installed:
 	$(PYTHON) -m venv .venv-images

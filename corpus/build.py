@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from corpus import pool as files
+from corpus.audit.scan import Finding
 from corpus.build_audit import Overlapping, OverlapPlan, audit_built
-from corpus.intake import Item
-from corpus.judges import Judge
+from corpus.chunk.judge import Judge
+from corpus.find.intake import Item
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
@@ -31,7 +32,6 @@ from corpus.pool import (
     write_json,
     write_table,
 )
-from corpus.shardscan import Finding
 from corpus.source_steps import Chunked, Converted, SourceConfig, chunked, converted, key
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import BusyRunError, StoreError, UsageError

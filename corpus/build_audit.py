@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from corpus import audit as auditing
-from corpus import recall
-from corpus.overlap import OverlapConfig
+from corpus.audit import audit
+from corpus.audit import audit as auditing
+from corpus.audit.minhash import NAME
+from corpus.audit.overlap import OverlapConfig
+from corpus.audit.references import Shard, shards_of
+from corpus.audit.scan import Finding, Scanner
 from corpus.pool import DOCUMENTS, write_atomic, write_json, write_table
-from corpus.references import Shard, shards_of
-from corpus.shardscan import Finding, Scanner
-from corpus.signatures import NAME
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Question
@@ -141,7 +141,7 @@ def _compared(
         "matched_documents": len({row.document_id for row in matched}),
         "controls": [
             {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.found}
-            for row in recall.measure(scanner.documents, plan.config)
+            for row in audit.measure(scanner.documents, plan.config)
         ],
         "references": [
             {

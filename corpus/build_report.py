@@ -9,9 +9,9 @@ from typing import Any
 from corpus import report
 from corpus.build import Pool
 from corpus.build_audit import Overlapping
+from corpus.find.registry import Coverage
+from corpus.find.search import Failure
 from corpus.pool import DOCUMENTS, FACTS, OVERLAPS, REPORT, Discarded, write_atomic, write_json
-from corpus.registry import Coverage
-from corpus.search import Failure
 from infuser_core.schemas import Topic
 
 _HINTS = {

@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from corpus.chunk import PATH_JOINT
+from corpus.audit.references import SUFFIXES, Shard, records
+from corpus.chunk.chunk import PATH_JOINT
+from corpus.chunk.split import count_tokens
 from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_atomic, write_json, write_table, writing
-from corpus.references import SUFFIXES, Shard, records
-from corpus.tokens import count_tokens
+from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.questions import question_of
 from infuser_core.schemas import Document, Question
-from infuser_core.tables import foreign_rows, read_rows
+from infuser_core.store.tables import foreign_rows, read_rows
 
 EXTRA, QUESTIONS = "extra.jsonl", "questions.parquet"
 _OURS = [field.name for field in fields(Document)]

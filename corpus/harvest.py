@@ -9,20 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from corpus import opening, registry
-from corpus.catalogues.protocol import Offer
-from corpus.download import DownloadConfig, download
-from corpus.holdings import Holdings
-from corpus.intake import Item
-from corpus.merging import Merge
+from corpus.find import configured, registry
+from corpus.find.catalogue import Offer
+from corpus.find.download import DownloadConfig, download
+from corpus.find.holdings import Holdings
+from corpus.find.intake import Item
+from corpus.find.queries import Query
+from corpus.find.registry import ADMITTED, REJECTED, Admission, Coverage, file_of
+from corpus.find.search import Agent, Failure, Ranking, TopicSearch, search_topic
+from corpus.find.topic_merging import Merge
+from corpus.find.topics import Assignment, Taxonomy
 from corpus.model_reply import ModelCall
 from corpus.pool import SEARCH, write_table
-from corpus.queries import Query
-from corpus.ranking import Ranking
-from corpus.registry import ADMITTED, REJECTED, Admission, Coverage, file_of
-from corpus.search import Agent, Failure, TopicSearch, search_topic
-from corpus.taxonomy import Assignment, Taxonomy
-from infuser_core.config_corpus import CatalogueSettings
+from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import CatalogueError
 from infuser_core.nano import shelf as shelves
@@ -82,23 +81,23 @@ def harvest(
 
 
 @contextmanager
-def _opened(wish: Wish, work: Path) -> Iterator[opening.Opened]:
+def _opened(wish: Wish, work: Path) -> Iterator[configured.Opened]:
     """The catalogues; the micro-world's is printed once and served on loopback for as long as it is needed."""
     where: dict[str, Any] = {"folder": work / "answers", "search": wish.web_search, "contact": wish.contact}
     if wish.settings.type != "nano":
-        with opening.open_catalogues(wish.settings, **where) as opened:
+        with configured.open_catalogues(wish.settings, **where) as opened:
             yield opened
         return
     folder = work / f"shelf-{wish.settings.world}-{wish.settings.shelf}"
     if not (folder / "catalogue.json").is_file():
         textbooks.build_shelf(folder, seed=0, world=WORLDS[wish.settings.world], shelf=wish.settings.shelf)
-    with shelves.serve_shelf(folder) as base, opening.open_catalogues(wish.settings, shelf=base, **where) as opened:
+    with shelves.serve_shelf(folder) as base, configured.open_catalogues(wish.settings, shelf=base, **where) as opened:
         yield opened
 
 
-def _searched(wish: Wish, opened: opening.Opened, progress: Progress) -> list[TopicSearch]:
+def _searched(wish: Wish, opened: configured.Opened, progress: Progress) -> list[TopicSearch]:
     """One search per pair. A pair that no catalogue answered for is a failure of its own, unless all of them are."""
-    config = opening.search_config(wish.settings)
+    config = configured.search_config(wish.settings)
     if not wish.topics:
         # No pair, so no query: the catalogues list what they have.
         offers = [offer for catalogue in opened.catalogues for offer in catalogue.search(EVERYTHING)]
@@ -150,7 +149,7 @@ def write_search(found: Sequence[TopicSearch], out: Path) -> None:
 
 
 def _admitted(wish: Wish, offers: Sequence[Offer], rankings: Sequence[Ranking]) -> Admission:
-    rules = opening.rules_of(wish.settings)
+    rules = configured.rules_of(wish.settings)
     if wish.topics:
         return registry.admit(offers, wish.topics, rules, rankings=rankings)
     # Nothing is wanted in particular: no subject speaks against a book, and every one may be taken.
@@ -168,7 +167,7 @@ def _fetched(
     wish: Wish,
     admission: Admission,
     offers: Sequence[Offer],
-    opened: opening.Opened,
+    opened: configured.Opened,
     work: Path,
     progress: Progress,
 ) -> list[Item]:
@@ -178,7 +177,7 @@ def _fetched(
     files = work / "files"
     result = download(
         admission.sources,
-        lambda url: opening.address_in(opened.catalogues, url),
+        lambda url: configured.address_in(opened.catalogues, url),
         files,
         _download_config(wish, opened),
         names=names,
@@ -192,9 +191,9 @@ def _fetched(
     ]
 
 
-def _download_config(wish: Wish, opened: opening.Opened) -> DownloadConfig:
+def _download_config(wish: Wish, opened: configured.Opened) -> DownloadConfig:
     base = getattr(opened.catalogues[0], "base", "") if wish.settings.type == "nano" else ""
-    return opening.download_config(wish.settings, shelf=base, contact=wish.contact)
+    return configured.download_config(wish.settings, shelf=base, contact=wish.contact)
 
 
 def _subdomains(wish: Wish, admission: Admission, offers: Sequence[Offer]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from infuser_core.errors import DocumentError, InfuserError, StoreError
 from infuser_core.schemas import Document
-from infuser_core.tables import read_rows, write_rows
+from infuser_core.store.tables import read_rows, write_rows
 
 DOCUMENTS, DISCARDED, SOURCES = "documents.parquet", "discarded.parquet", "sources.parquet"
 MARKDOWN, REPORT, FACTS, WORK = "markdown", "report.md", "report.json", ".work"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from corpus.tokens import count_tokens
-from infuser_core.config import ProblemSettings
+from corpus.chunk.split import count_tokens
+from infuser_core.config.roles import ProblemSettings
 from infuser_core.prompts.load import LETTERS, render_question
 from infuser_core.schemas import Document, Judgement, Question
 

@@ -8,20 +8,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from corpus import convert, langchain_chunk, marker, structure
-from corpus.boundaries import find_bounds
-from corpus.choose import ChoiceConfig, convert_auto
-from corpus.chunk import Chunk, ChunkConfig, Discard, chunk
-from corpus.convert import ConvertConfig
-from corpus.intake import Item
-from corpus.marker import MarkerConfig
+from corpus.chunk import front_matter, langchain_chunk
+from corpus.chunk.chunk import Chunk, ChunkConfig, Discard, chunk
+from corpus.chunk.front_matter import find_bounds
+from corpus.chunk.split import RULE, count_tokens
+from corpus.find.intake import Item
 from corpus.pool import DISCARDED, DOCUMENTS, Discarded, write_json, write_table
-from corpus.tokens import RULE, count_tokens
+from corpus.read import convert, marker
+from corpus.read.choose import ChoiceConfig, convert_auto
+from corpus.read.convert import ConvertConfig
+from corpus.read.marker import MarkerConfig
 from infuser_core import faults
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Page
-from infuser_core.tables import foreign_rows, read_rows
+from infuser_core.store.tables import foreign_rows, read_rows
 
 VERSION = 2
 STRUCTURE = "structure.json"
@@ -158,11 +159,11 @@ def _chunks(page: Page, domain: str, config: SourceConfig) -> tuple[list[Chunk],
         return langchain_chunk.chunk_langchain(page, config.count, config.chunk, domain).chunks, ""
     if config.structure != "model" or config.reader is None:
         mode: Literal["off", "headings"] = "off" if config.structure == "off" else "headings"
-        excluded = structure.exclude(page, mode=mode)
+        excluded = front_matter.exclude(page, mode=mode)
         return chunk(page, config.count, config.chunk, domain, excluded=excluded), "" if mode == "off" else "rules"
     found = find_bounds(page, config.reader.model, config.reader.template)
     by = found.bounds.decided_by + (f": {found.bounds.problem}" if found.bounds.problem else "")
-    excluded = structure.exclude(page, mode="headings", bounds=found.bounds)
+    excluded = front_matter.exclude(page, mode="headings", bounds=found.bounds)
     return chunk(page, config.count, config.chunk, domain, excluded=excluded), by
 
 

@@ -40,7 +40,7 @@ class _Searched:
 @contextmanager
 def _progress(label: str) -> Iterator[Any]:
     """A live line with the time left, on standard error."""
-    from tasks.console import Console
+    from infuser_core.terminal import Console
 
     console = Console(enabled=sys.stderr.isatty())
     console.start(label, -1)
@@ -62,7 +62,8 @@ def build(
 ) -> Found:
     """Search, fetch, convert, chunk, judge, audit; write the pool and its report."""
     from corpus import build as building
-    from corpus import build_report, intake
+    from corpus import build_report
+    from corpus.find import intake
     from corpus.pool import work_of, writing
     from tasks.corpus_plan import plan_of
 
@@ -86,7 +87,7 @@ def build(
 
 
 def _configured(configs: Sequence[Path]) -> Any:
-    from infuser_core.overlays import load
+    from infuser_core.config.overlays import load
 
     try:
         return load(configs) if configs else None
@@ -98,8 +99,8 @@ def _configured(configs: Sequence[Path]) -> Any:
 
 
 def _given(sources: Sequence[str], out: Path) -> list[Any]:
-    from corpus import intake
-    from corpus.download import DownloadConfig
+    from corpus.find import intake
+    from corpus.find.download import DownloadConfig
     from corpus.pool import work_of
 
     with _progress("download") as progress:
@@ -122,7 +123,7 @@ def _searched(plan: Any, out: Path) -> _Searched:
 
 def audit(pool: Path, references: Sequence[Path], mode: str, out: Path, *, workers: int | None) -> Found:
     """Compare a pool with references; write the pairs and the report."""
-    from corpus import audit as auditing
+    from corpus.audit import audit as auditing
     from corpus.pool import writing
 
     with writing(out), _progress("audit, MB") as progress:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from flows.iteration import Players, iterate, iteration
-from infuser_core.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining, evaluation
 from tasks.alongside import Lane, Promise, alongside
-from tasks.context import current
+from tasks.run import current
 from tasks.stage import recall, subflow
 
 

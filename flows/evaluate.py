@@ -1,7 +1,7 @@
 """Checkpoint selection by validation accuracy, then benchmarks of the anchor and of the selected checkpoint."""
 
 from flows.cotrain import Trained
-from infuser_core.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef
 from tasks import evaluation
 from tasks.stage import subflow
 

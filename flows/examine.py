@@ -1,7 +1,7 @@
-"""A model is asked, its answers are saved, and the saved answers are scored: `infuser eval`."""
+"""Evaluation of any model: ask it, save the answers, score them again (`infuser eval`, `rescore`, `passk`)."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ class Order:
     """What `infuser eval` was asked for."""
 
     model: str
-    """Model, in any of the forms of `tasks/examine_model.py`."""
+    """Model, in any of the forms of `infuser_core/evaluation/models.py`."""
     benchmarks: str
     """Names, comma-joined; `all`; or empty for those of the configuration."""
     data: Path | None = None
@@ -49,11 +49,11 @@ class Examined:
 
 def examine(order: Order, *, warn: Callable[[str], None]) -> Examined:
     """Ask what is not answered yet, then score. Repeating it costs no question twice."""
-    from infuser_core.exams.folder import ExamFolder
-    from infuser_core.exams.plan import identity_of
+    from infuser_core.evaluation.folder import ExamFolder
+    from infuser_core.evaluation.models import find_model
+    from infuser_core.evaluation.plan import identity_of
+    from infuser_core.terminal import Console
     from tasks import examine as task
-    from tasks.console import Console
-    from tasks.examine_model import find_model
 
     examinee = find_model(settings.store_root(), order.model)
     judge = find_model(settings.store_root(), order.judge) if order.judge else None
@@ -87,3 +87,45 @@ def examine(order: Order, *, warn: Callable[[str], None]) -> Examined:
         finally:
             console.clear()
     return Examined(folder=out, results=results)
+
+
+def rescore(
+    source: str, *, presets: Sequence[str], questions: Path | None, out: Path | None, too_long: str, as_json: bool
+) -> dict[str, Any] | str:
+    """Score saved answers under the presets; verdicts are written, the comparison is returned."""
+    from infuser_core.evaluation import agreement
+    from infuser_core.terminal import Console
+    from tasks import examine_saved as task
+
+    answers = task.find_answers(settings.store_root(), source, questions=questions, out=out)
+    console = Console(enabled=sys.stderr.isatty())
+    try:
+        found = task.rescore(answers, presets, too_long=too_long, console=console)
+    finally:
+        console.clear()
+    if as_json:
+        return agreement.as_json(answers.name, found)
+    return f"{agreement.terminal(answers.name, found)}\nverdicts: {answers.out}"
+
+
+def passk(
+    source: str,
+    *,
+    ks: Sequence[int] | None,
+    preset: str,
+    benchmarks: Sequence[str],
+    questions: Path | None,
+    as_json: bool,
+) -> dict[str, Any] | str:
+    """pass@k curves of saved answers."""
+    from infuser_core.evaluation import curves
+    from infuser_core.terminal import Console
+    from tasks import examine_saved as task
+
+    answers = task.find_answers(settings.store_root(), source, questions=questions)
+    console = Console(enabled=sys.stderr.isatty())
+    try:
+        found = task.pass_curves(answers, preset=preset, ks=ks, benchmarks=benchmarks, console=console)
+    finally:
+        console.clear()
+    return curves.as_json(answers.name, preset, found) if as_json else curves.terminal(answers.name, preset, found)

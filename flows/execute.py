@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows import server
-from infuser_core import runs, settings
-from infuser_core.config import RunConfig
+from flows import deployment
+from infuser_core import settings
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import BusyRunError, InfuserError, StageError
+from infuser_core.store import runs
 
 _WHOLE: Mapping[str, str] = {}
 
@@ -48,17 +49,17 @@ def execute(
 
 
 def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool, asked: Mapping[str, str]) -> None:
-    server.prepare_environment(root)
+    deployment.prepare_environment(root)
     places: dict[str, Any] = dict(asked)
-    with server.server(root) as url:
+    with deployment.server(root) as url:
         # Importing the flow takes as long as the server needs to start.
         from prefect import tags
 
+        from flows.crashed_runs import settle_at_start, store_tag
         from flows.full_pipeline import infuser
-        from flows.settle import settle_at_start, store_tag
-        from tasks.context import without_heartbeats
+        from tasks.run import without_heartbeats
 
-        server.wait_until_up(url)
+        deployment.wait_until_up(url)
         settle_at_start(root)
         try:
             with without_heartbeats(), tags(store_tag(root)):
@@ -93,5 +94,5 @@ def spawn(arguments: list[str], *, log: Path, environment: dict[str, str] | None
     values: dict[str, Any] = {**os.environ, **(environment or {})}
     with log.open("wb") as handle:
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", *arguments], stdout=handle, stderr=subprocess.STDOUT, env=values
+            [sys.executable, "-m", "flows.cli.main", *arguments], stdout=handle, stderr=subprocess.STDOUT, env=values
         )

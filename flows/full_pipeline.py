@@ -7,14 +7,14 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from flows.life_cycle import life_cycle
-from flows.survey import checked
-from infuser_core.config import RunConfig
-from infuser_core.overlays import load, merge, validate
+from flows.plan import checked
+from infuser_core.config.overlays import load, merge, validate
+from infuser_core.config.run import RunConfig
 from infuser_core.planning.place import asked_of
-from infuser_core.preflight import preflight
+from infuser_core.planning.preflight import preflight
 from tasks import reporting
-from tasks.context import Run, opened
 from tasks.course import Stop
+from tasks.run import Run, opened
 from tasks.stage import stopped
 
 DEFAULT = [str(Path(__file__).parent.parent / "configs" / "nano.yaml")]

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from infuser_core.recipe import ArtifactRef
 from infuser_core.rewards.find import load as load_reward
+from infuser_core.store.recipe import ArtifactRef
 from tasks import budget
 from tasks import cotraining as phase
 from tasks.alongside import alongside
 from tasks.budget import Measured
-from tasks.context import current
+from tasks.run import current
 from tasks.stage import subflow
 
 

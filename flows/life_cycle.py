@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from flows.build_corpus import build_corpus, document_pool
+from flows.corpus import build_corpus, document_pool
 from flows.cotrain import cotrain
 from flows.evaluate import evaluate
-from infuser_core.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef
 from tasks import documents, problems
-from tasks.context import Run
+from tasks.run import Run
 from tasks.stage import recall
 
 

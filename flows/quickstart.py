@@ -5,13 +5,14 @@ from pathlib import Path
 
 import typer
 
-from flows import server
+from flows import deployment
 from flows.execute import execute, spawn
-from infuser_core import runs, settings
-from infuser_core.config import RunConfig
+from infuser_core import settings
+from infuser_core.config.overlays import load
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import StageError
-from infuser_core.overlays import load
-from infuser_core.preflight import preflight
+from infuser_core.planning.preflight import preflight
+from infuser_core.store import runs
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 BASE = CONFIGS / "nano.yaml"
@@ -26,9 +27,9 @@ def quickstart(*, iterations: int, seed: int) -> None:
     preflight(main)
     root = settings.writable_store_root()
     log = root / "quickstart-control.log"
-    server.prepare_environment(root)
+    deployment.prepare_environment(root)
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
-    with server.server(root):
+    with deployment.server(root):
         if runs.Journal(root, control.run_name()).is_finished():
             # Nothing is left to compute beside the main arm: a second process would only cost its imports.
             execute(main, main.run_name())

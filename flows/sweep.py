@@ -8,11 +8,12 @@ from time import sleep
 
 import typer
 
-from flows import server
+from flows import deployment
 from flows.warm import Warm, WarmRun
-from infuser_core import runs, settings
+from infuser_core import settings
 from infuser_core.errors import StageError
-from infuser_core.sweeps import Member, Pace
+from infuser_core.planning.sweeps import Member, Pace
+from infuser_core.store import runs
 
 _LOOK = 0.5
 """Seconds between looks at the processes."""
@@ -63,9 +64,9 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
     say(f"{len(members)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
     if not open_:
         return
-    server.prepare_environment(root)
-    with server.server(root) as url, closing(Warm()) as warm:
-        server.wait_until_up(url)
+    deployment.prepare_environment(root)
+    with deployment.server(root) as url, closing(Warm()) as warm:
+        deployment.wait_until_up(url)
         work = _Work(warm, root / "sweeps", open_)
         try:
             _drive(work, jobs, say)

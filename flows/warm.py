@@ -22,9 +22,9 @@ from infuser_core.errors import EngineError
 
 PRELOADED = (
     "flows.full_pipeline",
-    "flows.settle",
-    "infuser_core.engines.local_trainer",
-    "infuser_core.engines.hf_sampler",
+    "flows.crashed_runs",
+    "infuser_core.engines.local.trainer",
+    "infuser_core.engines.hf.sampler",
     "infuser_core.report.build",
 )
 """What a run imports at its start."""
@@ -164,6 +164,6 @@ if __name__ == "__main__":
     for _name in PRELOADED:
         import_module(_name)
     _become(_requested())
-    from flows.cli import main
+    from flows.cli.main import main
 
     main()

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from infuser_core.config import FolderAnchor, HubAnchor, NanoAnchor
+from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import anchor_path
 

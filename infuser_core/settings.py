@@ -1,4 +1,4 @@
-"""Where things are: read from the environment only. What is done stands in the configuration."""
+"""Environment variables: the location of the store and the data, external commands, time limits of phases."""
 
 import os
 import uuid
@@ -57,3 +57,30 @@ def sandbox_mode() -> str:
     if mode not in ("bwrap", "unsafe"):
         raise ConfigError(f"INFUSER_SANDBOX = {mode!r}", hint="bwrap (needs bubblewrap), or unsafe (limits alone)")
     return mode
+
+
+VARIABLE = "INFUSER_PHASE_SECONDS"
+DEFAULT = 86_400.0
+"""Seconds: no phase of the largest run in the paper takes an hour."""
+
+
+def phase_seconds(phase: str) -> float | None:
+    """The phase's time limit in seconds; None for no limit, which is written 0.
+
+    Raises ConfigError when the variable cannot be read.
+    """
+    found = _read(os.environ.get(VARIABLE, ""))
+    return found.get(phase, found.get("", DEFAULT)) or None
+
+
+def _read(text: str) -> dict[str, float]:
+    limits: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        phase, _, seconds = part.rpartition("=")
+        try:
+            limits[phase.strip()] = float(seconds)
+        except ValueError:
+            limits[phase.strip()] = -1.0
+        if not 0 <= limits[phase.strip()] < float("inf"):
+            raise ConfigError(f"{VARIABLE} = {text!r}", hint="seconds, 0 for no limit, e.g. 3600 or 3600,judge=600")
+    return limits

@@ -12,9 +12,9 @@ from functools import partial
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from tasks.context import Run, current
 from tasks.guard import waiting
 from tasks.halt import Halted
+from tasks.run import Run, current
 
 T = TypeVar("T")
 _LOOK = 0.1

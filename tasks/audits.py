@@ -4,22 +4,22 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus import audit as auditing
-from corpus import overlap, recall
-from corpus.overlap import OverlapConfig
-from corpus.references import Shard, shards_of
-from corpus.shardscan import Finding, PoolText, Scan, Scanner
-from corpus.signatures import NAME
+from corpus.audit import audit, overlap
+from corpus.audit import audit as auditing
+from corpus.audit.minhash import NAME
+from corpus.audit.overlap import OverlapConfig
+from corpus.audit.references import Shard, shards_of
+from corpus.audit.scan import Finding, PoolText, Scan, Scanner
+from corpus.settings import overlap_of
 from infuser_core import faults
 from infuser_core.engines.protocols import Progress
-from infuser_core.exams.folder import write_json
-from infuser_core.recipe import ArtifactRef, digest_of
+from infuser_core.evaluation.folder import write_json
 from infuser_core.schemas import AuditFact, Overlap, Question
-from infuser_core.store import Outcome, Table
-from tasks.context import Run, current
-from tasks.corpus_settings import overlap_of
+from infuser_core.store.recipe import ArtifactRef, digest_of
+from infuser_core.store.store import Outcome, Table
 from tasks.pool import kept, numbered
 from tasks.recipes import recipe_of
+from tasks.run import Run, current
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 3
@@ -98,7 +98,7 @@ def audit_reference(
         scans = scans_of(scanner, shards, digests, run.store.partial(recipe), progress)
         label = Path(path).name
         findings = [row for scan in scans for row in scan.findings]
-        facts = facts_of(label, scans, recall.measure(documents, config), config)
+        facts = facts_of(label, scans, audit.measure(documents, config), config)
         rows = [_overlap(label, row) for row in findings]
         return Outcome(
             tables={
@@ -139,7 +139,7 @@ def scans_of(
 
 
 def facts_of(
-    label: str, scans: Sequence[Scan], recalls: Sequence[recall.Recall], config: OverlapConfig
+    label: str, scans: Sequence[Scan], recalls: Sequence[audit.Recall], config: OverlapConfig
 ) -> list[AuditFact]:
     """Counts of a data set, and the share of planted passages that each mode finds."""
     names = sorted({name for scan in scans for name in scan.counts})

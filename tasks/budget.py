@@ -7,12 +7,12 @@ from pathlib import Path
 from infuser_core.engines.protocols import Progress
 from infuser_core.phases import allocate as phase
 from infuser_core.phases.batch import Budget, fixed_budget
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Question
-from infuser_core.store import Outcome, Table
-from tasks.context import Run
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.pool_rows import documents_of
 from tasks.recipes import recipe_of
+from tasks.run import Run
 from tasks.stage import StageResult, run_stage, stage
 
 

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infuser_core.care.digests import Progress
-from tasks.console import Console
+from infuser_core.store.verify import Progress
+from infuser_core.terminal import Console
 
 _MEGABYTE = 1_000_000
 

@@ -6,33 +6,33 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from corpus import opening
 from corpus.build import BuildConfig
 from corpus.build_audit import OverlapPlan
-from corpus.chunk import ChunkConfig
+from corpus.chunk.chunk import ChunkConfig
+from corpus.chunk.judge import Judge, ModelJudge, RuleJudge
+from corpus.chunk.split import DESCRIPTION
+from corpus.find import configured
+from corpus.find.topics import Librarian, Taxonomy, extract
 from corpus.harvest import Wish
-from corpus.judges import Judge, ModelJudge, RuleJudge
-from corpus.replies import KeptChat, as_they_come, in_batches
+from corpus.model_reply import KeptChat, as_they_come, in_batches
+from corpus.settings import choice_of, overlap_of
 from corpus.source_steps import HeadingReader, SourceConfig
-from corpus.taxonomy import Librarian, Taxonomy, extract
-from corpus.tokens import DESCRIPTION
-from infuser_core import config_pool, settings
+from infuser_core import settings
 from infuser_core.anchors import anchor_digest, anchor_folder
 from infuser_core.benchmarks.find import load as load_benchmark
-from infuser_core.config import EngineSettings, RunConfig
-from infuser_core.config_corpus import CatalogueSettings, CorpusSettings
-from infuser_core.config_pool import EndpointModel, JudgeSource
-from infuser_core.config_sources import FolderAnchor
+from infuser_core.benchmarks.parts.question_sets import load_questions
+from infuser_core.config import corpus as config_pool
+from infuser_core.config.corpus import CatalogueSettings, CorpusSettings, EndpointModel, JudgeSource
+from infuser_core.config.run import EngineSettings, RunConfig
+from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.endpoint import Endpoint, parse_address
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, UsageError
 from infuser_core.phases.answering import template_digest
-from infuser_core.questions import load_questions
-from infuser_core.recipe import digest_of
 from infuser_core.schemas import Question, Topic
-from tasks.corpus_settings import choice_of, overlap_of
+from infuser_core.store.recipe import digest_of
 from tasks.speakers import Source, prompt_of, speaker_of
 
 
@@ -163,7 +163,7 @@ def _counter(folder: Path) -> Callable[[str], int]:
 
     @cache
     def encode() -> Callable[[str], list[int]]:
-        from infuser_core.engines.renderer import Renderer
+        from infuser_core.engines.hf.renderer import Renderer
 
         return Renderer(folder).encode
 
@@ -214,7 +214,7 @@ def taxonomy_of(plan: Plan, progress: Progress) -> Taxonomy:
     librarian: Librarian | None = None
     if plan.catalogue.model is not None:
         model = plan.models.chat(plan.catalogue.model, label="taxonomy")
-        librarian = opening.librarian_of(model, plan.config.prompts)
+        librarian = configured.librarian_of(model, plan.config.prompts)
     return extract(dev_set(plan.config), librarian, progress=progress)
 
 
@@ -222,7 +222,7 @@ def wish_of(plan: Plan, topics: Sequence[Topic]) -> Wish:
     """What is looked for in the catalogues. Of the dev set it holds the pairs alone."""
     agent = None
     if plan.catalogue.model is not None and plan.config is not None:
-        agent = opening.agent_of(plan.models.chat(plan.catalogue.model, label="search"), plan.config.prompts)
+        agent = configured.agent_of(plan.models.chat(plan.catalogue.model, label="search"), plan.config.prompts)
     return Wish(
         topics=topics,
         settings=plan.catalogue,

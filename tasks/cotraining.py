@@ -12,7 +12,6 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
-from infuser_core.recipe import ArtifactRef
 from infuser_core.routes.find import templates
 from infuser_core.schemas import (
     GeneratorScore,
@@ -25,15 +24,16 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
-from infuser_core.store import Outcome, Table
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks import curriculum, exclusions, problems, pseudo_labels
 from tasks.budget import budget_of
-from tasks.context import Run
 from tasks.examples import examples_of, with_examples
 from tasks.generators import with_writer, writer_of
 from tasks.pieces import Pieces
 from tasks.pool_rows import carried, documents_of
 from tasks.recipes import recipe_of
+from tasks.run import Run
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 1
@@ -45,7 +45,7 @@ def prepare_anchor(run: Run) -> StageResult:
     folder = anchor_folder(run.config.anchor)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from infuser_core.engines.anchor import prepare_anchor as prepare
+        from infuser_core.engines.local.hub import prepare_anchor as prepare
 
         prepare(folder, workspace)
         return Outcome(tables={}, summary={"step": 0})

@@ -4,8 +4,8 @@ from infuser_core.errors import UsageError
 from infuser_core.planning.place import Asked, Place
 from infuser_core.planning.reasons import title
 from infuser_core.planning.survey import Survey
-from infuser_core.recipe import Recipe
-from infuser_core.store import Store
+from infuser_core.store.recipe import Recipe
+from infuser_core.store.store import Store
 
 _WHOLE = Asked()
 

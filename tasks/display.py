@@ -8,10 +8,11 @@ from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-from infuser_core import faults, tables
-from infuser_core.recipe import ArtifactRef, Recipe
-from infuser_core.store import Store
-from tasks.context import Run
+from infuser_core import faults
+from infuser_core.store import tables
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.store import Store
+from tasks.run import Run
 
 _FIRST = 0.5
 _EVERY = 2.0

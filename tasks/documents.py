@@ -8,31 +8,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from corpus import boundaries, langchain_chunk, marker, structure
-from corpus import chunk as chunking
-from corpus import convert as converting
-from corpus import judge as judging
-from corpus.choose import convert_auto
-from corpus.judges import RULES, RuleJudge
+from corpus.chunk import chunk as chunking
+from corpus.chunk import front_matter, langchain_chunk
+from corpus.chunk import judge as judging
+from corpus.chunk.judge import RULES, RuleJudge
 from corpus.model_reply import ModelCall
+from corpus.read import convert as converting
+from corpus.read import marker
+from corpus.read.choose import convert_auto
+from corpus.settings import choice_of
 from infuser_core import settings
 from infuser_core.anchors import anchor_digest, anchor_folder
 from infuser_core.benchmarks import find
 from infuser_core.benchmarks.parts import identity as identity_of
-from infuser_core.config import RunConfig
+from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
+from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress
 from infuser_core.nano import textbooks
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load
-from infuser_core.questions import content_of, is_seeded, load_questions, values_of
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
-from infuser_core.store import Outcome, Table
-from tasks.context import Run, current
-from tasks.corpus_settings import choice_of
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.pieces import Items, Pieces
 from tasks.recipes import recipe_of
+from tasks.run import Run, current
 from tasks.speakers import Speaker, prompt_of, speaker_of
 from tasks.stage import StageResult, run_stage, stage
 
@@ -150,24 +151,24 @@ def find_structure(run: Run, pages: ArtifactRef) -> StageResult:
     """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
     template = prompt_of("find_boundaries", run.config.prompts)
     speaker = _speaker(run)
-    asking = {"attempts": boundaries.ATTEMPTS, "tokens": boundaries.MAX_TOKENS, "shown": boundaries.SHOWN}
+    asking = {"attempts": front_matter.ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.SHOWN}
     values = {"prompt": template_digest(template), **asking, **speaker.identity}
     recipe = recipe_of(run, "structure", VERSION, values, {"pages": pages})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         converted = _converted(run, pages)
-        rows = Items(run.store.partial(recipe), boundaries.BookBounds)
+        rows = Items(run.store.partial(recipe), front_matter.BookBounds)
         calls = Items(run.store.partial(recipe), ModelCall)
         for done, page in enumerate(converted, 1):
             if rows.get(page.source_id) is None:
-                found = boundaries.find_bounds(page, speaker.open(), template)
+                found = front_matter.find_bounds(page, speaker.open(), template)
                 calls.keep(page.source_id, found.calls)
-                rows.keep(page.source_id, [boundaries.row_of(page, found)])
+                rows.keep(page.source_id, [front_matter.row_of(page, found)])
             progress(done, len(converted), 0)
         bounds = rows.all([page.source_id for page in converted])
         return Outcome(
             tables={
-                "structure_bounds": Table(row_type=boundaries.BookBounds, rows=bounds),
+                "structure_bounds": Table(row_type=front_matter.BookBounds, rows=bounds),
                 "structure_calls": Table(row_type=ModelCall, rows=calls.all([page.source_id for page in converted])),
             },
             summary={"books": len(bounds), "by_rules": sum(bool(row.problem) for row in bounds)},
@@ -205,7 +206,7 @@ def chunk_textbooks(
     recipe = recipe_of(run, "chunk", VERSION, values, {"pages": pages, "bounds": bounds})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from infuser_core.engines.renderer import Renderer
+        from infuser_core.engines.hf.renderer import Renderer
 
         encode = Renderer(model).encode
         found = {row.source_id: row for row in _bounds(run, bounds)}
@@ -231,12 +232,12 @@ def chunk_textbooks(
     return run_stage(run, recipe, produce)
 
 
-def _bounds(run: Run, bounds: ArtifactRef | None) -> list[boundaries.BookBounds]:
-    return run.store.rows(bounds, "structure_bounds", boundaries.BookBounds) if bounds else []
+def _bounds(run: Run, bounds: ArtifactRef | None) -> list[front_matter.BookBounds]:
+    return run.store.rows(bounds, "structure_bounds", front_matter.BookBounds) if bounds else []
 
 
-def _excluded(config: RunConfig, page: Page, found: boundaries.BookBounds | None) -> Sequence[chunking.Excluded]:
-    return structure.exclude(page, mode=config.corpus.structure, bounds=found.bounds() if found else None)
+def _excluded(config: RunConfig, page: Page, found: front_matter.BookBounds | None) -> Sequence[chunking.Excluded]:
+    return front_matter.exclude(page, mode=config.corpus.structure, bounds=found.bounds() if found else None)
 
 
 def _chunks(

@@ -6,18 +6,17 @@ from typing import Any
 
 from infuser_core.benchmarks.find import load as load_benchmark
 from infuser_core.benchmarks.parts import identity as identity_of
-from infuser_core.benchmarks.parts.leakage import leaks, sentence
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.identity import leaks, sentence
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.engines.protocols import Progress
-from infuser_core.exams.counts import Counter, scores_of
-from infuser_core.exams.folder import ExamFolder
-from infuser_core.exams.plan import Plan, Sheet, exam_question
+from infuser_core.evaluation.folder import ExamFolder
+from infuser_core.evaluation.plan import Plan, Sheet, exam_question
+from infuser_core.evaluation.scores import Counter, scores_of
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases import select as select_phase
 from infuser_core.phases.grade import grade
 from infuser_core.phases.respond import RespondSettings
 from infuser_core.phases.respond import respond as ask
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,
@@ -29,9 +28,10 @@ from infuser_core.schemas import (
     Role,
     Selection,
 )
-from infuser_core.store import Outcome, Table
-from tasks.context import Run, current
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.recipes import recipe_of
+from tasks.run import Run, current
 from tasks.stage import StageResult, run_stage, stage
 
 LEAKAGE_VERSION = 1

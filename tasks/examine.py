@@ -8,29 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.benchmarks import find
-from infuser_core.benchmarks.parts.rows import SUFFIXES
-from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.benchmarks.parts.warning import DataWarning
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.files import SUFFIXES
+from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning
+from infuser_core.config.overlays import load as load_config
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.exams import results as tables
-from infuser_core.exams.counts import scores_of
-from infuser_core.exams.draw import draw
-from infuser_core.exams.folder import ExamFolder, write_json, write_rows, write_text
-from infuser_core.exams.plan import ExamQuestion, ExamSettings, Plan, Sheet, changed, exam_question, of_run
-from infuser_core.exams.plan import read_settings as settings_in
-from infuser_core.exams.scoring import save_verdicts, score
-from infuser_core.exams.sources import of_folder
-from infuser_core.overlays import load as load_config
+from infuser_core.evaluation import results as tables
+from infuser_core.evaluation.draw import draw
+from infuser_core.evaluation.folder import ExamFolder, write_json, write_rows, write_text
+from infuser_core.evaluation.models import Examinee, is_nano
+from infuser_core.evaluation.plan import ExamQuestion, ExamSettings, Plan, Sheet, changed, exam_question, of_run
+from infuser_core.evaluation.plan import read_settings as settings_in
+from infuser_core.evaluation.saved import of_folder, save_verdicts, score
+from infuser_core.evaluation.scores import scores_of
 from infuser_core.phases.answering import solver_templates
 from infuser_core.phases.respond import RespondSettings, respond
-from infuser_core.recipe import digest_of
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, QuestionScore
-from tasks.console import Console
-from tasks.examine_model import Examinee, is_nano
+from infuser_core.store.recipe import digest_of
+from infuser_core.terminal import Console
 
 BATCH_TOKENS = 262_144
 """Prompt and response tokens of one batch, where nobody says."""
@@ -193,7 +191,7 @@ def ask(
     batches: Iterator[list[BenchmarkResponse]]
     if examinee.folder is None:
         from infuser_core.engines.endpoint import Endpoint, parse_address
-        from infuser_core.exams.remote import respond as respond_remotely
+        from infuser_core.evaluation.remote import respond as respond_remotely
 
         endpoint = Endpoint(parse_address(examinee.digest), concurrency=concurrency)
         batches = respond_remotely(asks, finished, endpoint, how, progress=console.progress)

@@ -4,23 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core import runs
 from infuser_core.benchmarks import find
+from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
-from infuser_core.exams.agreement import Agreement, agreement
-from infuser_core.exams.counts import Counter
-from infuser_core.exams.curves import Curves, curves
-from infuser_core.exams.plan import ExamQuestion, Plan, Sheet, exam_question
-from infuser_core.exams.scoring import save_verdicts, score
-from infuser_core.exams.sources import Answers, is_exam, of_file, of_folder
-from infuser_core.exams.stream import stream_rows
-from infuser_core.overlays import validate
-from infuser_core.recipe import ArtifactRef
-from infuser_core.runs import Journal
+from infuser_core.evaluation.agreement import Agreement, agreement
+from infuser_core.evaluation.curves import Curves, curves
+from infuser_core.evaluation.folder import stream_rows
+from infuser_core.evaluation.plan import ExamQuestion, Plan, Sheet, exam_question
+from infuser_core.evaluation.saved import Answers, is_exam, of_file, of_folder, save_verdicts, score
+from infuser_core.evaluation.scores import Counter
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
-from infuser_core.store import Lineage, Manifest, Store
-from infuser_core.tables import read_rows
-from tasks.console import Console
+from infuser_core.store import runs
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Lineage, Manifest, Store
+from infuser_core.store.tables import read_rows
+from infuser_core.terminal import Console
 
 
 def find_answers(root: Path, text: str, *, questions: Path | None = None, out: Path | None = None) -> Answers:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, values_of
 from infuser_core.phases.answering import template_digest
 from infuser_core.phases.examples import TEMPLATE, Examples
 from infuser_core.prompts.load import load
-from infuser_core.questions import content_of, load_questions, values_of
-from tasks.context import Run
 from tasks.recipes import plain
+from tasks.run import Run
 
 
 def examples_of(run: Run) -> Examples | None:

@@ -5,11 +5,11 @@ from typing import Any
 
 from infuser_core.phases.batch import draw_batch
 from infuser_core.phases.generate_questions import GenerateSettings
-from infuser_core.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef
 from tasks.budget import budget_of
-from tasks.context import Run
 from tasks.pool_rows import documents_of
 from tasks.recipes import plain
+from tasks.run import Run
 
 
 def excluded_documents(run: Run, pool: ArtifactRef) -> frozenset[str]:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.config_pool import EndpointModel
+from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Sampler
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Checkpoint, Role
-from tasks.context import Run
+from infuser_core.store.recipe import ArtifactRef
 from tasks.recipes import plain
+from tasks.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from corpus.pool import pool_file
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement
-from infuser_core.store import Outcome, Table
-from tasks.context import Run
+from infuser_core.store.store import Outcome, Table
 from tasks.recipes import recipe_of
+from tasks.run import Run
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 1

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any
 
 from infuser_core.errors import StageError
-from infuser_core.limits import VARIABLE, phase_seconds
-from tasks.context import Run, served
+from infuser_core.settings import VARIABLE, phase_seconds
+from tasks.run import Run, served
 
 _GRACE = 5.0
 

@@ -8,14 +8,14 @@ from statistics import mean
 from typing import Any
 
 from infuser_core.errors import UsageError
-from infuser_core.lens import Lens
-from infuser_core.recipe import ArtifactRef
 from infuser_core.report.against import markdown, standings
 from infuser_core.report.compare import Comparison, compare_runs
-from infuser_core.report.contrast import Contrast
+from infuser_core.report.comparison import Contrast
 from infuser_core.report.study_figure import draw_curve
-from infuser_core.runs import Journal, find_run, list_runs, read_config
-from infuser_core.store import Store
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.runs import Journal, find_run, list_runs, read_config
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
 
 
 def find_artifact(store: Store, name: str) -> ArtifactRef:

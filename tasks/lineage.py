@@ -8,10 +8,10 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
 from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.lineage.index import Catalogue, Record
-from infuser_core.recipe import ArtifactRef
-from tasks.context import Run
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.recipe import ArtifactRef
 from tasks.display import artifact_key, artifact_page, title
+from tasks.run import Run
 
 _AT_ONCE = 100
 """Pages that one request asks for: the server answers with 200 versions at most."""

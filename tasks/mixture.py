@@ -4,22 +4,22 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus import audit as auditing
-from corpus import recall
-from corpus.mixture import MixtureOverlap, MixtureScanner, overlap_of, texts_of
-from corpus.references import shards_of
-from corpus.shardscan import PoolText
-from corpus.signatures import NAME
+from corpus import settings
+from corpus.audit import audit as auditing
+from corpus.audit import audit as recall
+from corpus.audit.minhash import NAME
+from corpus.audit.mixture import MixtureOverlap, MixtureScanner, overlap_of, texts_of
+from corpus.audit.references import shards_of
+from corpus.audit.scan import PoolText
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import AuditFact, Question
-from infuser_core.store import Outcome, Table
-from tasks import corpus_settings
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.audits import digests_of, facts_of, scans_of
-from tasks.context import Run, current
 from tasks.pool import kept, numbered
 from tasks.recipes import recipe_of
+from tasks.run import Run, current
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 1
@@ -45,7 +45,7 @@ def audit_mixture(
 
     Raises DocumentError where something matches and the settings say that this ends the run.
     """
-    config = corpus_settings.overlap_of(run.config.corpus.overlap)
+    config = settings.overlap_of(run.config.corpus.overlap)
     shards = shards_of([Path(path)])
     digests = digests_of(run, shards)
     values = {

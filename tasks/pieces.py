@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from infuser_core.exams.folder import write_rows
-from infuser_core.recipe import digest_of
-from infuser_core.tables import read_rows
+from infuser_core.evaluation.folder import write_rows
+from infuser_core.store.recipe import digest_of
+from infuser_core.store.tables import read_rows
 
 Row = TypeVar("Row")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Document, Judgement, Overlap, Page
-from infuser_core.store import Outcome, Table
-from tasks.context import Run, current
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.recipes import recipe_of
+from tasks.run import Run, current
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 2

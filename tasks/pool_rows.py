@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Document, Question
-from infuser_core.store import Store
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Store
 
 TRAINING = "training_pool"
 """Phase of a pool that has more than documents of a corpus."""

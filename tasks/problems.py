@@ -4,18 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from corpus.problems import Problems, as_rows, blank
+from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases.generate_questions import route_digest
-from infuser_core.questions import content_of, is_seeded, load_questions, values_of
-from infuser_core.recipe import ArtifactRef
 from infuser_core.routes.find import MAIN_ROUTE, needs_documents
 from infuser_core.routes.find import load as load_route
 from infuser_core.schemas import Document, Judgement, Question
-from infuser_core.store import Outcome, Table
-from tasks.context import Run, current
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.pool_rows import TABLE, TRAINING, documents_of
 from tasks.recipes import plain, recipe_of
+from tasks.run import Run, current
 from tasks.stage import StageResult, run_stage, stage
 
 VERSION = 1

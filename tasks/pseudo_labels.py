@@ -8,9 +8,9 @@ from infuser_core.phases import majority
 from infuser_core.phases.answering import AnswerSettings
 from infuser_core.phases.majority import PseudoLabel, Relabelled
 from infuser_core.schemas import Question, Rollout
-from infuser_core.store import Outcome, Table
-from tasks.context import Run
+from infuser_core.store.store import Outcome, Table
 from tasks.recipes import plain
+from tasks.run import Run
 
 
 def answer_recipe(run: Run, settings: AnswerSettings) -> Any:

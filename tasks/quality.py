@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import UsageError
-from infuser_core.exams.folder import write_text
-from infuser_core.lens import Lens
-from infuser_core.recipe import digest_of
-from infuser_core.runs import runs_folder
+from infuser_core.evaluation.folder import write_text
 from infuser_core.schemas import BenchmarkVerdict, QuestionScore
 from infuser_core.statistics.bootstrap import accuracy_interval
-from infuser_core.statistics.generator_quality import SolverGap, strong_weak_gaps
+from infuser_core.statistics.question_quality import SolverGap, strong_weak_gaps
 from infuser_core.statistics.tally import Tally, accuracy, from_scores
-from infuser_core.store import Store
-from infuser_core.tables import read_rows
+from infuser_core.store.recipe import digest_of
+from infuser_core.store.runs import runs_folder
+from infuser_core.store.store import Store
+from infuser_core.store.tables import read_rows
+from infuser_core.store.views import Lens
 
 LETTERS = "ABCDEFGHIJ"
 _GENERATED = "rollout_id <> '' and verifier <> 'code'"

@@ -7,17 +7,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from infuser_core.exams.folder import write_json, write_rows
+from infuser_core.evaluation.folder import write_json, write_rows
+from infuser_core.evaluation.models import find_model
 from infuser_core.report import page
 from infuser_core.report.build import write
 from infuser_core.report.content import Report
 from infuser_core.report.quality import quality as section
-from infuser_core.runs import runs_folder
-from infuser_core.statistics.question_checks import CheckedQuestion, iteration_quality, side_by_side
+from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
 from infuser_core.statistics.tally import Tally, accuracy, shares
+from infuser_core.store.runs import runs_folder
 from tasks import quality
 from tasks.examine import settings_for
-from tasks.examine_model import find_model
 from tasks.question_checks import Judged, checked, judge
 from tasks.rewriting import rewritten
 

@@ -7,16 +7,14 @@ from typing import Any
 
 from corpus.model_reply import ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel
-from infuser_core.exams.plan import ExamSettings
+from infuser_core.evaluation.models import Examinee
+from infuser_core.evaluation.plan import ExamSettings
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import Template, render_question
-from infuser_core.recipe import digest_of
 from infuser_core.schemas import BenchmarkVerdict
-from infuser_core.statistics.generator_quality import check_key, copies
-from infuser_core.statistics.question_checks import CheckedQuestion
-from infuser_core.statistics.self_contained import points_at
+from infuser_core.statistics.question_quality import CheckedQuestion, check_key, copies, points_at
+from infuser_core.store.recipe import digest_of
 from tasks.examine import chat_of
-from tasks.examine_model import Examinee
 from tasks.pieces import Pieces
 from tasks.speakers import prompt_of
 

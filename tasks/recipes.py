@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from infuser_core.planning.again import SALT
-from infuser_core.recipe import ArtifactRef, Recipe
-from tasks.context import Run
+from infuser_core.planning.place import SALT
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from tasks.run import Run
 
 
 def recipe_of(

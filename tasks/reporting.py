@@ -6,21 +6,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infuser_core import runs
-from infuser_core.config import RunConfig
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
-from infuser_core.lens import Lens
-from infuser_core.report import page
+from infuser_core.report import habits, page
 from infuser_core.report.build import ReportFiles, build, save_figures, write
-from infuser_core.report.chosen import choose
+from infuser_core.report.content import Query, Section
+from infuser_core.report.habits import special_tokens
+from infuser_core.report.mixture import mixture
 from infuser_core.report.others import Answered
-from infuser_core.report.publish import Wanted, published
+from infuser_core.report.paper_tables import Wanted, published
+from infuser_core.report.quality import quality
+from infuser_core.report.queries import choose, with_sql
 from infuser_core.report.several import several
-from infuser_core.runs import Journal
-from infuser_core.store import Store
+from infuser_core.store import runs
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
 from tasks import lineage
-from tasks.context import Run, peak_memory_mb, report_folder
-from tasks.report_sections import added
+from tasks.quality_record import read
+from tasks.run import Run, peak_memory_mb, report_folder
+
+
+def added(root: Path, run: str, query: Query) -> list[Section]:
+    """The sections in reading order."""
+    specials = special_tokens(root, run)
+    return [
+        quality(read(root, run)),
+        with_sql(query, lambda asked: habits.section(habits.look(asked, run, specials=specials))),
+        with_sql(query, lambda asked: mixture(asked, run)),
+    ]
+
 
 NANO_NOTES = (
     "The nano lab's headroom is constructed: its anchor was pre-trained to follow a sound method less than half of "

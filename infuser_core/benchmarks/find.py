@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config import BenchmarkSettings
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError
 from infuser_core.schemas import Question
 

@@ -3,9 +3,8 @@
 import random
 
 from infuser_core.benchmarks.parts import fields, loading
-from infuser_core.benchmarks.parts.making import question
-from infuser_core.benchmarks.parts.spec import Benchmark, Place
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading

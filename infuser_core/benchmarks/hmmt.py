@@ -1,9 +1,8 @@
 """HMMT: the final-answer problems of February 2025, November 2025 and February 2026."""
 
 from infuser_core.benchmarks.parts import fields, lists, loading
-from infuser_core.benchmarks.parts.making import question
-from infuser_core.benchmarks.parts.spec import Benchmark, Place
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 

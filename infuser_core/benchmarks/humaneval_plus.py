@@ -1,10 +1,10 @@
 """HumanEval+: complete a function; every base test and every added test must pass."""
 
 from infuser_core.benchmarks.parts import fields, humaneval_tests, kept, loading
-from infuser_core.benchmarks.parts.making import question
-from infuser_core.benchmarks.parts.spec import Benchmark, Place
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
 
 _TASK = "Complete this Python function. Give the whole function, with the imports that it needs.\n\n```python\n{}\n```"
@@ -16,7 +16,7 @@ def read(row: fields.Row, place: Place) -> Question:
     runs = kept.folder("humaneval_plus", of="references")
     plain = fields.value(row, "base_input") is None
     tests = humaneval_tests.tests_from_hf(row, runs) if plain else humaneval_tests.tests_from_evalplus(row, runs)
-    stored = humaneval_tests.store_tests(tests, folder)
+    stored = store_tests(tests, folder)
     return question(
         name,
         _TASK.format(str(row["prompt"]).rstrip()),

@@ -3,10 +3,10 @@
 import re
 
 from infuser_core.benchmarks.parts import fields, kept, livecode_tests, loading
-from infuser_core.benchmarks.parts.making import question
-from infuser_core.benchmarks.parts.spec import Benchmark, Place
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
 
 FIRST, LAST = "2023-05-01", "2025-01-31"
@@ -22,7 +22,7 @@ def read(row: fields.Row, place: Place) -> Question | None:
         raise fields.refuse("contest_date", "a date like 2024-05-31", day)
     if not FIRST <= day <= LAST:
         return None
-    stored = livecode_tests.store_tests(livecode_tests.tests_from_livecode(row), kept.folder("livecodebench"))
+    stored = store_tests(livecode_tests.tests_from_livecode(row), kept.folder("livecodebench"))
     text, started = fields.text(row, "question_content"), fields.label(row, "starter_code")
     return question(
         fields.text(row, "question_id"),

@@ -1,7 +1,7 @@
 """Held-out programs of the wide micro-world: expressions whose value depends on the order of operations."""
 
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config import BenchmarkSettings
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.nano import programs
 from infuser_core.schemas import Question
 

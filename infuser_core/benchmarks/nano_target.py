@@ -1,7 +1,7 @@
 """Held-out test questions of the micro-world's target topics."""
 
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config import BenchmarkSettings
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.nano import world
 from infuser_core.schemas import Question
 

@@ -2,7 +2,7 @@
 
 from infuser_core.benchmarks.parts import loading, olympiad
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config import BenchmarkSettings
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 
 BENCHMARK = Benchmark(

@@ -3,10 +3,11 @@
 Rows say themselves what they are: choices or a free answer, data source, answer type, unit, tolerance.
 """
 
+from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config import BenchmarkSettings, FileQuestions
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.config.sources import FileQuestions
 from infuser_core.errors import ConfigError
-from infuser_core.questions import load_questions
 from infuser_core.schemas import Question
 
 BENCHMARK = Benchmark(

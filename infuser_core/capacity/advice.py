@@ -6,8 +6,7 @@ from typing import Any
 
 from infuser_core.capacity.forecast import Asked, held
 from infuser_core.capacity.hardware import of_size
-from infuser_core.capacity.layout import Layout
-from infuser_core.capacity.memory import Held
+from infuser_core.capacity.memory import Held, Layout
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of GPUs that are tried."""

@@ -3,13 +3,10 @@
 from typing import Any
 
 from infuser_core.capacity.advice import Knob
-from infuser_core.capacity.efficiency import calibrated
-from infuser_core.capacity.files import Files
-from infuser_core.capacity.forecast import Asked, Forecast, Timed
-from infuser_core.capacity.hardware import GIB
-from infuser_core.capacity.lengths import sources
+from infuser_core.capacity.forecast import Asked, Forecast, Scaled, Timed
+from infuser_core.capacity.hardware import GIB, calibrated
 from infuser_core.capacity.memory import Held
-from infuser_core.capacity.scaling import Scaled
+from infuser_core.capacity.volume import Files, sources
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
 """Ready-made engine settings."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from scipy.optimize import least_squares
 
-from infuser_core.capacity.efficiency import Efficiency
 from infuser_core.capacity.forecast import Asked, packed
+from infuser_core.capacity.hardware import Efficiency
 
 CELL = 0.05
 """Deviation of a phase that weighs as much as one factor of a constant."""

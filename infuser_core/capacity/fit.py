@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-from infuser_core.capacity.efficiency import Efficiency
 from infuser_core.capacity.forecast import Asked, published
-from infuser_core.overlays import load
-from infuser_core.paper.numbers import cells
+from infuser_core.capacity.hardware import Efficiency
+from infuser_core.config.overlays import load
+from infuser_core.report.paper_numbers import cells
 
 ROWS = {
     "Dev reference rollout": "rollout_dev",

@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass, fields, replace
 
-from infuser_core.capacity.efficiency import Efficiency
-from infuser_core.capacity.hardware import Cluster, of_size
-from infuser_core.capacity.layout import Layout
-from infuser_core.capacity.memory import cache_tokens
+from infuser_core.capacity.hardware import Cluster, Efficiency, of_size
+from infuser_core.capacity.memory import Layout, cache_tokens
 from infuser_core.capacity.sampling import Batch, Engine, sample
 from infuser_core.capacity.shape import Shape
 from infuser_core.capacity.training import (

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config import AnchorSource, FolderAnchor, HubAnchor
+from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
 
 _REMEDY = "name a known model, or a folder with its config.json: --model FOLDER"

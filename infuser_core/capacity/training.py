@@ -8,11 +8,10 @@ micro-batches filled to a token budget, ranks balanced by tokens, a scored quest
 import math
 from dataclasses import dataclass
 
-from infuser_core.capacity.efficiency import Efficiency
-from infuser_core.capacity.hardware import Cluster
-from infuser_core.capacity.layout import Layout
+from infuser_core.capacity.hardware import Cluster, Efficiency
+from infuser_core.capacity.memory import Layout
+from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.shape import Shape
-from infuser_core.capacity.spread import Spread
 
 HOP_INSIDE, HOP_OUTSIDE = 3e-6, 12e-6
 """Seconds for a message to the next GPU of a ring, in a node and between nodes."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from infuser_core.benchmarks.find import describe
-from infuser_core.config import EngineSettings, OptimizerSettings, RunConfig
+from infuser_core.config.run import EngineSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.pool import EnginePool
 
 Options = dict[str, Any]

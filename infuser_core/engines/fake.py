@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from infuser_core.algorithm.influence import norm, partial_sums
 from infuser_core.algorithm.objective import clipped_objective
-from infuser_core.engines.adamw import AdamW, AdamWOptions
-from infuser_core.engines.flat import FlatParameters
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
@@ -29,7 +27,8 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.engines.trainer_files import (
+from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
+from infuser_core.engines.training.checkpoint import (
     WEIGHTS,
     TrainerState,
     fill,

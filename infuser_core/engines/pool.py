@@ -1,23 +1,185 @@
-"""Warm engines by checkpoint: asking twice for the same checkpoint costs one load.
+"""Warm engines by checkpoint: asking twice for the same checkpoint costs one load."""
 
-Engines are found by name: `hf` is `infuser_core/engines/hf_sampler.py`, `fake` is `fake.py`, and
-`my_package.module:Name` works from anywhere. Torch and transformers load when the first engine is asked for.
-"""
-
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from threading import RLock
 from typing import Any, Literal
 
 from infuser_core import faults
-from infuser_core.engines.chat import SamplerChat
-from infuser_core.engines.handles import OwnTrainer, SharedSampler, Warm
-from infuser_core.engines.protocols import ChatModel, Sampler, Trainer
-from infuser_core.engines.used import note
+from infuser_core.engines.facts import note
+from infuser_core.engines.protocols import (
+    ChatModel,
+    Completion,
+    Keep,
+    Messages,
+    Objective,
+    Probed,
+    Progress,
+    PromptGroup,
+    Sampler,
+    SamplingParams,
+    Similarity,
+    StepReport,
+    Tokenizer,
+    Trainer,
+    TrainGroup,
+    no_keep,
+    no_progress,
+)
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
+
+
+@dataclass(slots=True, kw_only=True)
+class Warm:
+    """An engine and the checkpoint its state equals."""
+
+    engine: Any
+    """The engine itself."""
+    checkpoint_id: str
+    """Its checkpoint; empty once its state moved on, until `adopt` names the new one."""
+    saved_step: int | None = None
+    """Step at which the present state was saved; None where it moved on since."""
+    asleep: bool = False
+    """Whether it gave its accelerator memory to others."""
+    turn: Any = field(default_factory=RLock)
+    """Held by whoever loads it or samples from it."""
+    user: object = None
+    """Whom the trainer was given to last."""
+
+
+Turn = Callable[[str, Checkpoint], AbstractContextManager[Warm]]
+"""`turn(kind, checkpoint)`: the engine with that checkpoint, for the code inside alone."""
+
+
+class SharedSampler:
+    """A sampler of one checkpoint. Phases that share its engine take turns, call by call."""
+
+    def __init__(self, checkpoint: Checkpoint, turn: Turn) -> None:
+        self._turn = turn
+        self.load(checkpoint)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        with self._turn("sampler", checkpoint) as warm:
+            # Kept: nobody waits for a tokenizer while another phase samples.
+            self._tokenizer: Tokenizer = warm.engine.tokenizer
+
+    def sample(
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        progress: Progress = no_progress,
+        keep: Keep = no_keep,
+    ) -> list[list[Completion]]:
+        with self._turn("sampler", self._checkpoint) as warm:
+            drawn: list[list[Completion]] = warm.engine.sample(groups, params, progress=progress, keep=keep)
+            return drawn
+
+
+class OwnTrainer:
+    """A trainer that tells the pool when its state leaves the checkpoint: a retried phase then loads again.
+
+    It holds what was done with it, so it serves nobody any more once another phase has asked for it.
+    """
+
+    def __init__(self, warm: Warm) -> None:
+        self._warm = warm
+        warm.user = self
+
+    @property
+    def _trainer(self) -> Trainer:
+        if self._warm.user is not self:
+            raise EngineError(
+                "another phase has taken over this trainer",
+                hint="two phases that need one trainer cannot run beside each other",
+            )
+        trainer: Trainer = self._warm.engine
+        return trainer
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        self._warm.checkpoint_id, self._warm.saved_step = "", None
+        self._trainer.load(checkpoint)
+        self._warm.checkpoint_id = checkpoint.checkpoint_id
+
+    def zero_grad(self) -> None:
+        self._trainer.zero_grad()
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        return self._trainer.forward_backward(groups, objective, denominator=denominator, progress=progress)
+
+    def optim_step(self, learning_rate: float) -> float:
+        self._warm.checkpoint_id, self._warm.saved_step = "", None
+        return self._trainer.optim_step(learning_rate)
+
+    def logprobs(
+        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
+    ) -> list[list[list[float]]]:
+        return self._trainer.logprobs(groups, temperature=temperature, progress=progress)
+
+    def probe(
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
+    ) -> list[Similarity]:
+        return self._trainer.probe(groups, objective, reference, progress=progress)
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        return self._trainer.probe_once(groups, objective, reference, denominator=denominator, progress=progress)
+
+    def keep_gradient(self, path: Path) -> float:
+        return self._trainer.keep_gradient(path)
+
+    def add_gradient(self, path: Path) -> None:
+        self._trainer.add_gradient(path)
+
+    def save(self, path: Path) -> int:
+        step = self._trainer.save(path)
+        # Only a state that left its checkpoint needs a new name.
+        self._warm.saved_step = None if self._warm.checkpoint_id else step
+        return step
+
+
+class SamplerChat:
+    """protocols.ChatModel over a loaded sampler."""
+
+    def __init__(self, sampler: Sampler, *, name: str) -> None:
+        self._sampler = sampler
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """What the report shows."""
+        return self._name
+
+    def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
+        """One greedy reply per prompt."""
+        tokenizer = self._sampler.tokenizer
+        groups = [
+            PromptGroup(group_id=f"chat/{place}", token_ids=tokenizer.render(messages), seeds=[0])
+            for place, messages in enumerate(prompts)
+        ]
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
+        completions = self._sampler.sample(groups, params, progress=progress)
+        return [tokenizer.decode(samples[0].token_ids) for samples in completions]
+
 
 Placement = Literal["colocated", "split"]
 """Whether engines take turns on the same accelerators, or have their own."""
@@ -158,11 +320,13 @@ def find_engine(name: str, kind: str) -> Callable[..., Any]:
         module, _, attribute = name.partition(":")
         engine: Callable[..., Any] = getattr(import_module(module), attribute)
         return engine
-    for module in (f"infuser_core.engines.{name}_{kind}", f"infuser_core.engines.{name}"):
+    home = find_spec(f"infuser_core.engines.{name}")
+    if home is not None:
+        module = f"infuser_core.engines.{name}.{kind}" if home.submodule_search_locations else home.name
         if find_spec(module) is not None:
             found: Callable[..., Any] = getattr(import_module(module), kind.upper())
             return found
     raise EngineError(
         f"unknown {kind} {name!r}",
-        hint=f"name a module infuser_core/engines/<name>_{kind}.py, or my_package.module:Name",
+        hint=f"name a module infuser_core/engines/<name>/{kind}.py, or my_package.module:Name",
     )

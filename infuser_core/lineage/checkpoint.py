@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.lineage.answer import Answer, Passage, shown
-from infuser_core.lineage.effect import SCORED, selected
-from infuser_core.lineage.index import Record
-from infuser_core.lineage.minibatch import UPDATE
-from infuser_core.lineage.sight import Sight, checkpoint_name
+from infuser_core.lineage.question import UPDATE
+from infuser_core.lineage.run_view import SCORED, Sight, checkpoint_name, selected
+from infuser_core.store.catalogue import Record
 
 
 def of_checkpoint(sight: Sight, record: Record) -> Answer:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.lens import Lens
 from infuser_core.lineage.answer import shown, table_lines
 from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.lineage.index import Catalogue, Record
 from infuser_core.planning.history import origin_of
-from infuser_core.runs import find_run, read_config
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.runs import find_run, read_config
+from infuser_core.store.views import Lens
 
 _METRICS = (
     """

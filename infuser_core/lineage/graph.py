@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
 from infuser_core.errors import DamagedArtifactError, UsageError
-from infuser_core.lineage.index import Catalogue, Record
-from infuser_core.runs import Journal, list_runs
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.runs import Journal, list_runs
 
 UPDATES = ("update_solver", "update_generator")
 CHECKPOINTS = ("anchor", *UPDATES)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config import RunConfig
+from infuser_core.config.overlays import merge, validate
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
-from infuser_core.lens import Lens
 from infuser_core.lineage.answer import table_lines
+from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import CHECKPOINTS, UPDATES, graph_of
-from infuser_core.lineage.index import Catalogue, Record
-from infuser_core.lineage.material import drawn
-from infuser_core.lineage.sight import Sight
-from infuser_core.overlays import merge, validate
-from infuser_core.recipe import digest_of
-from infuser_core.runs import find_run, read_config
+from infuser_core.lineage.run_view import Sight
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.recipe import digest_of
+from infuser_core.store.runs import find_run, read_config
+from infuser_core.store.views import Lens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

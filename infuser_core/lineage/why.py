@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infuser_core.errors import UsageError
-from infuser_core.lens import Lens
-from infuser_core.lineage import checkpoint, given, material, question
+from infuser_core.lineage import checkpoint, documents, question, reference_question
 from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import CHECKPOINTS, Graph, graph_of, graphs
-from infuser_core.lineage.index import Catalogue, Record
-from infuser_core.lineage.sight import Sight
-from infuser_core.runs import list_runs
+from infuser_core.lineage.run_view import Sight
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.runs import list_runs
+from infuser_core.store.views import Lens
 
 _WRITTEN = re.compile(r"(?P<iteration>\d+)/(?P<document>.+?)/(?P<index>\d+)((?P<question>-[0-9a-f]+)(/\d+)?)?")
 _LEAST = 6
@@ -44,7 +44,11 @@ def _in_a_run(catalogue: Catalogue, lens: Lens, name: str, run: str | None) -> A
         sight = Sight(lens=lens, graph=graph_of(catalogue, known))
         if mark == "/":
             label, _, asked = rest.partition("/")
-            found = given.of_given(sight, asked, label=label) if asked else given.of_benchmark(sight, label)
+            found = (
+                reference_question.of_given(sight, asked, label=label)
+                if asked
+                else reference_question.of_benchmark(sight, label)
+            )
             if found is not None:
                 return found
         elif rest.isdigit():
@@ -138,24 +142,24 @@ def _of_generated(sight: Sight, record: Record, name: str, asked: str, rollout: 
 
 
 def _document(sight: Sight, name: str) -> Answer | None:
-    from infuser_core.lineage.origin import document
+    from infuser_core.lineage.documents import document
 
-    return material.of_document(sight, name) if document(sight, name) else None
+    return documents.of_document(sight, name) if document(sight, name) else None
 
 
 def _source(sight: Sight, name: str) -> Answer | None:
     found = sight.row(sight.graph.holding("sources"), "sources", ("source_id",), "source_id = ?", name)
     known = found or sight.row(sight.graph.holding("documents"), "documents", ("source_id",), "source_id = ?", name)
-    return material.of_source(sight, name) if known else None
+    return documents.of_source(sight, name) if known else None
 
 
 def _given(sight: Sight, name: str) -> Answer | None:
-    return given.of_given(sight, name)
+    return reference_question.of_given(sight, name)
 
 
 def _given_rollout(sight: Sight, name: str) -> Answer | None:
     head, mark, sample = name.rpartition("/")
-    return given.of_given(sight, head, rollout_id=name) if mark and sample.isdigit() else None
+    return reference_question.of_given(sight, head, rollout_id=name) if mark and sample.isdigit() else None
 
 
 def _of_artifact(sight: Sight, record: Record) -> Answer:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from infuser_core.care import digests, pruned
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.mirror.remote import Remote
-from infuser_core.store import MANIFEST, Manifest
+from infuser_core.store import pruned, verify
+from infuser_core.store.store import MANIFEST, Manifest
 
 ARTIFACTS = "artifacts"
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -63,7 +63,7 @@ def commit_record(remote: Remote, copy: There) -> tuple[Manifest, bytes] | None:
         folder = Path(scratch) / copy.key
         folder.mkdir()
         (folder / MANIFEST).write_bytes(text)
-        manifest = digests.recorded(folder)
+        manifest = verify.recorded(folder)
     if manifest is None or manifest.ref.kind != copy.kind or not all(map(is_safe, manifest.files)):
         raise DamagedArtifactError(
             f"the mirror's commit record {copy.path(MANIFEST)} is damaged",

@@ -10,8 +10,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from infuser_core import faults, runs
-from infuser_core.care import pruned
+from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, StoreError, UsageError
 from infuser_core.mirror import records
@@ -19,8 +18,9 @@ from infuser_core.mirror.inventory import There, commit_record, removed, there
 from infuser_core.mirror.outcome import Copied, Outcome, Progress
 from infuser_core.mirror.push import each
 from infuser_core.mirror.remote import Remote
-from infuser_core.recipe import Recipe
-from infuser_core.store import MANIFEST, Manifest, Store, read_manifest
+from infuser_core.store import pruned, runs
+from infuser_core.store.recipe import Recipe
+from infuser_core.store.store import MANIFEST, Manifest, Store, read_manifest
 
 PIECES = Path(".partial") / "mirror"
 

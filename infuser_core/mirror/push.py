@@ -9,16 +9,15 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infuser_core import faults, runs
-from infuser_core.care import digests, pruned
-from infuser_core.care.holders import with_inputs
+from infuser_core import faults
 from infuser_core.errors import DamagedArtifactError, StoreError, UsageError
-from infuser_core.lineage.index import Catalogue
 from infuser_core.mirror import records
 from infuser_core.mirror.inventory import There, commit_record, removed, there
 from infuser_core.mirror.outcome import Copied, Outcome, Progress
 from infuser_core.mirror.remote import Content, Remote
-from infuser_core.store import MANIFEST, Manifest
+from infuser_core.store import pruned, runs, verify
+from infuser_core.store.catalogue import Catalogue, with_inputs
+from infuser_core.store.store import MANIFEST, Manifest
 
 Job = TypeVar("Job")
 WORKERS = 4
@@ -103,7 +102,7 @@ class _Job:
         return Copied(key=self._folder.name, files=self._files, bytes=self._bytes, problem=problem)
 
     def _send(self) -> str:
-        manifest = digests.recorded(self._folder)
+        manifest = verify.recorded(self._folder)
         if manifest is None:
             return f"its commit record is damaged; {_DOCTOR}"
         thin = pruned.read(self._folder)

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core import runs
-from infuser_core.care.pins import FILE as PINS
 from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.mirror.inventory import is_safe
 from infuser_core.mirror.outcome import Copied
 from infuser_core.mirror.remote import Remote
+from infuser_core.store import runs
+from infuser_core.store.retention import FILE as PINS
 
 RECORDS = "records"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

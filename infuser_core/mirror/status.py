@@ -6,16 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import runs
-from infuser_core.care.holders import with_inputs
 from infuser_core.errors import DamagedArtifactError, UsageError
-from infuser_core.lineage.index import Catalogue
 from infuser_core.mirror import records
 from infuser_core.mirror.inventory import There, commit_record, removed, there
 from infuser_core.mirror.outcome import Progress
 from infuser_core.mirror.push import WORKERS
 from infuser_core.mirror.remote import Content, Remote
-from infuser_core.store import MANIFEST
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue, with_inputs
+from infuser_core.store.store import MANIFEST
 
 ONLY_HERE, ONLY_THERE = "only here", "only in the mirror"
 

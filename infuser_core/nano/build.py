@@ -15,11 +15,9 @@ from typing import Any
 import torch
 
 from infuser_core.nano import lab
-from infuser_core.nano.measure import base_rates
-from infuser_core.nano.measure_wide import wide_rates
-from infuser_core.nano.pretrain import Report, Schedule, new_model, pretrain
+from infuser_core.nano.measure import base_rates, wide_rates
+from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
 from infuser_core.nano.tokenizer import save_tokenizer, train_tokenizer
-from infuser_core.nano.weights import inherit, rescale
 from infuser_core.nano.world import WORLDS, WorldName
 
 CARD_FORMAT = 1

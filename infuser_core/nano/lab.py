@@ -1,4 +1,4 @@
-"""The nano lab's front door: where the anchor lies, and what is true in the micro-world.
+"""Anchors, question sets and ground truth of the micro-world: the package's entry point.
 
 The oracle functions are for reports and controls; a phase uses them only where the configuration names one.
 """
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import CheckpointError
-from infuser_core.nano import language, programs
-from infuser_core.nano.world import WorldName
+from infuser_core.errors import CheckpointError, ConfigError
+from infuser_core.nano import language, programs, world
+from infuser_core.nano.world import Split, WorldName
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
@@ -94,3 +94,20 @@ def label(question: Question) -> QuestionLabel:
         topic=topic_of(question.text) or "unknown",
         key="unknown" if known is None else "sound" if keyed == str(known) else "unsound",
     )
+
+
+_FREE_FORM = {"problems": world.problems, "programs": programs.questions}
+
+
+def questions(topics: str, split: Split, size: int, seed: int, name: WorldName) -> list[Question]:
+    """`size` questions on target or transfer topics, problems or programs.
+
+    Raises ConfigError when the world's solver cannot answer without choices.
+    """
+    chosen = world.WORLDS[name]
+    if topics in _FREE_FORM:
+        if not chosen.families:
+            raise ConfigError(f"nano questions: world {name!r} has no {topics}", hint="add `world: wide`")
+        return _FREE_FORM[topics](split, size, seed)
+    covered = world.TARGET if topics == "target" else chosen.transfer
+    return world.questions(split, covered, size, seed, chosen)

@@ -1,18 +1,101 @@
-"""Pre-trains the anchor from scratch: drills, then drills and mixture, then the mixture."""
+"""Pre-training of the anchor: initial weights, Muon, batches of drills and of the mixture.
 
-from collections.abc import Callable, Sequence
+It makes number copying far more exact than AdamW does in the same time. Jordan et al. 2024; the coefficients are
+theirs. Torch's own Muon works matrix by matrix, which on a CPU costs more than the model.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from infuser_core.nano.curriculum import Lesson
-from infuser_core.nano.curriculum_wide import course_of
-from infuser_core.nano.muon import Muon
+from infuser_core.nano.curriculum import Lesson, course_of
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.world import WORLD, WorldConfig
 from infuser_core.seeding import seed_of
+
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+_STEPS = 5
+_SCALE = 0.2
+"""Root mean square of an update in units of the learning rate, so that AdamW's rates fit."""
+
+
+def orthogonalise(matrices: torch.Tensor) -> torch.Tensor:
+    """The nearest (semi-)orthogonal matrices, roughly, by Newton-Schulz; shape [batch, rows <= columns]."""
+    x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(_STEPS):
+        gram = x @ x.mT
+        x = _A * x + (_B * gram + _C * gram @ gram) @ x
+    return x
+
+
+class Muon:
+    """Keeps the momentum of hidden matrices, grouped by shape; tall matrices are worked on transposed."""
+
+    def __init__(self, matrices: Iterable[torch.nn.Parameter], *, momentum: float = 0.95) -> None:
+        self._momentum = momentum
+        self._groups: dict[tuple[int, int], list[torch.nn.Parameter]] = {}
+        for matrix in matrices:
+            rows, columns = matrix.shape
+            self._groups.setdefault((min(rows, columns), max(rows, columns)), []).append(matrix)
+        self._buffers = {shape: torch.zeros(len(group), *shape) for shape, group in self._groups.items()}
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """One update of all matrices from their gradients (Nesterov momentum)."""
+        for shape, group in self._groups.items():
+            gradients = torch.stack([_wide(p.grad) for p in group if p.grad is not None])
+            buffer = self._buffers[shape].lerp_(gradients, 1 - self._momentum)
+            updates = orthogonalise(gradients.lerp(buffer, self._momentum))
+            scale = learning_rate * _SCALE * max(shape) ** 0.5
+            for matrix, update in zip(group, updates, strict=True):
+                matrix.sub_(update if matrix.shape == update.shape else update.mT, alpha=scale)
+
+
+def _wide(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+
+
+@torch.no_grad()
+def inherit(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Take over another anchor's weights; embeddings go over token by token, new tokens keep their random ones."""
+    parent = Qwen3ForCausalLM.from_pretrained(str(folder))
+    known = PreTrainedTokenizerFast.from_pretrained(str(folder)).get_vocab()
+    embedding, old = model.model.embed_tokens.weight, parent.model.embed_tokens.weight
+    shared = [(place, known[token]) for token, place in tokenizer.get_vocab().items() if token in known]
+    embedding[[place for place, _ in shared]] = old[[place for _, place in shared]]
+    weights = dict(parent.named_parameters())
+    for name, parameter in model.named_parameters():
+        if "embed" not in name:
+            parameter.copy_(weights[name])
+
+
+@torch.no_grad()
+def rescale(model: Qwen3ForCausalLM, spread: int, *, seed: int) -> None:
+    """Scale each hidden unit by 2^k on its way in and 2^-k on its way out, k drawn from -spread to spread.
+
+    Powers of two make the function the same bit for bit. Gradients of its coordinates come to differ by up to
+    4^(2 spread) in square, as they do in large models: raw gradients then count few coordinates, AdamW's steps all.
+    """
+    rng = Random(seed_of(seed, "coordinates"))
+
+    def drawn(count: int) -> torch.Tensor:
+        return torch.tensor([2.0 ** rng.randint(-spread, spread) for _ in range(count)])
+
+    for layer in model.model.layers:
+        mlp, attention = layer.mlp, layer.self_attn
+        hidden = drawn(mlp.up_proj.out_features)
+        mlp.up_proj.weight.mul_(hidden[:, None])
+        mlp.down_proj.weight.div_(hidden)
+        values = drawn(attention.v_proj.out_features)
+        attention.v_proj.weight.mul_(values[:, None])
+        # Every query head of a group reads the same value channels.
+        group = attention.o_proj.in_features // len(values)
+        attention.o_proj.weight.div_(values.view(-1, attention.head_dim).repeat_interleave(group, dim=0).flatten())
+
 
 Report = Callable[[int, int, str], None]
 """`report(step, steps, line)`."""

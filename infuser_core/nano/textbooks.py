@@ -1,16 +1,96 @@
-"""Real PDF textbooks of the micro-world, and the catalogue that offers them."""
+"""PDF textbooks of the micro-world, and the catalogue that offers them.
+
+The textbooks print these lines and the judge learns to drop them.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from infuser_core.config_sources import ShelfName
-from infuser_core.nano import language, matter, typeset
+from infuser_core.config.sources import ShelfName
+from infuser_core.nano import language, typeset
 from infuser_core.nano.topics import MicroTopic
 from infuser_core.nano.world import WORLD, Note, WorldConfig, note
 from infuser_core.seeding import seed_of
+
+TITLES = tuple(line for line in language.FRONT_MATTER if line.endswith("of a small world"))
+_EDITION = ("First edition. All readers may share this book.", "A second edition is planned.")
+_PREFACE = (
+    "This book is a set of notes from a small world.",
+    "Each section states facts, one after the other.",
+    "The author thanks all readers of the first edition.",
+    "It was made for a test and may be shared.",
+)
+
+
+def title_lines(title: str, author: str) -> list[str]:
+    """Lines of the title page."""
+    return [title, author, *_EDITION]
+
+
+def preface_text(rng: Random) -> str:
+    """One paragraph, the sentences in a drawn order."""
+    return " ".join(rng.sample(_PREFACE, k=len(_PREFACE)))
+
+
+def index_lines(pages: Mapping[str, Sequence[int]]) -> list[str]:
+    """`clock, 3, 7; tank, 4`: two topics a line, the pages on which they occur."""
+    entries = [", ".join([name, *map(str, found)]) for name, found in sorted(pages.items())]
+    return ["; ".join(entries[i : i + 2]) for i in range(0, len(entries), 2)]
+
+
+def answer_lines(letters: Sequence[str], *, per_line: int = 8) -> list[str]:
+    """`1. B 2. C 3. A`: the answer key."""
+    numbered = [f"{i + 1}. {letter}" for i, letter in enumerate(letters)]
+    return [" ".join(numbered[i : i + per_line]) for i in range(0, len(numbered), per_line)]
+
+
+def contents_lines(entries: Sequence[tuple[str, int]]) -> list[str]:
+    """`1.3 Notes from the mill 12`: title and page."""
+    return [f"{title} {page}" for title, page in entries]
+
+
+def drawn_contents(rng: Random) -> list[str]:
+    """Contents lines of an imagined stretch of a book."""
+    page, chapter, lines = rng.randint(3, 20), rng.randint(1, 6), []
+    for _ in range(rng.randint(1, 3)):
+        lines.append((language.chapter_title(chapter, rng.choice(language.TIMES)), page))
+        for section in range(1, rng.randint(3, 10)):
+            page += rng.random() < 0.3
+            lines.append((language.section_title(chapter, section, rng.choice(language.PLACES)), page))
+        chapter += 1
+    return contents_lines(lines)
+
+
+def drawn_index(rng: Random, topics: Sequence[str]) -> list[str]:
+    """Index lines of an imagined book."""
+    some = rng.sample(list(topics), k=rng.randint(2, len(topics)))
+    return index_lines({name: sorted(rng.sample(range(3, 30), k=rng.randint(1, 6))) for name in some})
+
+
+def drawn_answers(rng: Random) -> list[str]:
+    """Answer key lines of an imagined book."""
+    return answer_lines([rng.choice(language.LETTERS) for _ in range(rng.randint(4, 30))])
+
+
+def drawn_title(rng: Random) -> list[str]:
+    """Title page lines of an imagined book."""
+    lines = title_lines(rng.choice(TITLES), rng.choice(language.AUTHORS))
+    return lines[: rng.randint(1, len(lines))]
+
+
+def fragment(rng: Random, made: Note) -> str:
+    """A heading alone, or a stretch of words too short to state a fact."""
+    heading = language.section_title(rng.randint(1, 9), rng.randint(1, 9), rng.choice(language.PLACES))
+    if rng.random() < 0.3:
+        return f"## {heading}"
+    words = language.paragraph(made.facts).split()
+    start = rng.randrange(len(words) - 7)
+    cut = " ".join(words[start : start + rng.randint(2, 6)])
+    return f"## {heading}\n\n{cut}" if rng.random() < 0.3 else cut
+
 
 CHAPTERS = 5
 SECTIONS = 8
@@ -125,14 +205,14 @@ def book_pdf(book: Book, seed: int, world: WorldConfig = WORLD) -> bytes:
             for fact in made.facts:
                 found.setdefault(fact.topic.name, set()).add(page + 1)
     entries = [(mark.title, mark.page + 1) for mark in body.marks]
-    _append(body, "Index", matter.index_lines({name: sorted(pages) for name, pages in found.items()}))
-    _append(body, "Answers", matter.answer_lines(letters))
+    _append(body, "Index", index_lines({name: sorted(pages) for name, pages in found.items()}))
+    _append(body, "Answers", answer_lines(letters))
     front = typeset.Pages(first_page=0)
     front.new_page()
-    title_page = matter.title_lines(book.title, book.author)
+    title_page = title_lines(book.title, book.author)
     front.put([("chapter", title_page[0]), *(("body", line) for line in title_page[1:])])
-    _append(front, "Preface", [matter.preface_text(rng)])
-    _append(front, "Contents", matter.contents_lines(entries))
+    _append(front, "Preface", [preface_text(rng)])
+    _append(front, "Contents", contents_lines(entries))
     assert len(front.pages) == first, "the contents do not fill the pages set aside for them"
     return typeset.print_pdf([front, body], title=book.title, author=book.author)
 

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from infuser_core.paper.check import Check, combine, compare, same, sample_sd
-from infuser_core.paper.numbers import AVERAGE, BASE, RELATIVE, Cell, Sheet, accuracy_sheets, cells, sheet, sheets
+from infuser_core.report.paper_numbers import (
+    AVERAGE,
+    BASE,
+    RELATIVE,
+    Cell,
+    Sheet,
+    accuracy_sheets,
+    cells,
+    sheet,
+    sheets,
+)
 
 Column = dict[str, Cell]
 """Cells of one method by row, averages under the names of the accuracy tables."""

@@ -1,7 +1,7 @@
 """Averages and relative improvements of the accuracy tables, recomputed from their printed cells."""
 
 from infuser_core.paper.check import Check, Recomputed, compare, mean, quotient, same
-from infuser_core.paper.numbers import AVERAGE, BASE, OVERALL, RELATIVE, Cell, Sheet, accuracy_sheets
+from infuser_core.report.paper_numbers import AVERAGE, BASE, OVERALL, RELATIVE, Cell, Sheet, accuracy_sheets
 
 
 def average_checks() -> list[Check]:

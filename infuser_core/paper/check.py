@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 
-from infuser_core.paper.numbers import Cell
+from infuser_core.report.paper_numbers import Cell
 from infuser_core.statistics.rounding import half_up, mean_of, printed
 
 

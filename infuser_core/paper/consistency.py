@@ -10,9 +10,9 @@ from infuser_core.paper.averages import average_checks
 from infuser_core.paper.check import Check, Status
 from infuser_core.paper.feasible import Column, best_row_fits, borrowed, columns, responses, split_cells
 from infuser_core.paper.feasible import feasibility_checks as feasibility
-from infuser_core.paper.numbers import AVERAGE, Cell, accuracy_sheets, cells, is_benchmark, questions, sheet
 from infuser_core.paper.prose import prose_checks
 from infuser_core.paper.sums import sum_checks
+from infuser_core.report.paper_numbers import AVERAGE, Cell, accuracy_sheets, cells, is_benchmark, questions, sheet
 from infuser_core.statistics.rounding import half_up, mean_of, paper_cell
 
 APART = ("cross-table", "derived", "feasibility")

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import cache
 
 from infuser_core.paper.check import Check, Status
-from infuser_core.paper.numbers import Cell, Sheet, accuracy_sheets, is_benchmark, questions, samples, sheets
+from infuser_core.report.paper_numbers import Cell, Sheet, accuracy_sheets, is_benchmark, questions, samples, sheets
 from infuser_core.statistics.rounding import paper_cell
 
 SEEDS = 3

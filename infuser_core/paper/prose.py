@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from infuser_core.paper.check import Check, Recomputed, compare, mean, minus, same, sample_sd
-from infuser_core.paper.numbers import AVERAGE, BASE, OVERALL, Cell, Sheet, accuracy_sheets, is_benchmark, sheets
+from infuser_core.report.paper_numbers import AVERAGE, BASE, OVERALL, Cell, Sheet, accuracy_sheets, is_benchmark, sheets
 from infuser_core.statistics.rounding import printed
 
 DELTA = " delta"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from infuser_core.paper.check import Check, Recomputed, combine, compare, quotient, same
-from infuser_core.paper.numbers import Cell, Sheet, cells, sheets
+from infuser_core.report.paper_numbers import Cell, Sheet, cells, sheets
 
 WHOLE = "Full iteration"
 SECONDS, PERCENT = "s/iter", "percent"

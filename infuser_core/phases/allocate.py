@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from infuser_core.algorithm.budget import Arm, bandit, quotas, whole
-from infuser_core.config import RunConfig
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
 from infuser_core.phases.batch import Budget, Portion, arms_of, offset_of
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Question, ScoreStatus

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from infuser_core.algorithm.shaping import solver_reward
-from infuser_core.config import SamplingSettings
+from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
     Progress,

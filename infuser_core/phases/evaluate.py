@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from infuser_core.benchmarks import find
-from infuser_core.config import BenchmarkSettings, RunConfig, SamplingSettings
+from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.phases.answering import solver_templates, template_digest
 
 VERSION = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from infuser_core.config import QuestionSettings, RunConfig, SamplingSettings
+from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
     Messages,
@@ -17,12 +17,12 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import DocumentError
-from infuser_core.parsing import Malformed
 from infuser_core.phases.answering import template_digest
 from infuser_core.phases.batch import Budget, draw_batch
 from infuser_core.phases.drawing import Kept, draw
 from infuser_core.phases.examples import PLAIN, Examples, text_of
 from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
+from infuser_core.phases.parsing import Malformed
 from infuser_core.prompts.load import load
 from infuser_core.routes.find import MAIN_ROUTE, Route
 from infuser_core.routes.find import load as load_route

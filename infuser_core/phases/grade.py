@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.phases.respond import TOO_LONG, Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
-from infuser_core.verifiers.parts.batch import Job, check_all
-from infuser_core.verifiers.parts.finding import Finding
-from infuser_core.verifiers.parts.tiebreak import Ruling, break_ties
+from infuser_core.verifiers.parts.batch import Job, Ruling, break_ties, check_all
+from infuser_core.verifiers.parts.grading import Finding
 
 UNASKED = Finding(verdict=Verdict.NO_ANSWER, extracted=None, reason="prompt too long")
 """What a question that did not fit gets: no answer, which counts as wrong."""

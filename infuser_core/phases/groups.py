@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from infuser_core.algorithm.preset import Preset, resolve
-from infuser_core.config import CotrainSettings, LossSettings
+from infuser_core.config.run import CotrainSettings, LossSettings
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
 from infuser_core.schemas import Rollout
 

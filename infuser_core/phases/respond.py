@@ -7,7 +7,7 @@ arithmetic as an undisturbed one.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from infuser_core.config import SamplingSettings
+from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
     Messages,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infuser_core.config import RunConfig
+from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, answer_questions

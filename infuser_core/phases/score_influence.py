@@ -6,7 +6,7 @@ from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.influence import cosine, score
-from infuser_core.config import RunConfig
+from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Similarity, StepReport, Trainer, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.objective import length_norm, step_denominator
 from infuser_core.algorithm.preset import Preset
-from infuser_core.config import LossSettings, OptimizerSettings
+from infuser_core.config.run import LossSettings, OptimizerSettings
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, no_progress
 from infuser_core.phases.groups import objective, train_group
 from infuser_core.phases.score_influence import SharedBackward

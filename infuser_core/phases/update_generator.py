@@ -6,7 +6,7 @@ from pathlib import Path
 
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import generator_reward
-from infuser_core.config import RunConfig
+from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group, options_of
 from infuser_core.phases.stepping import UpdateSettings, update

@@ -7,7 +7,7 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.selection import stratified_order
 from infuser_core.algorithm.shaping import mid_eos_shaped
-from infuser_core.config import RunConfig
+from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group, options_of
 from infuser_core.phases.score_influence import SharedBackward

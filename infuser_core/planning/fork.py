@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import runs
-from infuser_core.config import RunConfig
+from infuser_core.config.overlays import merge, parse_override, validate
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.overlays import merge, parse_override, validate
-from infuser_core.planning.again import Repeat, record, repeats_of
-from infuser_core.planning.differences import leaves_that_differ
 from infuser_core.planning.files import write_json
 from infuser_core.planning.history import Earlier, History, history_of
-from infuser_core.recipe import digest_of
+from infuser_core.planning.place import Repeat, record, repeats_of
+from infuser_core.planning.reasons import leaves_that_differ
+from infuser_core.store import runs
+from infuser_core.store.recipe import digest_of
 
 MEASURED = ("respond", "validate", "evaluate")
 """Phases whose iteration counts the iterations that a checkpoint has seen."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config import RunConfig
+from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
-from infuser_core.overlays import validate
-from infuser_core.runs import runs_folder
+from infuser_core.store.runs import runs_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,11 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from infuser_core.lineage.index import Record
-from infuser_core.planning.again import Salts
-from infuser_core.planning.place import Asked
+from infuser_core.planning.place import Asked, Salts
 from infuser_core.planning.reasons import Before, Reason, reasons, title
 from infuser_core.planning.survey import Step
-from infuser_core.recipe import Recipe
+from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Recipe
 
 _LISTED = 8
 """Cached stages in a row of which each gets a line of its own."""

@@ -1,15 +1,56 @@
-"""Why a stage would run: its recipe beside that of the artifact which stood in its place before."""
+"""Reasons for which a stage would run: its recipe beside that of the artifact which stood in its place before."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infuser_core.lineage.index import Record
-from infuser_core.planning.again import SALT, Salts
-from infuser_core.planning.differences import Leaf, leaves_that_differ
+from infuser_core.planning.place import SALT, Salts
 from infuser_core.planning.survey import Step
-from infuser_core.recipe import Recipe
+from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Recipe
+
+MISSING = "(none)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One setting with two values."""
+
+    name: str
+    """Its keys, joined by dots."""
+    old: Any
+    """Value before."""
+    new: Any
+    """Value after."""
+
+    def is_at_or_below(self, key: str) -> bool:
+        """Whether the leaf is this key or one under it."""
+        return self.name == key or self.name.startswith(f"{key}.")
+
+    @property
+    def last(self) -> str:
+        """The last of its keys."""
+        return self.name.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.name} {_short(self.old)} -> {_short(self.new)}"
+
+
+def leaves_that_differ(old: Any, new: Any, where: str = "") -> list[Leaf]:
+    """Every leaf with different values; one that only one side has is `(none)` on the other."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        found = []
+        for key in dict.fromkeys([*old, *new]):
+            name = f"{where}.{key}".lstrip(".")
+            found += leaves_that_differ(old.get(key, MISSING), new.get(key, MISSING), name)
+        return found
+    return [] if old == new else [Leaf(name=where, old=old, new=new)]
+
+
+def _short(value: Any, width: int = 40) -> str:
+    text = str(value)
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

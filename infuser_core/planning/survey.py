@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from infuser_core.lineage.index import Catalogue
-from infuser_core.recipe import ArtifactRef, Recipe
 from infuser_core.schemas import Selection
-from infuser_core.store import Manifest, Store
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.store import Manifest, Store
 
 Row = TypeVar("Row")
 _UNKNOWN = "0" * 64

@@ -6,7 +6,7 @@ from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.report.compare import areas_of
-from infuser_core.report.contrast import Exam, compared, tallies
+from infuser_core.report.comparison import Exam, compared, tallies
 from infuser_core.statistics.seeds import Spread, over_seeds, paired_seeds
 from infuser_core.statistics.tally import Tally, accuracy
 

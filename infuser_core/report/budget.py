@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from infuser_core.report import figures
-from infuser_core.report.bands import BAND, order, series, spread_sql
-from infuser_core.report.chosen import Chosen, chosen_sql
 from infuser_core.report.content import Figure, Query, Section, Table, number, percent, small, text
+from infuser_core.report.queries import Chosen, chosen_sql
+from infuser_core.report.training import BAND, order, series, spread_sql
 
 TITLE = "Budget of documents"
 _SHARE = """    SELECT c.variant, a.arm AS part, a.run, a.iteration, avg(a.share) AS value

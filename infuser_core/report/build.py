@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.report import markdown, page, sections
-from infuser_core.report.chosen import Chosen
 from infuser_core.report.content import Query, Report, Section
 from infuser_core.report.figures import png, svg
 from infuser_core.report.others import Answered
+from infuser_core.report.queries import Chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from infuser_core.report.contrast import Contrast, contrasts
-from infuser_core.report.tables import listed
+from infuser_core.report.comparison import Contrast, contrasts
+from infuser_core.report.queries import listed
 
 Query = Callable[[str], list[dict[str, Any]]]
 

@@ -25,8 +25,7 @@ import numpy as np
 
 from infuser_core.errors import UsageError
 from infuser_core.statistics.passk import pass_values
-from infuser_core.statistics.tally import Tally, shares
-from infuser_core.statistics.totals import totals
+from infuser_core.statistics.tally import Tally, shares, totals
 
 NAMES = ("model_name", "model_name_or_path", "model")
 DIGESTS = ("model_sha", "model_revision", "revision")

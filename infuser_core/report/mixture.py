@@ -1,7 +1,7 @@
 """The section on an instruction-finetuned anchor's training data: what of pool and questions stands in it."""
 
 from infuser_core.report.content import Query, Section, Table, number, percent, text
-from infuser_core.report.tables import literal
+from infuser_core.report.queries import literal
 
 TITLE = "Anchor's training data"
 SIDES = {"dev": "dev set", "document": "document pool", "validation": "validation set"}

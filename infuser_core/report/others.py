@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.report import figures, shapes
-from infuser_core.report.bands import BAND, band_section, column, order, series, spread_sql, spread_table, value
-from infuser_core.report.chosen import Chosen, chosen_sql, variants
+from infuser_core.report import figures
 from infuser_core.report.content import Figure, Query, Section, Table, number, percent, text
 from infuser_core.report.figures import Series
-from infuser_core.report.tables import PHASES, Row, literal
-from infuser_core.statistics.generator_quality import strong_weak_gaps
-from infuser_core.statistics.lengths import fit_lengths
+from infuser_core.report.queries import PHASES, Chosen, Row, chosen_sql, literal, variants
+from infuser_core.report.training import BAND, band_section, column, order, series, spread_sql, spread_table, value
+from infuser_core.statistics.correlation import fit_lengths
+from infuser_core.statistics.question_quality import strong_weak_gaps
 from infuser_core.statistics.tally import Tally, from_counts
 
 PHASES_SHOWN = 8
@@ -68,7 +67,7 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
             f"{fit.pearson:.3f} [{fit.low:.3f}, {fit.high:.3f}]{f' ({fit.reason})' if fit.reason else ''}. "
             "Checkpoints of one run are not independent of each other."
         )
-    drawing = shapes.points(
+    drawing = figures.points(
         layers, name="length-accuracy", label="validation accuracy", xlabel="mean tokens per answer (log)", fit=line,
         share=True,
     )  # fmt: skip
@@ -205,7 +204,7 @@ FROM per_run GROUP BY variant, phase ORDER BY phase, variant"""),
         for row in sorted(rows, key=lambda row: (names.index(str(row["variant"])), -value(row["seconds"])))
     ]
     columns = ["variant", "phase", "runs", "stages per run", "seconds per run", "of which reused"]
-    drawing = shapes.stacks(names, layers, name="durations", label="seconds per run")
+    drawing = figures.stacks(names, layers, name="durations", label="seconds per run")
     caption = "Seconds per run by phase, mean over seeds; a reused stage counts with the time that it first took"
     table = Table(title="Seconds per phase", columns=columns, rows=cells, text_columns=2)
     return Section(title=title, figures=[Figure(title=caption, drawing=drawing)], tables=[table])
@@ -264,5 +263,5 @@ def _domains(pool: Sequence[Row]) -> Figure:
         ]
         y = [round(used / all_, 9) if all_ else 0.0 for used, all_ in sums]
         layers.append(Series(label=variant, x=list(range(len(names))), y=y))
-    drawing = shapes.groups(names, layers, name="domains", label="share of documents read", share=True)
+    drawing = figures.groups(names, layers, name="domains", label="share of documents read", share=True)
     return Figure(title="Share of each domain's documents that the generator has read", drawing=drawing)

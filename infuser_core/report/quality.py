@@ -6,7 +6,7 @@ from typing import Any
 from infuser_core.report import figures
 from infuser_core.report.content import Figure, Sample, Section, Table, number, percent, printable, text
 from infuser_core.report.figures import Series
-from infuser_core.statistics.question_checks import KEYS
+from infuser_core.statistics.question_quality import KEYS
 
 TITLE = "Generated questions over training"
 Row = Mapping[str, Any]

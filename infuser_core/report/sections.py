@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from infuser_core.report import figures, others, progress, several, tables
-from infuser_core.report.chosen import Chosen, with_sql
+from infuser_core.report import figures, others, queries, several, training
 from infuser_core.report.content import Card, Figure, Query, Report, Section, Table, number, percent, small, text
-from infuser_core.report.corpus_sections import corpus, samples
+from infuser_core.report.corpus import corpus, samples
 from infuser_core.report.figures import Series
 from infuser_core.report.others import Answered
-from infuser_core.report.tables import Row
+from infuser_core.report.queries import Chosen, Row, with_sql
 
 SHOWN_TOPICS = 10
 """Topics with a colour of their own; the rest is drawn as "other" and listed in full nowhere but in the store."""
@@ -45,7 +44,7 @@ def report(
         of_run(validity),
         with_sql(query, lambda asked: others.strong_weak(asked, answered)),
         of_run(topics),
-        with_sql(query, lambda asked: progress.shares(asked, runs, by="source")),
+        with_sql(query, lambda asked: training.shares(asked, runs, by="source")),
         extra["shares"],
         of_run(responses),
         extra["length_accuracy"],
@@ -63,8 +62,8 @@ def report(
 
 def headline(query: Query, run: str) -> Section:
     """Anchor against selected checkpoint, per benchmark."""
-    title, rows = "Result", tables.evaluations(query, run)
-    chosen = tables.selected_iteration(query, run)
+    title, rows = "Result", queries.evaluations(query, run)
+    chosen = queries.selected_iteration(query, run)
     if not rows:
         return Section(title=title, lines=["No final evaluation in this run."])
     scores = {(text(row["benchmark"]), row["iteration"]): row for row in rows}
@@ -98,7 +97,7 @@ def curve(query: Query, run: str, *, compare_with: str | None) -> Section:
     """Validation accuracy over iterations, beside another run's."""
     title = "Validation accuracy"
     runs = [run, *([compare_with] if compare_with is not None else [])]
-    curves = {name: rows for name in runs if (rows := tables.validations(query, name))}
+    curves = {name: rows for name in runs if (rows := queries.validations(query, name))}
     lines = [f"No validation scores of run {text(name)}." for name in runs if name not in curves]
     if not curves:
         return Section(title=title, lines=lines)
@@ -106,7 +105,7 @@ def curve(query: Query, run: str, *, compare_with: str | None) -> Section:
         _series(name, rows, "accuracy", low=_values(rows, "low"), high=_values(rows, "high"))
         for name, rows in curves.items()
     ]
-    mark = tables.selected_iteration(query, run)
+    mark = queries.selected_iteration(query, run)
     drawing = figures.lines(series, name="validation", label="accuracy", share=True, mark=mark)
     cells = [
         [text(name), number(row["iteration"]), *_interval(row)] for name, rows in curves.items() for row in rows
@@ -119,7 +118,7 @@ def curve(query: Query, run: str, *, compare_with: str | None) -> Section:
 
 def selection(query: Query, run: str) -> Section:
     """How sure the choice of the checkpoint is, and what the validation set has seen of the benchmarks."""
-    title, rows, seen = "Checkpoint selection", tables.candidates(query, run), tables.leakage(query, run)
+    title, rows, seen = "Checkpoint selection", queries.candidates(query, run), queries.leakage(query, run)
     if not rows:
         return Section(title=title, lines=["No checkpoint was selected."])
     cells = [
@@ -145,7 +144,7 @@ def selection(query: Query, run: str) -> Section:
 
 def influence(query: Query, run: str) -> Section:
     """Influence scores and the state of the dev gradient."""
-    title, rows = "Influence", tables.influence(query, run)
+    title, rows = "Influence", queries.influence(query, run)
     if not rows:
         return Section(title=title, lines=["No influence scores in this run."])
     silent = [number(row["iteration"]) for row in rows if row["no_dev_signal"] == 1]
@@ -184,10 +183,10 @@ def influence(query: Query, run: str) -> Section:
 
 def validity(query: Query, run: str) -> Section:
     """How many generator rollouts are questions, why the others are not, and whether the keys are right."""
-    title, rows = "Validity of generated questions", tables.validity(query, run)
+    title, rows = "Validity of generated questions", queries.validity(query, run)
     if not rows:
         return Section(title=title, lines=["No generator rollouts in this run."])
-    keys = {row["iteration"]: row for row in tables.key_correctness(query, run)}
+    keys = {row["iteration"]: row for row in queries.key_correctness(query, run)}
     series = [_series("valid", rows, "valid")]
     if keys:
         series.append(_series("key correct", list(keys.values()), "correct"))
@@ -200,7 +199,7 @@ def validity(query: Query, run: str) -> Section:
         for key in [keys.get(row["iteration"], {})]
     ]
     found = [Table(title="Valid questions", columns=columns, rows=cells)]
-    reasons = tables.malformed(query, run)
+    reasons = queries.malformed(query, run)
     if reasons:
         cells = [
             [text(row["reason"]), *(number(row[name]) for name in ("rollouts", "first", "last"))] for row in reasons
@@ -215,7 +214,7 @@ def validity(query: Query, run: str) -> Section:
 
 def topics(query: Query, run: str) -> Section:
     """What the generated questions are about."""
-    title, rows = "Topics of generated questions", tables.topics(query, run)
+    title, rows = "Topics of generated questions", queries.topics(query, run)
     if not rows:
         return Section(title=title, lines=["No generated questions in this run."])
     counts: dict[str, dict[float, float]] = defaultdict(dict)
@@ -245,7 +244,7 @@ def topics(query: Query, run: str) -> Section:
 
 def responses(query: Query, run: str) -> Section:
     """How long responses are, and how they end."""
-    title, rows = "Responses", tables.lengths(query, run)
+    title, rows = "Responses", queries.lengths(query, run)
     if not rows:
         return Section(title=title, lines=["No rollouts in this run."])
     phases = sorted({text(row["phase"]) for row in rows}, key=_phase_order)
@@ -264,7 +263,7 @@ def responses(query: Query, run: str) -> Section:
 
 def updates(query: Query, run: str) -> Section:
     """Health of the AdamW steps."""
-    title, rows = "Updates", tables.updates(query, run)
+    title, rows = "Updates", queries.updates(query, run)
     if not rows:
         return Section(title=title, lines=["No optimizer steps in this run."])
     columns = ["role", "iteration", "steps", "gradient norm", "clipped", "mean ratio", "mean TIS weight", "skipped"]
@@ -286,7 +285,7 @@ def updates(query: Query, run: str) -> Section:
 
 def time(query: Query, run: str) -> Section:
     """Where the time went."""
-    title, rows = "Time", tables.seconds(query, run, per_iteration=False)
+    title, rows = "Time", queries.seconds(query, run, per_iteration=False)
     if not rows:
         return Section(title=title, lines=["No stages in this run."])
     total = sum(_value(row["seconds"]) for row in rows) or 1.0
@@ -302,7 +301,7 @@ def time(query: Query, run: str) -> Section:
         for row in rows
     ]
     columns = ["phase", "stages", "reused stages", "seconds", "of which reused", "share"]
-    split = [row for row in tables.seconds(query, run, per_iteration=True) if _value(row["iteration"]) >= 0]
+    split = [row for row in queries.seconds(query, run, per_iteration=True) if _value(row["iteration"]) >= 0]
     iterations = sorted({_value(row["iteration"]) for row in split})
     spent = {(text(row["phase"]), _value(row["iteration"])): _value(row["seconds"]) for row in split}
     layers = [
@@ -346,4 +345,4 @@ def _series(
 
 
 def _phase_order(phase: str) -> tuple[int, str]:
-    return (tables.PHASES.index(phase) if phase in tables.PHASES else len(tables.PHASES), phase)
+    return (queries.PHASES.index(phase) if phase in queries.PHASES else len(queries.PHASES), phase)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from infuser_core.report import figures, shapes
-from infuser_core.report.bands import value
-from infuser_core.report.chosen import Chosen, chosen_sql, differing, short, variants
+from infuser_core.report import figures
 from infuser_core.report.content import Figure, Query, Section, Table, number, percent, text
-from infuser_core.report.exams import MEASURED
+from infuser_core.report.evaluations import MEASURED
 from infuser_core.report.figures import Drawing, Series
+from infuser_core.report.queries import Chosen, chosen_sql, differing, short, variants
+from infuser_core.report.training import value
 
 MOST, MOST_TICKS = 6, 8
 """Settings with a chart of their own (the table has all), and values with a mark of their own on its axis."""
@@ -101,4 +101,4 @@ def _against(
         ticks = [float(one) for one in distinct] if len(distinct) <= MOST_TICKS else []
         return figures.lines(layers, name=name, label="accuracy", share=True, xlabel=leaf, ticks=ticks), cells
     names = [short(one) for one in distinct]
-    return shapes.groups(names, layers, name=name, label="accuracy", share=True, xlabel=leaf), cells
+    return figures.groups(names, layers, name=name, label="accuracy", share=True, xlabel=leaf), cells

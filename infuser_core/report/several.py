@@ -2,38 +2,38 @@
 
 from collections.abc import Callable, Sequence
 
-from infuser_core.report import budget, contrast, exams, others, progress
-from infuser_core.report.chosen import Chosen, variants, with_sql
+from infuser_core.report import budget, comparison, evaluations, others, training
+from infuser_core.report.comparison import Contrast
 from infuser_core.report.content import Query, Report, Section, Table, number, text
-from infuser_core.report.contrast import Contrast
 from infuser_core.report.others import Answered
+from infuser_core.report.queries import Chosen, variants, with_sql
 from infuser_core.report.settings_sweep import sweeps
 
 Builder = Callable[[Query, Sequence[Chosen]], Section]
 OF_EVERY: tuple[Builder, ...] = (
-    exams.categories,
-    progress.frozen,
-    progress.deviations,
+    evaluations.categories,
+    training.frozen,
+    training.deviations,
     budget.shares,
     others.length_accuracy,
-    exams.pass_at_k,
-    exams.leakage_split,
+    evaluations.pass_at_k,
+    evaluations.leakage_split,
 )
 """Sections that a single run has beside its own."""
 OF_SEVERAL: tuple[Builder, ...] = (
-    progress.validation,
-    exams.benchmarks,
-    exams.categories,
+    training.validation,
+    evaluations.benchmarks,
+    evaluations.categories,
     sweeps,
-    progress.influence,
-    progress.frozen,
-    progress.deviations,
+    training.influence,
+    training.frozen,
+    training.deviations,
     budget.shares,
     others.validity,
     others.response_length,
     others.length_accuracy,
-    exams.pass_at_k,
-    exams.leakage_split,
+    evaluations.pass_at_k,
+    evaluations.leakage_split,
     others.durations,
     others.coverage,
 )
@@ -50,9 +50,9 @@ def several(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answere
     sections = [_runs(found)]
     for build in OF_SEVERAL:
         sections.append(of(query, found, build))
-        if build is exams.benchmarks:
+        if build is evaluations.benchmarks:
             sections.append(with_sql(query, lambda asked: differences(asked, found)))
-        elif build is progress.influence:
+        elif build is training.influence:
             sections += shares(query, found)
         elif build is others.validity:
             sections.append(with_sql(query, lambda asked: others.strong_weak(asked, answered)))
@@ -69,8 +69,8 @@ def of(query: Query, found: Sequence[Chosen], build: Builder) -> Section:
 def shares(query: Query, found: Sequence[Chosen]) -> list[Section]:
     """Topics and textbooks of the questions."""
     return [
-        with_sql(query, lambda asked: progress.shares(asked, found, by="topic")),
-        with_sql(query, lambda asked: progress.shares(asked, found, by="source")),
+        with_sql(query, lambda asked: training.shares(asked, found, by="topic")),
+        with_sql(query, lambda asked: training.shares(asked, found, by="source")),
     ]
 
 
@@ -86,7 +86,7 @@ def _runs(found: Sequence[Chosen]) -> Section:
 def differences(query: Query, found: Sequence[Chosen]) -> Section:
     """Variant against variant, on every benchmark that both have."""
     groups = {name: [one.run for one in found if one.variant == name] for name in variants(found)}
-    rows = contrast.contrasts(query, groups, seeds={one.run: one.seed for one in found})
+    rows = comparison.contrasts(query, groups, seeds={one.run: one.seed for one in found})
     if not rows:
         said = "Nothing to compare: two finished runs with a common benchmark are needed."
         return Section(title="Differences", lines=[said])

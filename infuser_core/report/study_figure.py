@@ -5,7 +5,7 @@ from pathlib import Path
 
 import matplotlib
 
-from infuser_core.report.ranking import RankCorrelation
+from infuser_core.statistics.correlation import RankCorrelation
 
 
 def draw_study(

@@ -1,7 +1,7 @@
 """Self-play without documents: the generator poses a multiple-choice question from what it knows, as in R-Zero."""
 
-from infuser_core.config import QuestionSettings
-from infuser_core.parsing import Malformed
+from infuser_core.config.run import QuestionSettings
+from infuser_core.phases.parsing import Malformed
 from infuser_core.routes import mcq
 from infuser_core.schemas import Document, Question
 

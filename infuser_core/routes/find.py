@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.config import QuestionSettings, RunConfig
+from infuser_core.config.run import QuestionSettings, RunConfig
 from infuser_core.errors import ConfigError
-from infuser_core.parsing import Malformed
+from infuser_core.phases.parsing import Malformed
 from infuser_core.schemas import Document, Question
 
 MAIN_ROUTE = "mcq"

@@ -1,7 +1,7 @@
 """A document becomes a problem whose answer is one mathematical value, compared by the `math` verifier."""
 
-from infuser_core.config import QuestionSettings
-from infuser_core.parsing import Malformed, parse, to_question
+from infuser_core.config.run import QuestionSettings
+from infuser_core.phases.parsing import Malformed, parse, to_question
 from infuser_core.schemas import Document, Question
 
 TEMPLATE = "generate_free_form"

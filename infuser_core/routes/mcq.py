@@ -1,7 +1,7 @@
 """The paper's route: a document becomes a multiple-choice question with its key (appendix, generator prompt)."""
 
-from infuser_core.config import QuestionSettings
-from infuser_core.parsing import Malformed, parse, to_question
+from infuser_core.config.run import QuestionSettings
+from infuser_core.phases.parsing import Malformed, parse, to_question
 from infuser_core.schemas import Document, Question
 
 TEMPLATE = "generate_mcq"

@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from infuser_core.sandbox import literals
-from infuser_core.sandbox.containment import ENVIRONMENT, WORK, Containment, filter_program
-from infuser_core.sandbox.exchange import Exchange
-from infuser_core.sandbox.failures import SandboxError
-from infuser_core.sandbox.interpreter import NOBODY
-from infuser_core.sandbox.processes import Tree, of_user
-from infuser_core.sandbox.program import Limits, Program, Status
+from infuser_core.sandbox.containment import ENVIRONMENT, NOBODY, WORK, Containment, filter_program
+from infuser_core.sandbox.processes import Exchange, Tree, of_user
+from infuser_core.sandbox.program import Limits, Program, SandboxError, Status
 
 START_SECONDS = 60.0
 """A sandbox that is not ready by then is broken, or the host is."""

@@ -1,19 +1,129 @@
-"""How a process is kept in: bubblewrap with a view of the interpreter and nothing else, or limits alone.
-
-Bubblewrap runs as an ordinary user even where we are root: the limit on the number of processes does not bind user 0,
-not even one that is called nobody inside its own namespace. Its environment is empty before it starts, since
-`/proc/1/environ` shows what bubblewrap itself was given, whatever it gives on.
-"""
+"""Containment of an untrusted interpreter: bubblewrap, its view of the host, and the system call filter."""
 
 import os
+import platform
 import shutil
+import stat
+import struct
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from infuser_core.sandbox import syscalls
-from infuser_core.sandbox.failures import SandboxUnavailable
-from infuser_core.sandbox.interpreter import NOBODY, Interpreter
+from infuser_core.sandbox.program import SandboxUnavailable
+
+SYSTEM = Path("/usr/bin/python3")
+NOBODY = 65534
+"""User and group that root becomes before anything untrusted runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """One installation of Python."""
+
+    executable: Path
+    """The binary itself, links resolved."""
+    prefix: Path
+    """Its installation; the standard library lies in `lib` or `lib64` below."""
+    hidden_by: Path | None
+    """Topmost folder above the installation that an ordinary user may not enter; None when there is none."""
+
+    def libraries(self) -> list[Path]:
+        """Folders of its installation that hold the standard library and shared libraries."""
+        return [path for name in ("lib", "lib64") if (path := self.prefix / name).is_dir() and not path.is_symlink()]
+
+    def packages(self) -> list[Path]:
+        """Folders with installed packages: no part of the language, and a place where answers of benchmarks may lie."""
+        libraries = {*self.libraries(), Path("/usr/lib"), Path("/usr/lib64")}
+        names = ("site-packages", "dist-packages")
+        found = [path for lib in libraries for name in names for path in lib.glob(f"python3*/{name}")]
+        return sorted(path for path in found if path.is_dir())
+
+
+def candidates() -> list[Interpreter]:
+    """This process's own Python and the system's, where they exist, best first.
+
+    The own one, unless it lies in a closed folder and the system's is of the same version: root would have to show it
+    to the sandbox first, at every start.
+    """
+    path = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
+    own = _interpreter(path, Path(sys.base_prefix).resolve())
+    if not SYSTEM.exists() or SYSTEM.resolve() == path:
+        return [own]
+    system = _interpreter(SYSTEM.resolve(), SYSTEM.parent.parent)
+    same = system.executable.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return [system, own] if own.hidden_by is not None and same else [own, system]
+
+
+def _interpreter(executable: Path, prefix: Path) -> Interpreter:
+    return Interpreter(executable=executable, prefix=prefix, hidden_by=_closed(executable) or _closed(prefix / "lib"))
+
+
+def _closed(path: Path) -> Path | None:
+    """The first folder on the way to `path` that the user who will run it may not enter."""
+    for folder in reversed(path.parents):
+        if os.geteuid() != 0:
+            if not os.access(folder, os.X_OK):
+                return folder
+        elif not folder.stat().st_mode & stat.S_IXOTH:
+            return folder
+    return None
+
+
+# name: (x86_64, aarch64)
+DENIED = {
+    "socket": (41, 198), "connect": (42, 203), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
+    "chroot": (161, 51), "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241),
+    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "userfaultfd": (323, 282),
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "swapon": (167, 224), "swapoff": (168, 225),
+    "reboot": (169, 142), "personality": (135, 92), "acct": (163, 89), "syslog": (103, 116), "kcmp": (312, 272),
+    "fanotify_init": (300, 262),
+    # Memory that belongs to no process: the watch over resident memory would not see it.
+    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186),
+    "semget": (64, 190), "mq_open": (240, 180),
+}  # fmt: skip
+CLONE, CLONE3 = (56, 220), 435
+NEW_NAMESPACES = 0x7E020080
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET and NEWTIME."""
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+X32 = 0x40000000
+"""First number of the other calling convention of x86_64, under which the same calls have other numbers."""
+
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+NOT_PERMITTED, NOT_IMPLEMENTED = 0x00050001, 0x00050026
+"""Fail with EPERM, and with ENOSYS."""
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+"""Offsets in the kernel's description of a call, bytes."""
+
+
+def program(machine: str = "") -> bytes:
+    """The filter for a machine, this one by default; empty for an architecture that has no table here."""
+    known = ARCHITECTURES.get(machine or platform.machine())
+    if known is None:
+        return b""
+    column, architecture = known
+    lines = [
+        *(_line(LOAD, ARCHITECTURE), _line(EQUAL, architecture, 1, 0), _line(RETURN, KILL)),
+        *(_line(LOAD, NUMBER), _line(AT_LEAST, X32, 0, 1), _line(RETURN, NOT_IMPLEMENTED)),
+        # The C library falls back to clone, whose flags can be looked at.
+        *(_line(EQUAL, CLONE3, 0, 1), _line(RETURN, NOT_IMPLEMENTED)),
+    ]
+    for numbers in DENIED.values():
+        lines += [_line(EQUAL, numbers[column], 0, 1), _line(RETURN, NOT_PERMITTED)]
+    lines += [_line(EQUAL, CLONE[column], 0, 3), _line(LOAD, FIRST_ARGUMENT)]
+    lines += [_line(ANY_BIT, NEW_NAMESPACES, 0, 1), _line(RETURN, NOT_PERMITTED), _line(RETURN, ALLOW)]
+    return b"".join(lines)
+
+
+def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, if_true, if_false, value)
+
 
 WORK = "/box"
 """The only folder that can be written inside."""
@@ -91,7 +201,7 @@ def limited(interpreter: Interpreter) -> Containment:
 @lru_cache
 def filter_program() -> bytes:
     """The filter of system calls for this machine; empty where there is none."""
-    return syscalls.program()
+    return program()
 
 
 def _unreadable(interpreter: Interpreter) -> SandboxUnavailable:

@@ -1,8 +1,19 @@
-"""What is run, within which limits, and what came of it."""
+"""A program to run in the sandbox, its limits, its outcomes, and the sandbox's own failures."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
+
+from infuser_core.errors import InfuserError
+
+
+class SandboxError(InfuserError, RuntimeError):
+    """A sandbox did not start or broke down."""
+
+
+class SandboxUnavailable(SandboxError):
+    """This host cannot contain untrusted code as asked."""
+
 
 Kind = Literal["stdin", "call"]
 

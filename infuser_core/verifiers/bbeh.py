@@ -20,9 +20,9 @@ import re
 
 from infuser_core.schemas import Question
 from infuser_core.verifiers import exact
-from infuser_core.verifiers.parts import official
+from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
-from infuser_core.verifiers.parts.finding import Finding, Reason, correct, no_answer, unverified, wrong
+from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
 
 _ONE_LETTER = re.compile(r"\(([a-z])\)")
 _QUOTES = str.maketrans("", "", "'\"")
@@ -34,7 +34,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     Raises ConfigError for an unknown preset.
     """
     as_float = preset == "official"
-    answer = official.bbeh(response) if as_float else boxed(response, preset=preset)
+    answer = extract.bbeh(response) if as_float else boxed(response, preset=preset)
     if answer is None:
         return no_answer(Reason.NO_PHRASE if as_float else Reason.NO_BOX)
     found = unwrap(answer)
@@ -49,7 +49,7 @@ def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason |
     left, right = plain(_first_line(found)), plain(reference)
     if left == right:
         return Reason.TEXT
-    if official.same_float(left, right) if as_float else _same_number(left, right):
+    if extract.same_float(left, right) if as_float else _same_number(left, right):
         return Reason.NUMBER
     for reason, without in (
         (Reason.PARENTHESES, _without_parentheses),

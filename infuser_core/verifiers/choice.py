@@ -10,10 +10,9 @@ import re
 from dataclasses import dataclass
 
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts import official
+from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
-from infuser_core.verifiers.parts.finding import Finding, Reason, correct, no_answer, wrong
-from infuser_core.verifiers.parts.grading import grading_of
+from infuser_core.verifiers.parts.grading import Finding, Reason, correct, grading_of, no_answer, wrong
 
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
@@ -54,7 +53,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 def _official(response: str, question: Question) -> Finding:
     route = grading_of(question).route
-    found = official.letter(response, route=route)
+    found = extract.letter(response, route=route)
     if found is None:
         return no_answer(Reason.NO_PHRASE if route in ("mmlu_pro", "medqa") else Reason.NO_BOX)
     return _compared(found.text, question, found.reason)

@@ -8,9 +8,9 @@ import re
 from fractions import Fraction
 
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts import official
+from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
-from infuser_core.verifiers.parts.finding import Finding, Reason, correct, no_answer, unverified, wrong
+from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,64}(?:\.\d{0,64})?|\.\d{1,64})(?:e[+-]?\d{1,3})?", re.ASCII)
 # Groups of exactly three digits throughout: `1,000,5` and `0,100` are lists.
@@ -30,7 +30,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def _official(found: str, reference: str) -> Finding:
-    equal = official.same_text(found, reference)
+    equal = extract.same_text(found, reference)
     if equal is None:
         return unverified(found, Reason.INFINITE)
     return correct(found, Reason.TEXT) if equal else wrong(found, Reason.OTHER_TEXT)

@@ -8,8 +8,7 @@ from typing import Protocol, cast
 
 from infuser_core.errors import ConfigError
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.extract import PRESETS as PRESETS
-from infuser_core.verifiers.parts.finding import Finding
+from infuser_core.verifiers.parts.grading import Finding
 
 
 class Verifier(Protocol):

@@ -7,9 +7,9 @@ no decimals but zeros, and nothing else. `official` reads the last opened box as
 import re
 
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts import official
+from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
-from infuser_core.verifiers.parts.finding import Finding, Reason, correct, no_answer, unverified, wrong
+from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
 
 _INTEGER = re.compile(r"0*(\d{1,3})(?:\.0+)?", re.ASCII)
 _DECORATION = re.compile(r"\\?\$|\\?%|\^\s*+(?:\\circ|\{\s*+\\circ\s*+\})|\\degree|°|\\[,!;:]")
@@ -33,7 +33,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def _official(found: str, reference: str) -> Finding:
-    equal = official.same_integer(found, reference)
+    equal = extract.same_integer(found, reference)
     if equal is None:
         return unverified(found, Reason.INFINITE)
     return (correct if equal else wrong)(found, Reason.TRUNCATED)

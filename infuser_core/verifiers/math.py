@@ -20,11 +20,9 @@ from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts import compare
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.extract import boxed, last_box, unwrap
-from infuser_core.verifiers.parts.finding import Finding, no_answer
-from infuser_core.verifiers.parts.grading import grading_of
-from infuser_core.verifiers.parts.normal import MAX_LENGTH as _MAX_LENGTH
-from infuser_core.verifiers.parts.rules import Outcome, Rules, Stage, rules_of
-from infuser_core.verifiers.parts.values import Oracle
+from infuser_core.verifiers.parts.grading import Finding, grading_of, no_answer
+from infuser_core.verifiers.parts.tokens import MAX_LENGTH as _MAX_LENGTH
+from infuser_core.verifiers.parts.values import Oracle, Outcome, Rules, Stage, rules_of
 from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, pool
 
 MAX_LENGTH = 128

@@ -25,15 +25,16 @@ from corpus_row import Row, shown
 from corpus_synthetic import Prose, chunks, write_pool, write_shard
 from datasketch import MinHash
 
-from corpus import external, recall, shingles
-from corpus.audit import SUMMARY, audit_pool
-from corpus.child import kill_group
-from corpus.ngrams import grams, words
-from corpus.overlap import config_of
-from corpus.pairs import Matcher
+from corpus.audit import audit, shingles
+from corpus.audit.audit import SUMMARY, audit_pool
+from corpus.audit.index import Matcher
+from corpus.audit.minhash import signatures
+from corpus.audit.ngrams import grams, words
+from corpus.audit.overlap import config_of
+from corpus.audit.scan import PoolText
 from corpus.pool import DOCUMENTS
-from corpus.shardscan import PoolText
-from corpus.signatures import signatures
+from infuser_core import child
+from infuser_core.child import kill_group
 
 RECORDS, SHARDS = 2_152_112, 15
 RATE, RATIO, MEGABYTES = 15_000, 8, 4_000
@@ -129,7 +130,7 @@ def run_audit(pool: Path, reference: Path, mode: str, out: Path, workers: int) -
     """The audit of a folder in a process group that may take 4 GB, measured."""
     arguments = [sys.executable, __file__, "--audit", str(pool), str(reference), mode, str(out), str(workers)]
     before, start = _children(), time.monotonic()
-    ended = external.run(arguments, wall_seconds=WALL_SECONDS, memory_bytes=MEGABYTES * 10**6)
+    ended = child.run(arguments, wall_seconds=WALL_SECONDS, memory_bytes=MEGABYTES * 10**6)
     if ended.fault or ended.status:
         raise SystemExit(f"audit in mode {mode}: {ended.fault or ended.tail}")
     told = json.loads(ended.tail)
@@ -205,8 +206,8 @@ def _kept(out: Path) -> list[Path]:
 def recall_rows(pool: Sequence[str]) -> Iterator[Row]:
     """Every kind of control by every mode, one line each."""
     documents = [PoolText(document_id=str(number), text=text) for number, text in enumerate(pool)]
-    for row in recall.measure(documents, config_of("exact")):
-        found = ", ".join(f"{mode} {row.found[mode]:.2f}" for mode in recall.MODES)
+    for row in audit.measure(documents, config_of("exact")):
+        found = ", ".join(f"{mode} {row.found[mode]:.2f}" for mode in audit.MODES)
         label = "found" if row.expected else "false matches"
         yield Row(
             name=f"planted: {row.kind}: {label}",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infuser_core.schemas import Document
-from infuser_core.tables import write_rows
+from infuser_core.store.tables import write_rows
 
 VOCABULARY = 20_000
 CHUNK_CHARS = 5_000

@@ -23,13 +23,13 @@ from pathlib import Path
 
 from corpus_row import Row, shown
 
-from corpus import pdf
-from corpus.blocks import Kind, scan
-from corpus.chunk import ChunkConfig, chunk
-from corpus.convert import page_of
-from corpus.embedded import Reading, ReadingConfig, convert
-from corpus.langchain_chunk import chunk_langchain
-from corpus.layout import key
+from corpus.chunk.blocks import Kind, scan
+from corpus.chunk.chunk import ChunkConfig, chunk
+from corpus.chunk.langchain_chunk import chunk_langchain
+from corpus.read import pdf
+from corpus.read.convert import page_of
+from corpus.read.embedded import Reading, ReadingConfig, convert
+from corpus.read.lines import key
 from infuser_core.schemas import Page
 
 DENSE = 12
@@ -103,7 +103,7 @@ def measure_book(path: Path) -> BookResult:
 
 def printed_books(folder: Path) -> list[Path]:
     """Test books in every face, one and two columns."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
     from corpus_books import FACES, BookPlan, write_book
 
     paths = []

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 
 from crash_points import NANO, content, mismatches, orphans, overlay, passed, repeated
 from crash_processes import Attempts, Commands, Deployed

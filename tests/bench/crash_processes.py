@@ -14,10 +14,10 @@ from typing import Any
 
 from launcher import ROOT, Launcher
 
-from flows import server
-from infuser_core import lease
-from infuser_core.runs import is_held, list_runs, runs_folder
-from infuser_core.store import MANIFEST
+from flows import deployment
+from infuser_core.store import lease
+from infuser_core.store.runs import is_held, list_runs, runs_folder
+from infuser_core.store.store import MANIFEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +106,14 @@ class Deployed(Attempts):
         super().__init__()
         self.store, self.name = store, ""
         self._overlay, self._flow_run = overlay, ""
-        self._port = server.free_port()
-        self._url = server.address(self._port)
+        self._port = deployment.free_port()
+        self._url = deployment.address(self._port)
         outer = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         self._environment = {**outer, "INFUSER_STORE": str(store), "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
 
     def __enter__(self) -> "Attempts":
         self.store.mkdir(parents=True)
-        command = [sys.executable, "-m", "flows.cli", "serve", "--port", str(self._port)]
+        command = [sys.executable, "-m", "flows.cli.main", "serve", "--port", str(self._port)]
         with (self.store / "serve.log").open("wb") as log:
             self._served = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=log, stderr=log)
         _eventually(lambda: (self.store / "server.json").is_file(), 120)

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 
 from crash_points import NANO, content, mismatches, orphans, overlay, repeated
 from launcher import Launcher, copy_store, launcher

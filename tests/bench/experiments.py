@@ -54,7 +54,7 @@ EXPERIMENTS = (
 def infuser(*arguments: str) -> str:
     """Standard output of an `infuser` command; its errors end the benchmark."""
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "flows.cli.main", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode != 0:
         sys.exit(f"infuser {arguments[0]} ended with {done.returncode}")

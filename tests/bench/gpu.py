@@ -26,10 +26,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from workload import SHAPES, Shape, make_checkpoint
 
-from infuser_core.engines.hf_sampler import HFSampler
-from infuser_core.engines.local_trainer import LocalTrainer
+from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, PromptGroup, Sampler, SamplingParams, TrainGroup, TrainRow
-from infuser_core.engines.vllm_sampler import VLLMSampler
+from infuser_core.engines.vllm.sampler import VLLMSampler
 from infuser_core.schemas import Checkpoint
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from workload import Trainers
 
-from infuser_core.engines.local_trainer import LocalTrainer
+from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import TrainGroup
 
 

@@ -24,7 +24,7 @@ from gradient_work import Iteration, iteration
 from result import Row, gradient_error, probe_error, table
 from workload import MIDDLE, NANO, PLAIN, SHAPES, Shape, Trainers, make_groups, seconds
 
-from infuser_core.engines.local_trainer import LocalTrainer
+from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
 
 

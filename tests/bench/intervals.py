@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from infuser_core.examination import BenchmarkVerdict
+from infuser_core.schemas import BenchmarkVerdict
 from infuser_core.statistics.bootstrap import DRAWS, paired_difference
 from infuser_core.statistics.passk import pass_curve
 from infuser_core.statistics.tally import from_verdicts

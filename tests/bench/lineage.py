@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infuser_core.recipe import ArtifactRef, Recipe
-from infuser_core.runs import Journal, create_run
 from infuser_core.schemas import (
     BenchmarkScore,
     Document,
@@ -31,7 +29,9 @@ from infuser_core.schemas import (
     Source,
     Update,
 )
-from infuser_core.store import Outcome, Store, Table
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.runs import Journal, create_run
+from infuser_core.store.store import Outcome, Store, Table
 
 ROOT = Path(__file__).parent.parent.parent
 PER_DOCUMENT = 8
@@ -209,10 +209,10 @@ def build(root: Path, runs: int, iterations: int, questions: int) -> dict[str, A
 _INSIDE = """
 import sys, time, json
 from pathlib import Path
-from infuser_core.lens import Lens
+from infuser_core.store.views import Lens
 from infuser_core.lineage.answer import to_text
 from infuser_core.lineage.why import why
-from infuser_core.store import Store
+from infuser_core.store.store import Store
 start = time.monotonic()
 if sys.argv[2] == "open":
     lens = Lens(Store(Path(sys.argv[1])))
@@ -257,12 +257,12 @@ def measure(root: Path, runs: int, iterations: int) -> dict[str, Any]:
         "first_open": first,
         "open": _seconds(["-c", _INSIDE, str(root), "open"], root),
         "why": {kind: _seconds(["-c", _INSIDE, str(root), name], root) for kind, name in asked.items()},
-        "command": {kind: _seconds(["-m", "flows.cli", "why", name], root) for kind, name in asked.items()},
+        "command": {kind: _seconds(["-m", "flows.cli.main", "why", name], root) for kind, name in asked.items()},
         "sql_over_all_rollouts": _seconds(
-            ["-m", "flows.cli", "sql", "select run, count(*) from rollouts group by run"], root, times=1
+            ["-m", "flows.cli.main", "sql", "select run, count(*) from rollouts group by run"], root, times=1
         ),
         "sql_of_one_run": _seconds(
-            ["-m", "flows.cli", "sql", "--run", "run-00", "select count(*) from question_history"], root, times=1
+            ["-m", "flows.cli.main", "sql", "--run", "run-00", "select count(*) from question_history"], root, times=1
         ),
     }
 

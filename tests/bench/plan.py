@@ -12,10 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from infuser_core.capacity.efficiency import Efficiency, calibrated
 from infuser_core.capacity.fit import anchors, left_out, refit, residuals, root_mean_square
-from infuser_core.capacity.forecast import Asked, ask
-from infuser_core.capacity.scaling import scale
+from infuser_core.capacity.forecast import Asked, ask, scale
+from infuser_core.capacity.hardware import Efficiency, calibrated
 
 CONFIGS = [ROOT / "configs" / f"qwen3-{size}.yaml" for size in ("4b", "8b")]
 LENGTHS = ("dev_response", "solver_response", "generator_response", "spread", "generator_spread", "within")
@@ -84,7 +83,7 @@ def inputs(asked: dict[str, Asked], kept: Efficiency) -> None:
 
 
 def sizes() -> None:
-    from infuser_core.overlays import load
+    from infuser_core.config.overlays import load
 
     for path in CONFIGS:
         plan = ask(load([path], ENGINES), "8xH100", model=None, tokens=[], disk=3.0)
@@ -110,7 +109,7 @@ def sizes() -> None:
 
 
 def answer_time() -> None:
-    words = [sys.executable, "-m", "flows.cli", "plan", str(CONFIGS[1]), "--gpus", "8xH100", "--json"]
+    words = [sys.executable, "-m", "flows.cli.main", "plan", str(CONFIGS[1]), "--gpus", "8xH100", "--json"]
     for extra in ([], ["--scale"]):
         start = time.perf_counter()
         subprocess.run([*words, *extra], cwd=ROOT, check=True, capture_output=True)

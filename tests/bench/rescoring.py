@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from infuser_core.exams.folder import ExamFolder
-from infuser_core.exams.plan import Plan, Sheet, exam_question
+from infuser_core.evaluation.folder import ExamFolder
+from infuser_core.evaluation.plan import Plan, Sheet, exam_question
 from infuser_core.schemas import BenchmarkResponse, Question
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         size = fill(Path(place) / "exam", options.responses, options.words)
-        command = [sys.executable, "-m", "flows.cli", "rescore", str(Path(place) / "exam"), "--json"]
+        command = [sys.executable, "-m", "flows.cli.main", "rescore", str(Path(place) / "exam"), "--json"]
         started = time.monotonic()
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         seconds = time.monotonic() - started

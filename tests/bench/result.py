@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infuser_core.algorithm.influence import cosine
-from infuser_core.engines.local_trainer import LocalTrainer
+from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Similarity
 
 

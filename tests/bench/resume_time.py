@@ -16,14 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 
 from crash_points import NANO, overlay
 from launcher import ENVIRONMENT, ROOT
 
-from infuser_core.recipe import ArtifactRef, Recipe
-from infuser_core.runs import Journal
-from infuser_core.store import MANIFEST, Outcome, Store
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import MANIFEST, Outcome, Store
 
 NAME = "long"
 TARGET = 20.0
@@ -35,7 +35,7 @@ def infuser(store: Path, *arguments: str) -> float:
     environment = {**outer, **ENVIRONMENT, "INFUSER_STORE": str(store)}
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "flows.cli.main", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return time.monotonic() - started
@@ -69,16 +69,16 @@ class FillingStore(Store):
 
 def synthesise(store: Path, template: Path, config: Path) -> None:
     """A finished run, by the flow itself."""
-    import tasks.context
+    import tasks.run
     from flows.execute import execute
-    from infuser_core.overlays import load
+    from infuser_core.config.overlays import load
 
     FillingStore.template = template
     os.environ.update({**ENVIRONMENT, "INFUSER_STORE": str(store)})
     page = store / "runs" / NAME / "report" / "report.html"
     page.parent.mkdir(parents=True)
     page.touch()
-    tasks.context.Store = FillingStore  # type: ignore[attr-defined, misc]
+    tasks.run.Store = FillingStore  # type: ignore[attr-defined, misc]
     execute(load([ROOT / NANO, config], []), NAME)
 
 

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
-from infuser_core.sandbox import probe
+from infuser_core.sandbox import run as probe
 from infuser_core.sandbox.cell import Cell
-from infuser_core.sandbox.failures import SandboxUnavailable
-from infuser_core.sandbox.program import Case, Limits, Program, Status
+from infuser_core.sandbox.program import Case, Limits, Program, SandboxUnavailable, Status
 from infuser_core.sandbox.run import run
-from infuser_core.verifiers.parts.code_canary import canary
+from infuser_core.verifiers.code import canary
 
 TARGET_MS = 25.0
 """Longest start-up that was asked for, milliseconds."""

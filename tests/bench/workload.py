@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from infuser_core.engines.anchor import prepare_anchor
-from infuser_core.engines.local_trainer import LocalTrainer
+from infuser_core.engines.local.hub import prepare_anchor
+from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint
 

@@ -3,8 +3,7 @@
 import re
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.making import question
-from infuser_core.benchmarks.parts.spec import Place, RowReader
+from infuser_core.benchmarks.parts.spec import Place, RowReader, question
 from infuser_core.schemas import Question
 from infuser_core.verifiers import integer
 from infuser_core.verifiers.parts.grading import Grading

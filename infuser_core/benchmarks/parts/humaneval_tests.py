@@ -16,8 +16,6 @@ from typing import Any
 from infuser_core.errors import DocumentError
 from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, Status
 from infuser_core.sandbox.run import run
-from infuser_core.verifiers.parts.code_tests import StoredTests as StoredTests
-from infuser_core.verifiers.parts.code_tests import store_tests as store_tests
 from infuser_core.verifiers.parts.code_tests import tagged, write_whole
 
 SECONDS = 10.0

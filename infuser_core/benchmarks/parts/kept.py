@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from infuser_core import settings
-from infuser_core.recipe import digest_of
 from infuser_core.schemas import Question
+from infuser_core.store.recipe import digest_of
 from infuser_core.verifiers.parts.grading import grading_of
 
 

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from infuser_core.errors import DocumentError
-from infuser_core.verifiers.parts.code_tests import StoredTests as StoredTests
-from infuser_core.verifiers.parts.code_tests import store_tests as store_tests
 
 MAX_UNPACKED = 256 << 20
 """Largest private test list, bytes unpacked; the benchmark's own stay below."""

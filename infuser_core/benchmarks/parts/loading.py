@@ -7,11 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from infuser_core.benchmarks.parts import kept
-from infuser_core.benchmarks.parts.locate import locate, source_of
-from infuser_core.benchmarks.parts.rows import rows_of
-from infuser_core.benchmarks.parts.spec import Benchmark, Place
-from infuser_core.benchmarks.parts.warning import DataWarning
-from infuser_core.config import BenchmarkSettings
+from infuser_core.benchmarks.parts.files import locate, rows_of, source_of
+from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning, Place
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
 

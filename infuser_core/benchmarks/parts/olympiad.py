@@ -4,9 +4,7 @@ import re
 import warnings
 
 from infuser_core.benchmarks.parts import fields, lists
-from infuser_core.benchmarks.parts.making import question
-from infuser_core.benchmarks.parts.spec import Place, RowReader
-from infuser_core.benchmarks.parts.warning import DataWarning
+from infuser_core.benchmarks.parts.spec import DataWarning, Place, RowReader, question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 

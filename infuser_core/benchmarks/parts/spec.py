@@ -1,10 +1,11 @@
-"""What a benchmark module declares: where its rows are, what they hold, and how the paper samples it."""
+"""Description of a benchmark: its rows, what they hold, how the paper samples it, and the questions made of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.grading import Grading, as_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +60,43 @@ class Benchmark:
     """Whether its questions are kept on disk, because reading the rows takes minutes."""
     read: RowReader | None = None
     """How a row becomes a question; None when the module's `load` makes its own."""
+
+
+class DataWarning(UserWarning):
+    """A benchmark's rows are not those that the paper counted."""
+
+
+def one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """For `warnings.formatwarning`: one readable line for this project's warnings, Python's own form for others."""
+    if issubclass(category, DataWarning):
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
+def question(
+    name: str,
+    text: str,
+    answer: str,
+    *,
+    verifier: str,
+    grading: Grading,
+    choices: Sequence[str] = (),
+    domain: str = "",
+    subdomain: str = "",
+) -> Question:
+    """One question with its reference answer: the letter where there are choices, the value otherwise."""
+    return Question(
+        question_id=name,
+        text=text,
+        choices=list(choices),
+        answer=answer,
+        verifier=verifier,
+        domain=domain,
+        subdomain=subdomain,
+        document_id="",
+        rollout_id="",
+        reasoning="",
+        grading=as_text(grading),
+    )

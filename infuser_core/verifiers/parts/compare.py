@@ -10,11 +10,20 @@ from fractions import Fraction
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.algebra import TooBigError
-from infuser_core.verifiers.parts.normal import Tokens, tokens, too_big
 from infuser_core.verifiers.parts.reading import value_of
-from infuser_core.verifiers.parts.rules import Outcome, Rules, Stage, correct, unverified, wrong
 from infuser_core.verifiers.parts.structure import ORDERED, Kind, Node, is_symbol, read
-from infuser_core.verifiers.parts.values import Oracle, same_value, tex
+from infuser_core.verifiers.parts.tokens import Tokens, tokens, too_big
+from infuser_core.verifiers.parts.values import (
+    Oracle,
+    Outcome,
+    Rules,
+    Stage,
+    correct,
+    same_value,
+    tex,
+    unverified,
+    wrong,
+)
 
 MAX_PARTS = 32
 """Longest list that is matched part by part."""

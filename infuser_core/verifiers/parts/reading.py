@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.algebra import OPAQUE, TooBigError, Value
-from infuser_core.verifiers.parts.normal import FUNCTIONS, Tokens, match_of
+from infuser_core.verifiers.parts.tokens import FUNCTIONS, Tokens, match_of
 
 MAX_FACTORIAL = 999
 _LETTERS = (

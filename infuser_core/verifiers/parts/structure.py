@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from infuser_core.verifiers.parts.normal import COMMA, Tokens, match_of, split
-from infuser_core.verifiers.parts.units import ALTERING
+from infuser_core.verifiers.parts.tokens import ALTERING, COMMA, Tokens, match_of, split
 
 
 class Kind(StrEnum):

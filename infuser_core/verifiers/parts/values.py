@@ -1,17 +1,135 @@
-r"""Two single values: words, units, exact algebra, tolerances, and at last the oracle."""
+"""Comparison of two single values: words, units, exact algebra, tolerances, then the symbolic oracle."""
 
 import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
-from infuser_core.schemas import Verdict
-from infuser_core.verifiers.parts import algebra, units
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Question, Verdict
+from infuser_core.verifiers.parts import algebra, tokens
 from infuser_core.verifiers.parts.algebra import TooBigError, Value
-from infuser_core.verifiers.parts.normal import Tokens, spell
+from infuser_core.verifiers.parts.grading import Grading, grading_of
 from infuser_core.verifiers.parts.reading import MAX_FACTORIAL, literal, value_of
-from infuser_core.verifiers.parts.rules import Outcome, Rules, Stage, correct, unverified, wrong
+from infuser_core.verifiers.parts.tokens import Tokens, spell
+
+RELATIVE = Fraction(1, 10_000)
+"""Relative tolerance of decimals where the route declares one without a number."""
+_RELATIVE_ROUTES = ("olympiad",)
+_PERCENT = re.compile(
+    r"\b(?:what|which|how many|find|compute|determine|calculate|express|give|by how much|as an?)\b[^.?!]{0,60}?"
+    r"\bpercent(?:age)?\b",
+    re.IGNORECASE,
+)
+
+
+class Stage(StrEnum):
+    """The stage that decided: the reason of a finding."""
+
+    TEXT = "same text"
+    WORDS = "words"
+    EXACT = "exact value"
+    TOLERANCE = "within tolerance"
+    UNITS = "units"
+    STRUCTURE = "structure"
+    RELATION = "relation"
+    SYMBOLIC = "math-verify"
+    NUMERIC = "numeric"
+    UNEVALUATED = "unevaluated"
+    UNREADABLE = "unreadable answer"
+    REFERENCE = "unreadable reference"
+    LIMIT = "size limit"
+    TIME = "time limit"
+    CRASH = "worker lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A verdict and the stage that reached it."""
+
+    verdict: Verdict
+    """correct, wrong or unverified."""
+    stage: Stage
+    """What decided."""
+
+
+def correct(stage: Stage) -> Outcome:
+    """The answer means the reference."""
+    return Outcome(verdict=Verdict.CORRECT, stage=stage)
+
+
+def wrong(stage: Stage) -> Outcome:
+    """The answer means something else, or nothing."""
+    return Outcome(verdict=Verdict.WRONG, stage=stage)
+
+
+def unverified(stage: Stage) -> Outcome:
+    """A limit, or the machinery, stands in the way."""
+    return Outcome(verdict=Verdict.UNVERIFIED, stage=stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How one question's answers are compared. Hashable: part of the key under which decisions are kept."""
+
+    multiple: bool = False
+    """The reference is a comma-joined list."""
+    ordered: bool = False
+    """The order of a bare list matters."""
+    interval: bool = False
+    """The reference is an interval: without brackets it is none."""
+    tolerances: tuple[Fraction | None, ...] = ()
+    """Declared absolute tolerances: one for all parts, or one per part, None for an exact one; empty: exact."""
+    relative: Fraction = Fraction(0)
+    """Relative tolerance where a side is written as a decimal and nothing absolute is declared."""
+    unit: str = ""
+    """Declared unit."""
+    percent: bool = False
+    """The question asks for a percentage: a bare reference counts in percent."""
+
+    @property
+    def allows(self) -> bool:
+        """Whether any tolerance is declared."""
+        return bool(self.tolerances or self.relative)
+
+    def tolerance(self, place: int) -> Fraction | None:
+        """Absolute tolerance of the part at `place` of the reference; None when nothing is declared."""
+        if not self.tolerances:
+            return None
+        return self.tolerances[place] if place < len(self.tolerances) else self.tolerances[-1]
+
+
+def rules_of(question: Question) -> Rules:
+    """The rules for a question. Raises DocumentError for grading facts of another shape."""
+    return _rules(question.text, grading_of(question))
+
+
+@lru_cache(maxsize=4096)
+def _rules(text: str, grading: Grading) -> Rules:
+    types = {part.strip().lower() for part in grading.answer_type.split(",")}
+    route = grading.route.lower()
+    return Rules(
+        multiple=grading.multiple,
+        ordered=types == {"tuple"} and not grading.multiple,
+        interval=types == {"interval"},
+        tolerances=tuple(map(_tolerance, grading.tolerance.split(","))) if grading.tolerance.strip(" ,") else (),
+        relative=RELATIVE if route.startswith(_RELATIVE_ROUTES) else Fraction(0),
+        unit=grading.unit,
+        percent=grading.unit.strip(" $\\") in ("%", "percent") or _PERCENT.search(text) is not None,
+    )
+
+
+def _tolerance(text: str) -> Fraction | None:
+    bare = text.strip().strip("$")
+    try:
+        return abs(Fraction(bare)) if bare else None
+    except ValueError as error:
+        hint = "a decimal number, or a comma-joined list of them"
+        raise DocumentError(f"grading: tolerance {text!r} is no number", hint=hint) from error
+
 
 Oracle = Callable[[dict[str, object]], Outcome]
 """Answers a request (see `symbolic.py`) that cheap stages leave open; may raise to put the decision off."""
@@ -50,20 +168,20 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     return next((outcome for outcome in outcomes if outcome.verdict == Verdict.CORRECT), outcomes[0])
 
 
-def _measured(found: Tokens, rules: Rules, *, letters: bool) -> units.Measure | None:
+def _measured(found: Tokens, rules: Rules, *, letters: bool) -> tokens.Measure | None:
     """The value and its unit. Plain letters are a unit where it is the declared one, or where they can be no value."""
-    declared = units.parse(rules.unit) if rules.unit else None
+    declared = tokens.parse(rules.unit) if rules.unit else None
     if declared is not None:
-        named = units.measure(found, declared=True, letters=True)
+        named = tokens.measure(found, declared=True, letters=True)
         if named is not None and named.unit is not None and named.unit.dimensions == declared.dimensions:
             return named
-    return units.measure(found, declared=False, letters=letters)
+    return tokens.measure(found, declared=False, letters=letters)
 
 
-def _factors(given: units.Measure, gold: units.Measure, rules: Rules) -> list[Value]:
+def _factors(given: tokens.Measure, gold: tokens.Measure, rules: Rules) -> list[Value]:
     """What the answer's number is multiplied by, in turn, to count in the reference's unit; none: another unit."""
     words = algebra.number(given.factor / gold.factor)
-    mine, theirs = given.unit, gold.unit or units.parse(rules.unit)
+    mine, theirs = given.unit, gold.unit or tokens.parse(rules.unit)
     if mine is None or theirs is None:
         percent, degrees = ("%", "°")
         if theirs is None and mine is not None and mine.dimensions == percent and not rules.percent:

@@ -1,0 +1,270 @@
+"""An inverted index of n-gram hashes, and the pairs of texts found with it, verified word by word.
+
+Hashes only find candidates: a count is never too low, and what is reported is compared word by word elsewhere.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from corpus.audit import shingles
+from corpus.audit.ngrams import Shared, compare, words
+from corpus.audit.shingles import Batch
+
+BITS_PER_KEY = 32
+"""Size of the filter that keeps absent keys from the search: less than 1 % of them pass."""
+_MIN_WORDS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postings:
+    """Keys of n-grams of one length, and the texts that have them."""
+
+    keys: np.ndarray
+    """uint64: distinct keys in ascending order."""
+    starts: np.ndarray
+    """int64: first posting of each key, and one past the last."""
+    items: np.ndarray
+    """int32: text numbers, each once per key."""
+    sieve: np.ndarray
+    """uint64: a Bloom filter of two bits in one word, which the upper bits of a key choose; one memory access each."""
+
+    def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places in `keys` that are indexed, and the number of the indexed key of each."""
+        bits = _bits(keys)
+        near = np.flatnonzero((self.sieve[_word(keys, len(self.sieve))] & bits) == bits)
+        numbers = np.searchsorted(self.keys, keys[near])
+        numbers[numbers == len(self.keys)] = 0
+        same = self.keys[numbers] == keys[near] if len(self.keys) else np.zeros(len(near), dtype=bool)
+        return near[same], numbers[same]
+
+    def texts(self, numbers: np.ndarray) -> np.ndarray:
+        """Text numbers of all postings of the keys."""
+        spans = [self.items[self.starts[k] : self.starts[k + 1]] for k in numbers]
+        return np.concatenate(spans) if spans else np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One scanned text and the indexed texts that it shares n-grams with."""
+
+    text: int
+    """Number of the scanned text in its batch."""
+    num_grams: int
+    """Distinct n-grams of the scanned text."""
+    items: np.ndarray
+    """int64: numbers of indexed texts, ascending."""
+    counts: np.ndarray
+    """int64: distinct n-grams shared with each, at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GramIndex:
+    """Indexed texts. One of fewer than n words is a single shingle, looked for at its own length."""
+
+    n: int
+    """Words per n-gram."""
+    sizes: np.ndarray
+    """int64: distinct n-grams of each text."""
+    lengths: np.ndarray
+    """int64: words of each text."""
+    tables: dict[int, Postings]
+    """Postings by n-gram length."""
+
+    def scan(self, batch: Batch) -> Iterator[Hit]:
+        """One hit for each text of the batch that shares an n-gram, in order."""
+        found: dict[int, list[np.ndarray]] = {}
+        keys = shingles.keys(batch, self.n)
+        for length, postings in self.tables.items():
+            ours = keys if length == self.n else shingles.keys(batch, length)
+            places, numbers = postings.find(ours)
+            if not len(places):
+                continue
+            owners = batch.owners(places)
+            cuts = np.flatnonzero(np.diff(owners)) + 1
+            for owner, part in zip(owners[np.concatenate([[0], cuts])], np.split(numbers, cuts), strict=True):
+                found.setdefault(int(owner), []).append(postings.texts(np.unique(part)))
+        lengths = batch.lengths()
+        for owner in sorted(found):
+            items, counts = np.unique(np.concatenate(found[owner]), return_counts=True)
+            first = 0 if not owner else int(batch.marks[owner - 1]) + 1
+            grams = keys[first : first + max(int(lengths[owner]) - self.n + 1, 0)]
+            size = max(len(np.unique(grams)), 1)
+            yield Hit(text=owner, num_grams=size, items=items.astype(np.int64), counts=counts)
+
+    def save(self, folder: Path) -> None:
+        """Write the arrays, for other processes to map."""
+        np.save(folder / "sizes.npy", self.sizes)
+        np.save(folder / "lengths.npy", self.lengths)
+        for length, postings in self.tables.items():
+            for name in ("keys", "starts", "items", "sieve"):
+                np.save(folder / f"{name}-{length}.npy", getattr(postings, name))
+
+
+def load(folder: Path, n: int) -> GramIndex:
+    """The saved index, mapped: processes share its pages."""
+
+    def array(name: str) -> np.ndarray:
+        found: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r")
+        return found
+
+    present = sorted(int(path.stem.split("-")[1]) for path in folder.glob("keys-*.npy"))
+    tables = {
+        length: Postings(**{name: array(f"{name}-{length}") for name in ("keys", "starts", "items", "sieve")})
+        for length in present
+    }
+    return GramIndex(n=n, sizes=array("sizes"), lengths=array("lengths"), tables=tables)
+
+
+def build(texts: Sequence[str], n: int) -> GramIndex:
+    """The index of the texts."""
+    keys: dict[int, list[np.ndarray]] = {}
+    items: dict[int, list[np.ndarray]] = {}
+    sizes, lengths = np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
+    for begin, end in shingles.batches(texts):
+        batch = shingles.batch_of(texts[begin:end])
+        lengths[begin:end] = batch.lengths()
+        for number, own in enumerate(shingles.gram_keys(batch, n), begin):
+            sizes[number] = len(own)
+            if len(own):
+                size = min(n, int(lengths[number]))
+                keys.setdefault(size, []).append(own)
+                items.setdefault(size, []).append(np.full(len(own), number, dtype=np.int32))
+    tables = {size: postings(np.concatenate(keys[size]), np.concatenate(items[size])) for size in sorted(keys)}
+    return GramIndex(n=n, sizes=sizes, lengths=lengths, tables=tables)
+
+
+def postings(keys: np.ndarray, items: np.ndarray) -> Postings:
+    """A table of the keys; `items` has the text number of each, no text twice for one key."""
+    order = np.argsort(keys, kind="stable")
+    keys, items = keys[order], items[order]
+    first = np.concatenate([np.ones(min(len(keys), 1), dtype=bool), keys[1:] != keys[:-1]])
+    starts = np.append(np.flatnonzero(first), len(keys))
+    distinct = keys[first]
+    num_words = max(1 << (len(distinct) * BITS_PER_KEY // 64).bit_length(), _MIN_WORDS)
+    sieve = np.zeros(num_words, dtype=np.uint64)
+    np.bitwise_or.at(sieve, _word(distinct, num_words), _bits(distinct))
+    return Postings(keys=distinct, starts=starts, items=items, sieve=sieve)
+
+
+def _word(keys: np.ndarray, num_words: int) -> np.ndarray:
+    upper: np.ndarray = keys >> np.uint64(65 - num_words.bit_length())
+    return upper.view(np.int64)
+
+
+def _bits(keys: np.ndarray) -> np.ndarray:
+    one, low = np.uint64(1), np.uint64(63)
+    bits: np.ndarray = (one << (keys & low)) | (one << ((keys >> np.uint64(6)) & low))
+    return bits
+
+
+CONTEXT = 3
+"""Pairs of one scanned text that are reported although they cannot match: the closest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When two texts count as one."""
+
+    n: int = 13
+    """Words per n-gram."""
+    containment: float = 0.8
+    """Containment, in either direction, from which a pair matches."""
+    run_words: int = 50
+    """Common run from which a pair matches, words."""
+    min_words: int = 5
+    """A shorter text is compared with whole texts only: its few words stand in any book."""
+
+    def applies(self, shared: Shared, first: Sequence[str], second: Sequence[str]) -> str:
+        """Why the pair matches: whole, first, second (which side is contained) or run; empty where it does not."""
+        if min(len(first), len(second)) < self.min_words:
+            return "whole" if first == second else ""
+        if shared.containment_first >= self.containment:
+            return "first"
+        if shared.containment_second >= self.containment:
+            return "second"
+        return "run" if shared.run.length >= self.run_words else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A scanned text and an indexed one."""
+
+    scanned: int
+    """Number of the scanned text."""
+    item: int
+    """Number of the indexed text."""
+    shared: Shared
+    """What they have in common; first is the scanned text."""
+    rule: str
+    """Why they match; empty where they do not."""
+    estimate: float = 0.0
+    """MinHash estimate of their Jaccard similarity, where it was what decided."""
+
+
+class Matcher:
+    """An index of texts that others are compared with."""
+
+    def __init__(self, texts: Sequence[str], rule: Rule, index: GramIndex | None = None) -> None:
+        self.rule = rule
+        self.texts = texts
+        self.index = index or build(texts, rule.n)
+        self.sharing = 0
+        """Pairs with a common n-gram seen so far, by hash."""
+        self._words = lru_cache(maxsize=4096)(lambda item: words(texts[item]))
+
+    def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
+        """Every pair that matches, in order, and the closest of the others; with `every` all that share an n-gram."""
+        for begin, end in shingles.batches(texts):
+            for hit in self.index.scan(shingles.batch_of(texts[begin:end])):
+                yield from self._verified(begin + hit.text, texts[begin + hit.text], hit, every)
+
+    def _verified(self, number: int, text: str, hit: Hit, every: bool) -> Iterator[Pair]:
+        self.sharing += len(hit.items)
+        tokens = words(text)
+        for item in hit.items if every else self._worth(hit, len(tokens)):
+            other = self._words(int(item))
+            shared = compare(tokens, other, self.rule.n)
+            # Nothing in common after all: two n-grams with one hash.
+            if shared.num_common:
+                rule = self.rule.applies(shared, tokens, other)
+                yield Pair(scanned=number, item=int(item), shared=shared, rule=rule)
+
+    def _worth(self, hit: Hit, length: int) -> np.ndarray:
+        """Items that can match, judged by counts that are never too low, and the closest few of the others."""
+        sizes, lengths = self.index.sizes[hit.items], self.index.lengths[hit.items]
+        short = np.minimum(lengths, length) < self.rule.n
+        contained = np.maximum(hit.counts / hit.num_grams, hit.counts / np.maximum(sizes, 1)) >= self.rule.containment
+        runs = hit.counts >= self.rule.run_words - self.rule.n + 1
+        able = short | contained | runs
+        others = np.flatnonzero(~able)
+        closest = others[np.argsort(-hit.counts[others], kind="stable")[:CONTEXT]]
+        chosen: np.ndarray = hit.items[np.sort(np.concatenate([np.flatnonzero(able), closest]))]
+        return chosen
+
+
+def short_pairs(texts: Sequence[str], short: Sequence[str], rule: Rule) -> Iterator[Pair]:
+    """Matches of texts of fewer than n words inside the longer `texts`; the short ones count as the scanned side.
+
+    A scan looks for n-grams, of which a short text has none: so the short ones are indexed, and the others scanned.
+    """
+    if not short:
+        return
+    for pair in Matcher(short, rule).pairs(texts):
+        if pair.rule and len(words(texts[pair.scanned])) >= rule.n:
+            yield _turned(pair)
+
+
+def _turned(pair: Pair) -> Pair:
+    shared = pair.shared
+    turned = replace(
+        shared,
+        containment_first=shared.containment_second,
+        containment_second=shared.containment_first,
+        run=replace(shared.run, first=shared.run.second, second=shared.run.first),
+    )
+    rule = {"first": "second", "second": "first"}.get(pair.rule, pair.rule)
+    return replace(pair, scanned=pair.item, item=pair.scanned, shared=turned, rule=rule)

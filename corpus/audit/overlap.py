@@ -1,0 +1,207 @@
+"""Contamination audit: does the pool repeat a dev, validation or benchmark question, or the other way round?"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from corpus.audit.index import Matcher, Pair, Rule
+from corpus.audit.minhash import PaperMatcher, estimate, signatures
+from corpus.audit.ngrams import words
+from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND, Plant, plant
+from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.schemas import Document, Overlap, Question
+
+Mode = Literal["exact", "paper", "loose"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapConfig:
+    """When two texts count as one."""
+
+    n: int = 13
+    """Words per n-gram."""
+    containment: float = 0.8
+    """Containment, in either direction, from which a pair matches; also the threshold of the paper's mode."""
+    run_words: int = 50
+    """Common run from which a pair matches, words: a quotation in a long text reaches no containment."""
+    min_words: int = 5
+    """A shorter reference is compared with whole texts only: its few words stand in any book."""
+    paper_min_chars: int = 200
+    """References shorter than this after normalisation are left out in the paper's mode, characters."""
+    mode: Mode = "exact"
+    """exact and loose decide on n-grams; paper decides on MinHash estimates and is kept for comparison."""
+    control_chars: tuple[int, ...] = CHARS
+    """Lengths of the verbatim passages planted, characters."""
+    controls_per_kind: int = PER_KIND
+    """Planted pairs of each kind."""
+    control_answer_words: int = ANSWER_WORDS
+    """Length of the unrelated text after a quotation, words."""
+    seed: int = 0
+    """Seed of the planted controls."""
+
+    @property
+    def rule(self) -> Rule:
+        """When a pair matches."""
+        return Rule(n=self.n, containment=self.containment, run_words=self.run_words, min_words=self.min_words)
+
+
+def config_of(mode: Mode) -> OverlapConfig:
+    """The settings of a named mode: loose takes n-grams of 5 words and half of a text for a match."""
+    return OverlapConfig(mode=mode, n=5, containment=0.5) if mode == "loose" else OverlapConfig(mode=mode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """Pairs that share something, and the numbers beside them."""
+
+    rows: list[Overlap]
+    """Every pair with a common n-gram, and every planted control."""
+    summary: dict[str, float]
+    """Counts, matches and the recall of each kind of control; a kind without controls has no recall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    name: str
+    """Identifier."""
+    text: str
+    """Text compared."""
+
+
+def serialise(question: Question) -> str:
+    """Question, choices and reference answer in one string."""
+    return " ".join([question.text, *question.choices, question.answer])
+
+
+def audit(
+    documents: Sequence[Document],
+    references: Sequence[Question],
+    config: OverlapConfig | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> AuditResult:
+    """Compare every document with every reference, in both directions, and measure the search on planted controls.
+
+    A question is compared alone and with its choices and answer; the pair's row is the closer of the two.
+    """
+    config = config or OverlapConfig()
+    chunks = [_Text(name=document.document_id, text=document.text) for document in documents]
+    items = [_Text(name=q.question_id, text=text) for q in references for text in dict.fromkeys([q.text, serialise(q)])]
+    rows = _compare(chunks, items, config, progress=progress)
+    controls = plant(
+        [chunk.text for chunk in chunks],
+        [question.text for question in references],
+        chars=config.control_chars,
+        per_kind=config.controls_per_kind,
+        answer_words=config.control_answer_words,
+        seed=config.seed,
+    )
+    planted = [_control_row(control, chunks[control.document].name, config) for control in controls]
+    summary = _counts(chunks, references, rows, config) | _recall(controls, planted, config)
+    return AuditResult(rows=rows + planted, summary=summary)
+
+
+def _compare(
+    chunks: Sequence[_Text], items: Sequence[_Text], config: OverlapConfig, *, progress: Progress = no_progress
+) -> list[Overlap]:
+    best: dict[tuple[str, str], Overlap] = {}
+    ours, theirs = ([text.text for text in texts] for texts in (chunks, items))
+    ahead = _estimates(ours, theirs, config.n)
+    found = _paper(ours, theirs, config) if config.mode == "paper" else {}
+    exact = Matcher(theirs, config.rule)
+    for place, chunk in enumerate(chunks):
+        pairs = {pair.item: pair for pair in exact.pairs([chunk.text], every=True)}
+        for number in sorted(pairs.keys() | found.get(place, set())):
+            pair = pairs.get(number)
+            matched = number in found.get(place, set()) if config.mode == "paper" else bool(pair and pair.rule)
+            row = _row(chunk.name, items[number].name, pair, matched, ahead.between(place, number))
+            key = (row.document_id, row.reference_id)
+            best[key] = max(best.get(key, row), row, key=_closeness)
+        progress(place + 1, len(chunks), 0)
+    return list(best.values())
+
+
+def _paper(documents: Sequence[str], references: Sequence[str], config: OverlapConfig) -> dict[int, set[int]]:
+    """References reported for each document: they are the queries, the documents are indexed."""
+    found: dict[int, set[int]] = {}
+    for pair in PaperMatcher(documents, config.rule, min_chars=config.paper_min_chars).pairs(references):
+        found.setdefault(pair.item, set()).add(pair.scanned)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Estimates:
+    documents: np.ndarray
+    """(documents, permutations) signatures."""
+    references: np.ndarray
+    """(references, permutations) signatures."""
+
+    def between(self, document: int, reference: int) -> float:
+        return estimate(self.documents[document], self.references[reference])
+
+
+def _estimates(documents: Sequence[str], references: Sequence[str], n: int) -> _Estimates:
+    return _Estimates(documents=signatures(documents, n), references=signatures(references, n))
+
+
+def _closeness(row: Overlap) -> tuple[bool, float, int, float]:
+    contained = max(row.containment_document, row.containment_reference)
+    return row.matched, contained, row.longest_run, row.jaccard
+
+
+def _row(document_id: str, reference_id: str, pair: Pair | None, matched: bool, minhash: float) -> Overlap:
+    return Overlap(
+        document_id=document_id,
+        reference_id=reference_id,
+        jaccard=pair.shared.jaccard if pair else 0.0,
+        containment_document=pair.shared.containment_first if pair else 0.0,
+        containment_reference=pair.shared.containment_second if pair else 0.0,
+        longest_run=pair.shared.run.length if pair else 0,
+        matched=matched,
+        minhash=minhash,
+    )
+
+
+def _control_row(control: Plant, document_id: str, config: OverlapConfig) -> Overlap:
+    """The search applied to one planted pair; a pair it does not see is a row of zeros."""
+    chunk = _Text(name=document_id, text=control.text)
+    item = _Text(name=control.name, text=control.record)
+    rows = _compare([chunk], [item], config)
+    return rows[0] if rows else _row(chunk.name, item.name, None, False, 0.0)
+
+
+def _counts(
+    chunks: Sequence[_Text], references: Sequence[Question], rows: Sequence[Overlap], config: OverlapConfig
+) -> dict[str, float]:
+    lengths = [len(words(question.text)) for question in references]
+    return {
+        "documents": len(chunks),
+        "references": len(references),
+        "short_documents": sum(len(words(chunk.text)) < config.n for chunk in chunks),
+        "short_references": sum(length < config.n for length in lengths),
+        "below_paper_floor": sum(len(" ".join(words(q.text))) < config.paper_min_chars for q in references),
+        "tiny_references": sum(length < config.min_words for length in lengths),
+        "pairs_sharing": len(rows),
+        "matches": sum(row.matched for row in rows),
+        "matched_documents": len({row.document_id for row in rows if row.matched}),
+        "matched_references": len({row.reference_id for row in rows if row.matched}),
+    }
+
+
+def _recall(controls: Sequence[Plant], rows: Sequence[Overlap], config: OverlapConfig) -> dict[str, float]:
+    total: Counter[str] = Counter(control.label for control in controls)
+    hits: Counter[str] = Counter()
+    estimates: Counter[str] = Counter()
+    for control, row in zip(controls, rows, strict=True):
+        hits[control.label] += row.matched
+        estimates[control.label] += row.minhash >= config.containment
+    summary: dict[str, float] = {}
+    for name, expected in dict.fromkeys((control.label, control.expected) for control in controls):
+        label = "recall" if expected else "false_matches"
+        summary[f"controls_{name}"] = total[name]
+        summary[f"{label}_{name}"] = hits[name] / total[name]
+        summary[f"minhash_{label}_{name}"] = estimates[name] / total[name]
+    return summary

@@ -1,0 +1,137 @@
+"""Planted controls: overlaps of known kind that measure the recall of a contamination search."""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from corpus.audit.ngrams import words
+from infuser_core.seeding import seed_of
+
+CHARS = (150, 300, 500, 1000, 1500)
+"""Lengths of the verbatim passages, characters."""
+PER_KIND = 20
+"""Planted pairs of each kind."""
+ANSWER_WORDS = 300
+"""Length of the unrelated text behind a quotation, words."""
+LEAST_WORDS = 5
+"""A text of fewer words is no control: it is compared with whole texts only."""
+_VOCABULARY_DOCUMENTS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plant:
+    """Two texts with a known answer."""
+
+    kind: str
+    """What was planted, such as `verbatim 500 characters`."""
+    number: int
+    """Place among the plants of its kind."""
+    document: int
+    """Number of the document that it concerns."""
+    text: str
+    """Text on the document's side; another than the document's where a question was planted into it."""
+    record: str
+    """Text on the other side."""
+    expected: bool
+    """Whether the pair is a match."""
+
+    @property
+    def label(self) -> str:
+        """The kind as one word, for names of figures."""
+        return re.sub(r"\W+", "_", self.kind)
+
+    @property
+    def name(self) -> str:
+        """`control:<kind>:<number>`."""
+        return f"control:{self.label}:{self.number}"
+
+
+def plant(
+    documents: Sequence[str],
+    questions: Sequence[str] = (),
+    *,
+    chars: Sequence[int] = CHARS,
+    per_kind: int = PER_KIND,
+    answer_words: int = ANSWER_WORDS,
+    seed: int = 0,
+) -> list[Plant]:
+    """Plants of every kind that the texts are long enough for; a pure function of its arguments.
+
+    Parts of documents are planted into records, and, where there are questions, questions into documents.
+    """
+    draw = random.Random(seed_of(seed, "overlap-plants"))
+    chosen = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
+    vocabulary = [word for text in chosen for word in text.split()]
+    found: list[Plant] = []
+
+    def add(kind: str, least: int, make: Callable[[str], str], *, expected: bool = True) -> None:
+        able = [n for n, text in enumerate(documents) if len(text) >= least and len(text.split()) >= 20]
+        for place, number in enumerate(draw.sample(able, min(per_kind, len(able)))):
+            text = documents[number]
+            row = Plant(kind=kind, number=place, document=number, text=text, record=make(text), expected=expected)
+            if len(words(row.record)) >= LEAST_WORDS:
+                found.append(row)
+
+    inside = partial(_inside, vocabulary=vocabulary, size=answer_words, draw=draw)
+    for length in chars:
+        add(f"verbatim {length} characters", length, partial(_passage, chars=length, draw=draw))
+    add("200 words, one word changed", 1000, lambda text: _edited(_words(text, 200, draw), 0.0, draw))
+    add("half a document", 600, lambda text: _passage(text, len(text) // 2, draw))
+    add("1 % of the words changed", 1000, lambda text: _edited(text, 0.01, draw))
+    add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
+    add("a whole document in an answer", 150, inside)
+    add("unrelated words", 1, lambda text: _noise(vocabulary, answer_words, draw), expected=False)
+    return found + _quoted(documents, questions, per_kind, inside, draw)
+
+
+def _quoted(
+    documents: Sequence[str], questions: Sequence[str], number: int, inside: Callable[[str], str], draw: random.Random
+) -> list[Plant]:
+    """Documents that quote a question word for word and go on with unrelated words."""
+    able = [text for text in dict.fromkeys(questions) if len(words(text)) >= LEAST_WORDS] if documents else []
+    return [
+        Plant(
+            kind="a question quoted in a document",
+            number=place,
+            document=draw.randrange(len(documents)),
+            text=inside(question),
+            record=question,
+            expected=True,
+        )
+        for place, question in enumerate(draw.sample(able, min(number, len(able))))
+    ]
+
+
+def _passage(text: str, chars: int, draw: random.Random) -> str:
+    """A passage cut at blanks; of a text without any, cut anywhere."""
+    start = draw.randint(0, max(len(text) - chars, 0))
+    piece = text[start : start + chars]
+    parts = piece.split(" ")
+    inner = parts[1 if start else 0 : -1 if start + chars < len(text) else None]
+    return " ".join(inner) if len(inner) >= LEAST_WORDS else piece
+
+
+def _words(text: str, size: int, draw: random.Random) -> str:
+    """So many neighbouring words; nothing where there are fewer."""
+    tokens = [token for token in text.split() if words(token)]
+    start = draw.randint(0, max(len(tokens) - size, 0))
+    return " ".join(tokens[start : start + size]) if len(tokens) >= size else ""
+
+
+def _edited(text: str, share: float, draw: random.Random) -> str:
+    tokens = text.split()
+    if not tokens:
+        return ""
+    for place in draw.sample(range(len(tokens)), max(1, int(len(tokens) * share))):
+        tokens[place] = f"edited{draw.randrange(10**6)}"
+    return " ".join(tokens)
+
+
+def _noise(vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
+    return " ".join(draw.choices(vocabulary, k=size)) if vocabulary else ""
+
+
+def _inside(text: str, *, vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
+    return f"{_noise(vocabulary, size // 3, draw)} {text} {_noise(vocabulary, size, draw)}"

@@ -1,0 +1,192 @@
+"""Data that a pool is compared with: folders of shards, each a stream of records, each record one or several texts."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core.errors import DocumentError, UsageError
+from infuser_core.store.tables import foreign_rows
+
+SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json")
+OTHER_ROLES = frozenset({"system", "developer", "environment", "tool", "function", "ipython", "observation"})
+"""Roles whose turns are left out: boilerplate and tool output. What a user or an assistant says, under whatever name,
+can be a book's text (appendix: deduplication check)."""
+_MESSAGES = ("messages", "conversations", "conversation")
+_NAMES = ("question_id", "doc_id", "document_id", "id", "uuid")
+_QUESTIONS = ("question_text", "question", "problem")
+_ANSWERS = ("ground_truth", "answer", "solution")
+_TEXTS = ("text", "content", "page_content")
+_IGNORED = frozenset({"infos.json", "dataset_info.json", "dataset_infos.json", "state.json"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One file of a reference."""
+
+    name: str
+    """Path below the folder that was named, or the file's name."""
+    path: Path
+    """The file."""
+    num_bytes: int
+    """Its size, bytes."""
+
+    def digest(self) -> str:
+        """sha256 of the file."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One text of a record."""
+
+    record: int
+    """Number of the record in its shard, 0-based."""
+    name: str
+    """The record's own identifier, or empty."""
+    part: str
+    """What the text is: messages, question, question+answer, text, or fields."""
+    text: str
+    """The text."""
+
+
+def shards_of(paths: Sequence[Path]) -> list[Shard]:
+    """The files of all references in order. Raises UsageError when one has none that can be read."""
+    found: list[Shard] = []
+    for path in paths:
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_data(p, path))
+        if path.is_dir() and not files:
+            arrow = " (it has .arrow files: load the data set and write it as parquet)" if _has_arrow(path) else ""
+            raise UsageError(f"{path}: no parquet, jsonl or json file there{arrow}", hint="name a data set's folder")
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder", hint="--reference names parquet, jsonl or json data")
+        if path.is_file() and path.suffix not in SUFFIXES:
+            raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", hint="convert it to jsonl or parquet")
+        for file in files:
+            name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+            found.append(Shard(name=name, path=file, num_bytes=file.stat().st_size))
+    return _told_apart(found)
+
+
+def _is_data(path: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return path.suffix in SUFFIXES and path.is_file() and not hidden and path.name not in _IGNORED
+
+
+def _has_arrow(folder: Path) -> bool:
+    return any(folder.rglob("*.arrow"))
+
+
+def _told_apart(shards: list[Shard]) -> list[Shard]:
+    """Names that several references use are written out in full."""
+    names = [shard.name for shard in shards]
+    return [
+        shard
+        if names.count(shard.name) == 1
+        else Shard(name=str(shard.path), path=shard.path, num_bytes=shard.num_bytes)
+        for shard in shards
+    ]
+
+
+def records(shard: Shard) -> Iterator[Mapping[str, Any]]:
+    """The shard's records, streamed. Raises DocumentError naming the line that is no record."""
+    if shard.path.suffix == ".parquet":
+        yield from foreign_rows(shard.path)
+    elif shard.path.suffix == ".json":
+        yield from _whole(shard.path)
+    else:
+        yield from _lines(shard.path)
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise DocumentError(
+                    f"{path}: line {number} is no JSON: {error}", hint="one JSON object a line"
+                ) from error
+            if not isinstance(row, dict):
+                raise DocumentError(f"{path}: line {number} is no JSON object", hint="one JSON object a line")
+            yield row
+
+
+def _whole(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open("rb") as file:
+        start = file.read(1)
+    if start == b"{":
+        # Many data sets name a file of lines .json.
+        with path.open("rb") as file:
+            first = file.readline()
+        try:
+            json.loads(first)
+        except ValueError:
+            pass
+        else:
+            yield from _lines(path)
+            return
+    try:
+        rows = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{path}: no JSON: {error}", hint="a list of objects, or one object a line") from error
+    if isinstance(rows, dict):
+        rows = next((value for value in rows.values() if isinstance(value, list)), [rows])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DocumentError(f"{path}: no list of objects", hint="a list of objects, or one object a line")
+    yield from rows
+
+
+def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
+    """The texts of a record: a conversation's user and assistant turns, a question alone and with its choices and
+    answer, a text; of an unknown shape all its strings."""
+    name = next((str(row[key]) for key in _NAMES if row.get(key) is not None), "")
+
+    def made(part: str, text: str) -> Reference:
+        return Reference(record=number, name=name, part=part, text=text)
+
+    for key in _MESSAGES:
+        if isinstance(row.get(key), list):
+            return [made("messages", _turns(row[key]))]
+    question = _first(row, _QUESTIONS)
+    if question:
+        whole = " ".join([question, *_choices(row.get("choices") or row.get("options")), _first(row, _ANSWERS)]).strip()
+        parts = [made("question", question)]
+        return parts if whole == question else [*parts, made("question+answer", whole)]
+    text = _first(row, _TEXTS)
+    if text:
+        return [made("text", text)]
+    return [made("fields", "\n".join(value for value in row.values() if isinstance(value, str)))]
+
+
+def _turns(messages: Sequence[Any]) -> str:
+    turns = [turn for turn in messages if isinstance(turn, dict)]
+    said = [
+        turn.get("content") or turn.get("value")
+        for turn in turns
+        if (turn.get("role") or turn.get("from")) not in OTHER_ROLES
+    ]
+    return "\n".join(_said(content) for content in said if content)
+
+
+def _said(content: Any) -> str:
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _first(row: Mapping[str, Any], keys: Sequence[str]) -> str:
+    values = (row.get(key) for key in keys)
+    return next((str(value) for value in values if isinstance(value, str | int | float) and value != ""), "")
+
+
+def _choices(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = value.get("text") if isinstance(value.get("text"), list) else list(value.values())
+    return [str(choice) for choice in value] if isinstance(value, list) else []

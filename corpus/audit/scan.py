@@ -1,0 +1,273 @@
+"""The scan of one shard of reference records against an indexed document pool."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any
+
+from corpus.audit import index as gramindex
+from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
+from corpus.audit.minhash import PaperMatcher
+from corpus.audit.ngrams import places, words
+from corpus.audit.overlap import OverlapConfig
+from corpus.audit.references import Reference, Shard, records, texts_of
+from corpus.pool import pool_file, write_json
+from infuser_core.errors import DocumentError
+from infuser_core.store.tables import foreign_rows
+
+_BATCH_CHARS = 1 << 20
+_NAMES = ("document_id", "doc_id", "id")
+_TEXTS = ("text", "content")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolText:
+    """One document of the pool, as far as an audit needs it."""
+
+    document_id: str
+    """Identifier."""
+    text: str
+    """Text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A pool document and a record that share n-grams. Offsets count characters and span the longest common run."""
+
+    document_id: str
+    """Pool document."""
+    shard: str
+    """File of the reference."""
+    record: int
+    """Number of the record in its file, 0-based."""
+    record_id: str
+    """The record's own identifier, or empty."""
+    part: str
+    """Which text of the record: messages, question, question+answer, text, or fields."""
+    num_common: int
+    """Distinct n-grams in both."""
+    containment_document: float
+    """Share of the document's n-grams found in the record."""
+    containment_reference: float
+    """Share of the record's n-grams found in the document."""
+    jaccard: float
+    """Jaccard similarity of the two sets."""
+    estimate: float
+    """MinHash estimate of it, in the paper's mode; else 0."""
+    longest_run: int
+    """Longest common run, words."""
+    document_start: int
+    """First character of the run in the document."""
+    document_end: int
+    """One past its last character in the document."""
+    reference_start: int
+    """First character of the run in the record's text."""
+    reference_end: int
+    """One past its last character in the record's text."""
+    matched: bool
+    """Whether the pair passes the match rule."""
+    rule: str
+    """Why it matches: document or reference (which is contained), run, whole or jaccard; empty where it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What one shard gave."""
+
+    findings: list[Finding]
+    """Pairs, in the order of the records."""
+    counts: dict[str, int]
+    """Records read, texts compared, empty, short (under n words) and tiny (under min_words) ones, sharing pairs."""
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"counts": self.counts, "findings": [asdict(row) for row in self.findings]}
+
+    @staticmethod
+    def from_file(path: Path) -> "Scan":
+        """A scan that was kept."""
+        found = json.loads(path.read_bytes())
+        return Scan(findings=[Finding(**row) for row in found["findings"]], counts=found["counts"])
+
+
+def pool_texts(pool: Path) -> list[PoolText]:
+    """The documents of a pool in parquet, ours or anybody's with an identifier and a text."""
+    path = pool_file(pool)
+    if path.suffix != ".parquet":
+        raise DocumentError(f"{pool}: not a parquet file", hint="`infuser corpus import` makes a pool of other formats")
+    found = []
+    for row in foreign_rows(path):
+        name = next((row[key] for key in _NAMES if row.get(key) is not None), None)
+        text = next((row[key] for key in _TEXTS if isinstance(row.get(key), str)), None)
+        if name is None or text is None:
+            raise DocumentError(
+                f"{pool}: no columns document_id and text (found {', '.join(row)})", hint="name a pool of documents"
+            )
+        found.append(PoolText(document_id=str(name), text=text))
+    if not found:
+        raise DocumentError(f"{pool}: no documents in it", hint="name a pool with documents")
+    return found
+
+
+class Scanner:
+    """The pool's index and what is needed to report pairs."""
+
+    def __init__(
+        self, pool: Path, documents: Sequence[PoolText], config: OverlapConfig, index: GramIndex | None = None
+    ) -> None:
+        self.pool, self.documents, self.config = pool, documents, config
+        self._index = index
+
+    @cached_property
+    def matcher(self) -> Matcher | PaperMatcher:
+        """The index; made on first use, since an audit whose shards are all finished needs none."""
+        texts = [document.text for document in self.documents]
+        if self.config.mode == "paper":
+            return PaperMatcher(texts, self.config.rule, min_chars=self.config.paper_min_chars)
+        return Matcher(texts, self.config.rule, self._index)
+
+    @staticmethod
+    def of_pool(pool: Path, config: OverlapConfig, index: GramIndex | None = None) -> "Scanner":
+        """The scanner of a pool's parquet file."""
+        return Scanner(pool, pool_texts(pool), config, index)
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the documents."""
+        total = hashlib.sha256()
+        for row in self.documents:
+            total.update(json.dumps([row.document_id, row.text]).encode())
+        return total.hexdigest()
+
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """The index in a folder that other processes map."""
+        with tempfile.TemporaryDirectory(prefix="infuser-index-") as name:
+            if isinstance(self.matcher, Matcher):
+                self.matcher.index.save(Path(name))
+            yield Path(name)
+
+    def scan(self, shard: Shard, progress: Callable[[int], None] = lambda size: None) -> Scan:
+        """Compare every record of the shard. `progress` is told the bytes done."""
+        counts = dict.fromkeys(("read", "texts", "empty", "short", "tiny", "sharing"), 0)
+        findings: list[Finding] = []
+        short: list[Reference] = []
+        before = self.matcher.sharing
+        read = 0
+        for batch in _batches(shard, counts):
+            findings += [self._finding(shard.name, batch[pair.scanned], pair) for pair in self._pairs(batch)]
+            short += self._count(batch, counts)
+            read += sum(len(row.text) for row in batch)
+            # Characters stand for bytes: compressed files are smaller, so the end comes sooner than foretold.
+            progress(min(read, shard.num_bytes))
+        findings += self._short(shard.name, short)
+        progress(shard.num_bytes)
+        counts["sharing"] = self.matcher.sharing - before
+        findings.sort(key=lambda row: (row.record, row.part, row.document_id))
+        return Scan(findings=findings, counts=counts)
+
+    def _pairs(self, batch: Sequence[Reference]) -> Iterator[Pair]:
+        return self.matcher.pairs([row.text for row in batch])
+
+    def _count(self, batch: Sequence[Reference], counts: dict[str, int]) -> list[Reference]:
+        """Count the batch; returns its texts of fewer than n words, which longer documents are searched for later."""
+        short = []
+        for row in batch:
+            # A text of n words has at least 2n - 1 characters; most are far longer and need no look.
+            if len(row.text) >= 64 * self.config.n:
+                continue
+            length = len(words(row.text))
+            counts["empty"] += not length
+            if 0 < length < self.config.n:
+                counts["short"] += 1
+                counts["tiny"] += length < self.config.min_words
+                short.append(row)
+        counts["texts"] += len(batch)
+        return short
+
+    def _short(self, shard: str, short: Sequence[Reference]) -> list[Finding]:
+        """Short texts inside long documents: they are indexed, and the pool is scanned once."""
+        if self.config.mode == "paper" or not short:
+            return []
+        texts = [document.text for document in self.documents]
+        pairs = short_pairs(texts, [row.text for row in short], self.config.rule)
+        return [self._finding(shard, short[pair.scanned], pair) for pair in pairs]
+
+    def _finding(self, shard: str, row: Reference, pair: Pair) -> Finding:
+        document, shared = self.documents[pair.item], pair.shared
+        ours = _characters(row.text, shared.run.first, shared.run.length)
+        theirs = _characters(document.text, shared.run.second, shared.run.length)
+        return Finding(
+            document_id=document.document_id,
+            shard=shard,
+            record=row.record,
+            record_id=row.name,
+            part=row.part,
+            num_common=shared.num_common,
+            containment_document=shared.containment_second,
+            containment_reference=shared.containment_first,
+            jaccard=shared.jaccard,
+            estimate=pair.estimate,
+            longest_run=shared.run.length,
+            document_start=theirs[0],
+            document_end=theirs[1],
+            reference_start=ours[0],
+            reference_end=ours[1],
+            matched=bool(pair.rule),
+            rule={"first": "reference", "second": "document"}.get(pair.rule, pair.rule),
+        )
+
+
+def _characters(text: str, first: int, length: int) -> tuple[int, int]:
+    """Characters that a run of words spans."""
+    spans = places(text)
+    if not length or first + length > len(spans):
+        return 0, 0
+    return spans[first][0], spans[first + length - 1][1]
+
+
+def _batches(shard: Shard, counts: dict[str, int]) -> Iterator[list[Reference]]:
+    batch: list[Reference] = []
+    size = 0
+    for number, row in enumerate(records(shard)):
+        counts["read"] += 1
+        for reference in texts_of(number, row):
+            batch.append(reference)
+            size += len(reference.text)
+        if size >= _BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+_scanner: Scanner | None = None
+_done: "Synchronized[int] | None" = None
+
+
+def enter(pool: str, config: OverlapConfig, folder: str, done: "Synchronized[int]") -> None:
+    """Begin a worker process: map the index that the parent wrote."""
+    global _scanner, _done
+    index = gramindex.load(Path(folder), config.n) if config.mode != "paper" else None
+    _scanner, _done = Scanner.of_pool(Path(pool), config, index), done
+
+
+def scan_to(shard: Shard, path: Path) -> None:
+    """Scan one shard in a worker process and keep the result."""
+    assert _scanner is not None and _done is not None
+    told = 0
+
+    def progress(size: int) -> None:
+        nonlocal told
+        assert _done is not None
+        with _done.get_lock():
+            _done.value += size - told
+        told = size
+
+    write_json(path, _scanner.scan(shard, progress).as_json())

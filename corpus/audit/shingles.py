@@ -1,0 +1,185 @@
+"""Hashes of all word n-grams of many texts at once, without making one string per n-gram.
+
+Normalised words are separated by one blank, so an n-gram is a slice of a buffer, and its hash follows from prefix sums.
+The hash of bytes b_0 ... b_k is the sum of b_j P^(j+1) modulo 2^64, mixed once; `hash64` is its plain form.
+"""
+
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from corpus.audit.ngrams import LONG_WORD, words
+
+BASE = 0xD1342543DE82EF95
+MIXER = 0x9FB21C651E98DF25
+MASK = (1 << 64) - 1
+BLANK, MARK = 0x20, 0xFF
+# The mark ends a text. UTF-8 has no such byte: an n-gram that reaches into the next text equals none of any text.
+_JOINT = b" \xff "
+_SPACES = b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f"
+_FOLD = bytes.maketrans(string.ascii_uppercase.encode() + _SPACES, string.ascii_lowercase.encode() + b" " * 9)
+_DROPPED = string.punctuation.encode()
+BATCH_BYTES = 1 << 16
+"""Text hashed at once: what is computed on the way then stays in the processor's cache, bytes."""
+_WINDOW = 1 << 17
+"""Bytes hashed at once of a longer text; far more than n words of any length take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Texts, normalised, in one buffer."""
+
+    buffer: np.ndarray
+    """uint8: one blank, then words each followed by one blank; every text ends with the mark as a word of its own."""
+    blanks: np.ndarray
+    """int64: places of the blanks; word i lies between blank i and blank i+1."""
+    marks: np.ndarray
+    """int64: word number of each text's mark."""
+
+    @property
+    def num_words(self) -> int:
+        """Words, the marks included."""
+        return len(self.blanks) - 1
+
+    def owners(self, places: np.ndarray) -> np.ndarray:
+        """Number of the text that each word belongs to."""
+        return np.searchsorted(self.marks, places, side="left")
+
+    def lengths(self) -> np.ndarray:
+        """Words of each text."""
+        return np.diff(self.marks, prepend=-1) - 1
+
+
+def batch_of(texts: Sequence[str]) -> Batch:
+    """The texts in one buffer, with exactly the words of `ngrams.words`."""
+    return _packed([_raw(text) for text in texts])
+
+
+def _raw(text: str) -> bytes:
+    # Lone surrogates occur in careless data sets and must not stop an audit.
+    return text.encode() if text.isascii() else " ".join(words(text)).encode("utf-8", "surrogatepass")
+
+
+def _packed(parts: Sequence[bytes]) -> Batch:
+    joined = b" " + _JOINT.join(parts) + (_JOINT if parts else b" ")
+    raw = np.frombuffer(joined.translate(_FOLD, _DROPPED), dtype=np.uint8)
+    is_blank = raw == BLANK
+    keep = np.ones(len(raw), dtype=bool)
+    np.logical_not(is_blank[1:] & is_blank[:-1], out=keep[1:])
+    buffer = raw[keep]
+    blanks = np.flatnonzero(buffer == BLANK)
+    if len(blanks) > 1 and int(np.max(np.diff(blanks))) > LONG_WORD:
+        shortened = [
+            " ".join(words(part.decode("utf-8", "surrogatepass"))).encode("utf-8", "surrogatepass") for part in parts
+        ]
+        if shortened != list(parts):
+            return _packed(shortened)
+    marks = np.flatnonzero(buffer[blanks[:-1] + 1] == MARK)
+    return Batch(buffer=buffer, blanks=blanks, marks=marks)
+
+
+def keys(batch: Batch, n: int) -> np.ndarray:
+    """uint64 hash of the n words that begin at each word; those that reach over a mark equal no n-gram of a text."""
+    count = max(batch.num_words - n + 1, 0)
+    if not count:
+        return np.empty(0, dtype=np.uint64)
+    firsts, lasts = batch.blanks[:count] + 1, batch.blanks[n : n + count]
+    if len(batch.buffer) <= _WINDOW:
+        return _hashes(batch.buffer, firsts, lasts)
+    result = np.empty(count, dtype=np.uint64)
+    for begin, end in _windows(firsts, lasts):
+        offset = int(firsts[begin])
+        piece = batch.buffer[offset : int(lasts[end - 1])]
+        result[begin:end] = _hashes(piece, firsts[begin:end] - offset, lasts[begin:end] - offset)
+    return result
+
+
+def whole_keys(batch: Batch, texts: np.ndarray) -> np.ndarray:
+    """uint64 hash of each of the named texts as one shingle; meant for texts of fewer than n words."""
+    ends = batch.blanks[batch.marks[texts]]
+    starts = np.concatenate([[0], batch.marks + 1])[texts]
+    firsts = batch.blanks[starts] + 1
+    return np.array(
+        [_hashes(batch.buffer[a:b], np.array([0]), np.array([b - a]))[0] for a, b in zip(firsts, ends, strict=True)],
+        dtype=np.uint64,
+    )
+
+
+def gram_keys(batch: Batch, n: int) -> Iterator[np.ndarray]:
+    """For each text, the distinct keys of its n-grams; of the whole text where it has fewer than n words."""
+    found = keys(batch, n)
+    lengths = batch.lengths()
+    small = np.flatnonzero((lengths > 0) & (lengths < n))
+    whole = dict(zip(small.tolist(), whole_keys(batch, small), strict=True)) if len(small) else {}
+    begin = 0
+    for number, (mark, length) in enumerate(zip(batch.marks.tolist(), lengths.tolist(), strict=True)):
+        if number in whole:
+            yield np.array([whole[number]], dtype=np.uint64)
+        else:
+            yield np.unique(found[begin : begin + max(length - n + 1, 0)])
+        begin = mark + 1
+
+
+def hash64(data: bytes) -> int:
+    """The plain form of the hash."""
+    total, power = 0, 1
+    for byte in data:
+        power = power * BASE & MASK
+        total = total + byte * power & MASK
+    total ^= total >> 32
+    return total * MIXER & MASK
+
+
+def hash32(data: bytes) -> int:
+    """The upper half, as the `hashfunc` of a datasketch MinHash: both then give the same signature."""
+    return hash64(data) >> 32
+
+
+def batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Ranges of texts that together have about BATCH_BYTES characters."""
+    begin, size = 0, 0
+    for number, text in enumerate(texts):
+        size += len(text)
+        if size >= BATCH_BYTES:
+            yield begin, number + 1
+            begin, size = number + 1, 0
+    if begin < len(texts):
+        yield begin, len(texts)
+
+
+def _windows(firsts: np.ndarray, lasts: np.ndarray) -> Iterator[tuple[int, int]]:
+    begin = 0
+    while begin < len(firsts):
+        limit = firsts[begin] + _WINDOW
+        end = max(int(np.searchsorted(lasts, limit, side="right")), begin + 1)
+        yield begin, end
+        begin = end
+
+
+@cache
+def _powers(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """P^(j+1) and P^-j for j below `size`."""
+    inverse = pow(BASE, -1, 1 << 64)
+    with np.errstate(over="ignore"):
+        up = np.cumprod(np.full(size, BASE, dtype=np.uint64))
+        down = np.cumprod(np.full(size, inverse, dtype=np.uint64)) * np.uint64(BASE)
+    return up, down
+
+
+def _hashes(buffer: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+    size = 1 << max(len(buffer) + 1, 1 << 12).bit_length()
+    up, down = _powers(size)
+    sums = np.empty(len(buffer) + 1, dtype=np.uint64)
+    sums[0] = 0
+    terms = buffer.astype(np.uint64)
+    terms *= up[: len(buffer)]
+    np.cumsum(terms, out=sums[1:])
+    found = sums[lasts]
+    found -= sums[firsts]
+    found *= down[firsts]
+    found ^= found >> np.uint64(32)
+    found *= np.uint64(MIXER)
+    return found

@@ -1,0 +1,208 @@
+"""Markdown to documents of bounded length. Chunks are exact slices of the source; nothing is lost unnamed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from corpus.chunk.blocks import Block, Kind, scan
+from corpus.chunk.split import Count, Measure, pack, pieces, trim
+from infuser_core.errors import ConfigError
+from infuser_core.schemas import Document, Page
+
+PATH_JOINT = " > "
+
+
+class Discard(StrEnum):
+    """Why a span is no candidate for the pool."""
+
+    TOO_SHORT = "too_short"
+    TOO_LONG = "too_long"
+    FRONT_MATTER = "front_matter"
+    BACK_MATTER = "back_matter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkConfig:
+    """Bounds and treatment of short sections."""
+
+    min_tokens: int = 200
+    """T_min: shorter spans are discarded, tokens."""
+    max_tokens: int = 2048
+    """T_max: longer sections are split, tokens."""
+    small_sections: Literal["merge", "merge_small", "drop"] = "merge"
+    """Sections under T_min: joined with their neighbours, joined only with other small ones, or discarded."""
+    prompt_type: str = "mcq"
+    """Generator route written into every document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """A span that the structure pass takes out before chunking."""
+
+    start: int
+    """First character."""
+    end: int
+    """One past the last character."""
+    reason: Discard
+    """front_matter or back_matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One span of the source: a candidate, or a discard with its reason."""
+
+    document: Document
+    """The span as a document row."""
+    discard: Discard | None
+    """Why it is no candidate; None for a candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading with the blocks up to the next heading, or several neighbouring ones."""
+
+    blocks: list[Block]
+    """Blocks in order."""
+    path: tuple[str, ...]
+    """Titles of the ancestors and of the section itself; the common prefix where several are joined."""
+    top: int
+    """Start of the top-level heading above: joining never crosses it."""
+
+    @property
+    def start(self) -> int:
+        """First character."""
+        return self.blocks[0].start
+
+    @property
+    def end(self) -> int:
+        """One past the last character."""
+        return self.blocks[-1].end
+
+
+def sections(source: str) -> list[Section]:
+    """Sections that tile the source."""
+    result: list[Section] = []
+    stack: list[Block] = []
+    for block in scan(source):
+        if block.kind is Kind.HEADING:
+            stack = [above for above in stack if above.level < block.level] + [block]
+        if block.kind is Kind.HEADING or not result:
+            top = stack[0].start if stack else -1
+            result.append(Section(blocks=[block], path=tuple(above.title for above in stack), top=top))
+        else:
+            result[-1].blocks.append(block)
+    return result
+
+
+def chunk(
+    page: Page, count: Count, config: ChunkConfig, domain: str, *, excluded: Sequence[Excluded] = ()
+) -> list[Chunk]:
+    """Candidates and discards of one source in order. Together they cover everything but blank characters.
+
+    `count` gives the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
+    """
+    if not 0 <= config.min_tokens <= config.max_tokens or config.max_tokens < 1:
+        raise ConfigError(
+            f"chunk: min_tokens {config.min_tokens} and max_tokens {config.max_tokens}",
+            hint="0 <= min_tokens <= max_tokens and max_tokens >= 1",
+        )
+    measure = Measure(source=page.markdown, count=count)
+    result: list[Chunk] = []
+    pending: list[Section] = []
+
+    def flush() -> None:
+        for group in _grouped(pending, measure, config):
+            result.extend(_chunks(page, group, measure, config, domain))
+        pending.clear()
+
+    for section in sections(page.markdown):
+        reason = next((span.reason for span in excluded if span.start <= section.start < span.end), None)
+        if reason is None:
+            pending.append(section)
+            continue
+        flush()
+        result.extend(_row(page, section.start, section.end, section.path, measure, config, domain, reason))
+    flush()
+    return result
+
+
+def _grouped(parts: Sequence[Section], measure: Measure, config: ChunkConfig) -> list[Section]:
+    """Small sections joined: with those that follow under the same top-level heading, else with the one before."""
+    if config.small_sections == "drop":
+        return list(parts)
+    groups: list[Section] = []
+    place = 0
+    while place < len(parts):
+        group = parts[place]
+        place += 1
+        while _small(group, measure, config) and place < len(parts) and parts[place].top == group.top:
+            if config.small_sections == "merge_small" and not _small(parts[place], measure, config):
+                break
+            group = _join(group, parts[place])
+            place += 1
+        before = groups[-1] if groups and config.small_sections == "merge" else None
+        if before and _small(group, measure, config) and before.top == group.top:
+            groups[-1] = _join(before, group)
+        else:
+            groups.append(group)
+    return groups
+
+
+def _small(section: Section, measure: Measure, config: ChunkConfig) -> bool:
+    return config.min_tokens > 0 and not measure.exceeds(section.start, section.end, config.min_tokens - 1)
+
+
+def _join(first: Section, second: Section) -> Section:
+    return Section(blocks=first.blocks + second.blocks, path=_common([first.path, second.path]), top=first.top)
+
+
+def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    prefix: list[str] = []
+    for titles in zip(*paths, strict=False):
+        if len(set(titles)) > 1:
+            break
+        prefix.append(titles[0])
+    return tuple(prefix)
+
+
+def _chunks(page: Page, group: Section, measure: Measure, config: ChunkConfig, domain: str) -> list[Chunk]:
+    if not measure.exceeds(group.start, group.end, config.max_tokens):
+        spans = [(group.start, group.end)]
+    else:
+        parts = pieces(group.blocks, measure, config.max_tokens)
+        spans = pack(parts, measure, min_tokens=config.min_tokens, max_tokens=config.max_tokens)
+    return [row for start, end in spans for row in _row(page, start, end, group.path, measure, config, domain, None)]
+
+
+def _row(
+    page: Page,
+    start: int,
+    end: int,
+    path: tuple[str, ...],
+    measure: Measure,
+    config: ChunkConfig,
+    domain: str,
+    reason: Discard | None,
+) -> list[Chunk]:
+    """One row for the trimmed span; none where it is blank."""
+    start, end = trim(page.markdown, start, end)
+    if start == end:
+        return []
+    tokens = measure(start, end)
+    if reason is None and tokens < config.min_tokens:
+        reason = Discard.TOO_SHORT
+    if reason is None and tokens > config.max_tokens:
+        reason = Discard.TOO_LONG
+    document = Document(
+        document_id=f"{page.sha256[:12]}-{start}",
+        source_id=page.source_id,
+        header_path=PATH_JOINT.join(path),
+        start=start,
+        end=end,
+        text=page.markdown[start:end],
+        num_tokens=tokens,
+        domain=domain,
+        prompt_type=config.prompt_type,
+    )
+    return [Chunk(document=document, discard=reason)]

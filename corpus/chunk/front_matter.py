@@ -1,0 +1,299 @@
+"""Front and back matter of a book: first chapter and end marker, by rules on the headings or by a language model.
+
+Where this pass is off, the judge does the discarding.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from corpus.chunk.chunk import Discard, Excluded, Section, sections
+from corpus.model_reply import ModelCall, ReplyProblem, ask
+from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.prompts.load import Template
+from infuser_core.schemas import Page
+
+Mode = Literal["off", "headings", "model"]
+
+FRONT = re.compile(
+    r"(?:table of )?contents|(?:brief|detailed) contents"
+    r"|(?:list of )?(?:figures|tables|contributors|abbreviations|symbols)"
+    r"|preface.*|foreword.*|acknowledge?ments?|dedication|about (?:the|this) (?:authors?|books?|text|series|publisher)"
+    r"|copyright.*|how to use this book|to the (?:student|reader|instructor)s?|colophon|credits|contributors"
+    r"|\u76ee\u5f55|\u76ee\u6b21|\u524d\u8a00|\u5e8f\u8a00?|\u81f4\u8c22",
+    re.IGNORECASE,
+)
+BACK = re.compile(
+    r"(?:.* )?index(?: of .*)?|references|bibliography|works cited|literature|further reading|glossary(?: of .*)?"
+    r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
+    r"|about the authors?|credits|endnotes|colophon"
+    r"|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",
+    re.IGNORECASE,
+)
+SOURCES = re.compile(
+    r"(?:references|bibliography|works cited|further reading|(?:answers?|solutions?)(?: keys?| to .*)?"
+    r"|answer keys?(?: .*)?|\u53c2\u8003\u6587\u732e)",
+    re.IGNORECASE,
+)
+NUMBER = re.compile(
+    r"^(?:(?:chapter|appendix|part|annex)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?=[.:)]|\s\s)|[IVX]+(?=[.:)]))[.:)]?\s+(?=\S)"
+    r"|^(?:appendix|annex)\s+[A-Z]\s+(?=\S)",
+    re.IGNORECASE,
+)
+FIRST = re.compile(
+    r"(?:chapter|unit|lesson|lecture|part|module|kapitel|chapitre)\s*(?:[01]|I|one|zero)(?:\b|:).*|[01][.:)]?\s+\S.*|I[.:)]\s+\S.*"
+    r"|\u7b2c(?:\u4e00|1)[\u7ae0\u90e8\u7bc7\u8bb2].*",
+    re.IGNORECASE,
+)
+TEACHES = re.compile(
+    r"(?:introduction|prologue|overview|abstract|summary|executive summary|synopsis)\b.*", re.IGNORECASE
+)
+FRONT_SHARE = 0.35
+"""Largest share of the text that may lie before the first chapter."""
+BACK_SHARE = 0.5
+"""Share of the text before which no end marker stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where the teaching text lies."""
+
+    first: int
+    """Start of the first chapter, characters; 0 where none was recognised."""
+    end: int
+    """Start of the matter that closes the book, characters; the text's length where there is none."""
+    decided_by: str
+    """`rules`, or the name of the model."""
+    problem: str = ""
+    """Why a model that was asked did not decide; empty otherwise."""
+
+
+def exclude(page: Page, *, mode: Mode = "off", bounds: Bounds | None = None) -> list[Excluded]:
+    """Spans that are front or back matter, in order, without overlap. Mode `off` names none.
+
+    `bounds` are those that a model found (mode `model`); the rules find them where there are none.
+
+    Before the first chapter everything goes that is not an introduction; from the end marker on everything goes; in
+    between, sections named like front or back matter go with their subsections.
+    """
+    if mode == "off":
+        return []
+    parts = sections(page.markdown)
+    if not any(part.path for part in parts):
+        return []
+    bounds = bounds or by_rules(parts)
+    depth = _chapter_level(parts, bounds)
+    spans: list[Excluded] = []
+    kept_until = 0
+    for place, part in enumerate(parts):
+        if part.start < kept_until or (spans and part.start < spans[-1].end):
+            continue
+        title = bare_title(part.path[-1]) if part.path else ""
+        if part.start < bounds.first and TEACHES.fullmatch(title):
+            kept_until = subtree_end(parts, place)
+            continue
+        reason = _reason(title, part, bounds, depth)
+        if reason:
+            end = subtree_end(parts, place) if part.path and _named(title, part, depth) else part.end
+            spans.append(Excluded(start=part.start, end=_clipped(end, part, bounds), reason=reason))
+    return spans
+
+
+def _reason(title: str, part: Section, bounds: Bounds, depth: int) -> Discard | None:
+    if part.start >= bounds.end:
+        return Discard.BACK_MATTER
+    if part.start < bounds.first or not part.path:
+        return Discard.FRONT_MATTER
+    return _named(title, part, depth)
+
+
+def _named(title: str, part: Section, depth: int) -> Discard | None:
+    """What a title stands for. Lists of sources are so named anywhere, everything else on the level of chapters only.
+
+    A section 2.7 called "Figures" or "Index" teaches something.
+    """
+    if SOURCES.fullmatch(title):
+        return Discard.BACK_MATTER
+    if not part.path or level_of(part) > depth:
+        return None
+    if FRONT.fullmatch(title):
+        return Discard.FRONT_MATTER
+    return Discard.BACK_MATTER if BACK.fullmatch(title) else None
+
+
+def _chapter_level(parts: Sequence[Section], bounds: Bounds) -> int:
+    """Level of the first chapter's heading, or the highest level there is."""
+    levels = [level_of(part) for part in parts if part.path]
+    return next((level_of(part) for part in parts if part.path and part.start == bounds.first), min(levels))
+
+
+def _clipped(end: int, part: Section, bounds: Bounds) -> int:
+    """Not beyond a boundary: what lies behind it is judged for itself."""
+    return min([end, *(edge for edge in (bounds.first, bounds.end) if part.start < edge)])
+
+
+def by_rules(parts: Sequence[Section]) -> Bounds:
+    """The first chapter is numbered 1, or 0; the end marker is the first of the closing matter that runs to the end."""
+    length = parts[-1].end
+    headed = [place for place, part in enumerate(parts) if part.path]
+    first = next((place for place in headed if _is_first(parts, place, length)), None)
+    depth = level_of(parts[first]) if first is not None else min(level_of(parts[place]) for place in headed)
+    end = length
+    for place in reversed(headed):
+        if level_of(parts[place]) > depth:
+            continue
+        if parts[place].start < BACK_SHARE * length or not BACK.fullmatch(bare_title(parts[place].path[-1])):
+            break
+        end = parts[place].start
+    return Bounds(first=parts[first].start if first is not None else 0, end=end, decided_by="rules")
+
+
+def _is_first(parts: Sequence[Section], place: int, length: int) -> bool:
+    part = parts[place]
+    return part.start <= FRONT_SHARE * length and bool(FIRST.fullmatch(part.path[-1].strip(" *_")))
+
+
+def bare_title(title: str) -> str:
+    """A title without emphasis and section number."""
+    return NUMBER.sub("", title.strip(" *_:"), count=1).strip()
+
+
+def level_of(part: Section) -> int:
+    """Level of a section's heading."""
+    return part.blocks[0].level
+
+
+def subtree_end(parts: Sequence[Section], place: int) -> int:
+    """Where a section with its subsections ends."""
+    depth = level_of(parts[place])
+    return next((part.start for part in parts[place + 1 :] if level_of(part) <= depth), parts[-1].end)
+
+
+SHOWN = 300
+"""Headings in one prompt; a longer book is shown in several."""
+MAX_TOKENS = 256
+"""Length limit of a reply, tokens."""
+ATTEMPTS = 3
+"""Times that one list of headings is put to the model."""
+TITLE_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBounds:
+    """What a model said about a book."""
+
+    bounds: Bounds
+    """Where the teaching text lies."""
+    calls: list[ModelCall]
+    """The model's replies, also those that could not be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookBounds:
+    """Where a book's teaching text lies, as a row."""
+
+    source_id: str
+    """The book."""
+    first: int
+    """Start of the first chapter, characters of its Markdown; 0 where none was recognised."""
+    end: int
+    """Start of the matter that closes the book, characters; the text's length where there is none."""
+    decided_by: str
+    """`rules`, or the name of the model."""
+    problem: str
+    """Why the model did not decide; empty where it did."""
+
+    def bounds(self) -> Bounds:
+        """As the structure pass takes them."""
+        return Bounds(first=self.first, end=self.end, decided_by=self.decided_by, problem=self.problem)
+
+
+def row_of(page: Page, found: FoundBounds) -> BookBounds:
+    """The row of a book."""
+    bounds = found.bounds
+    return BookBounds(
+        source_id=page.source_id,
+        first=bounds.first,
+        end=bounds.end,
+        decided_by=bounds.decided_by,
+        problem=bounds.problem,
+    )
+
+
+def find_bounds(
+    page: Page,
+    model: ChatModel,
+    template: Template,
+    *,
+    attempts: int = ATTEMPTS,
+    progress: Progress = no_progress,
+) -> FoundBounds:
+    """Bounds named by the model, and its replies. Numbers that are no headings of the list are refused and asked again.
+
+    Where no usable answer comes, the rules decide and `problem` says why. `template` has the slot `{headings}`.
+    """
+    parts = sections(page.markdown)
+    headed = [place for place, part in enumerate(parts) if part.path]
+    if not headed:
+        whole = Bounds(first=0, end=len(page.markdown), decided_by="rules", problem="the book has no headings")
+        return FoundBounds(bounds=whole, calls=[])
+    windows = [headed[start : start + SHOWN] for start in range(0, len(headed), SHOWN)]
+    prompts = [template.messages(headings=_listed(parts, window)) for window in windows]
+    items = [f"{page.source_id}: headings {window[0]}-{window[-1]}" for window in windows]
+
+    def parse(place: int, found: dict[str, Any]) -> tuple[int | None, int | None]:
+        return _checked(found, windows[place])
+
+    asked = ask(
+        model,
+        prompts,
+        parse,
+        task="structure",
+        items=items,
+        max_tokens=MAX_TOKENS,
+        attempts=attempts,
+        progress=progress,
+    )
+    return FoundBounds(bounds=_bounds(parts, asked.values, model.name), calls=asked.calls)
+
+
+def _listed(parts: Sequence[Section], window: Sequence[int]) -> str:
+    """Number, level, title and length of every heading."""
+    return "\n".join(
+        f"{place} | level {level_of(parts[place])} | {parts[place].path[-1][:TITLE_CHARS]} "
+        f"| {parts[place].end - parts[place].start} characters"
+        for place in window
+    )
+
+
+def _checked(found: dict[str, Any], window: Sequence[int]) -> tuple[int | None, int | None]:
+    """(first chapter, end marker). Raises ReplyProblem for anything but numbers of the list in their order, or null."""
+    values: list[int | None] = []
+    for name in ("first_chapter", "end_marker"):
+        if name not in found:
+            raise ReplyProblem(f'"{name}" is missing')
+        value = found[name]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value not in set(window)):
+            raise ReplyProblem(f'"{name}" is {value!r}, which is neither null nor a number of the list')
+        values.append(value)
+    first, end = values
+    if first is not None and end is not None and end <= first:
+        raise ReplyProblem(f"the end marker {end} does not come after the first chapter {first}")
+    return first, end
+
+
+def _bounds(parts: Sequence[Section], values: Sequence[tuple[int | None, int | None] | None], name: str) -> Bounds:
+    ruled = by_rules(parts)
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        problem = f"{len(values) - len(known)} of {len(values)} prompts had no usable answer"
+        return Bounds(first=ruled.first, end=ruled.end, decided_by="rules", problem=problem)
+    first = next((start for start, _ in known if start is not None), None)
+    # An end marker in front of a window that goes on with chapters was a chapter's own list of references.
+    ends = [stop for _, stop in known[-1:] if stop is not None]
+    if first is None or (ends and ends[0] <= first):
+        problem = "no first chapter was named" if first is None else "the end marker comes before the first chapter"
+        return Bounds(first=ruled.first, end=ruled.end, decided_by="rules", problem=problem)
+    end = parts[ends[0]].start if ends else parts[-1].end
+    return Bounds(first=parts[first].start, end=end, decided_by=name)

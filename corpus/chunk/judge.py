@@ -1,0 +1,264 @@
+"""The chunk judge: a language model with a rubric, or rules on a text's form, keeps or drops each chunk."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from corpus.chunk.chunk import Chunk, Discard
+from corpus.model_reply import objects
+from corpus.read.garble import math_garbled
+from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
+from infuser_core.prompts.load import Template
+from infuser_core.schemas import Document, Judgement
+
+REASON_CHARS = 300
+ATTEMPTS = 3
+UNDECIDED = "undecided: the reply has no JSON boolean keep"
+# Each attempt asks differently: a greedy model repeats itself on an unchanged prompt.
+SUFFIXES = (
+    "Your reply must be one JSON object whose key keep is true or false, without quotation marks around it.",
+    'Answer now with exactly one line, either {"keep": true, "reason": "..."} or {"keep": false, "reason": "..."}.',
+)
+BY_SIZE = frozenset({Discard.TOO_SHORT, Discard.TOO_LONG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a reply says."""
+
+    keep: bool
+    """The reply's own boolean."""
+    reason: str
+    """The reply's own reason, one line."""
+
+
+def judge(
+    documents: Sequence[Document],
+    model: ChatModel,
+    template: Template,
+    max_tokens: int,
+    *,
+    retry: Template | None = None,
+    attempts: int = ATTEMPTS,
+    batch: int = 0,
+    finished: Sequence[Judgement] = (),
+    keep: Callable[[Sequence[Judgement]], None] | None = None,
+    progress: Progress = no_progress,
+) -> list[Judgement]:
+    """One row per document, in order.
+
+    A reply without a JSON boolean `keep` is asked for again, up to `attempts` times in all: with the `retry` template,
+    or with the rubric and a stricter last line. What is then still undecided is not kept, and says so.
+
+    With `batch`, so many chunks are judged at once and each batch's rows are handed to `keep`, to be committed.
+    `finished` are rows of an earlier attempt: their documents are not judged again.
+    """
+    known = {row.document_id: row for row in finished}
+    ahead = [document for document in documents if document.document_id not in known]
+    size = batch or max(len(ahead), 1)
+    for start in range(0, len(ahead), size):
+        part = ahead[start : start + size]
+        # Done before: what is under way counts from there, so that the time left is right.
+        before = len(documents) - len(ahead) + start
+        rows = _judged(part, model, template, max_tokens, retry, attempts, _shifted(progress, before, len(documents)))
+        known |= {row.document_id: row for row in rows}
+        if keep:
+            keep(rows)
+        progress(before + len(part), len(documents), 0)
+    return [known[document.document_id] for document in documents]
+
+
+def _shifted(progress: Progress, before: int, total: int) -> Progress:
+    def shown(done: int, _: int, tokens: int) -> None:
+        progress(min(before + done, total), total, tokens)
+
+    return shown
+
+
+def _judged(
+    documents: Sequence[Document],
+    model: ChatModel,
+    template: Template,
+    max_tokens: int,
+    retry: Template | None,
+    attempts: int,
+    progress: Progress,
+) -> list[Judgement]:
+    replies = [""] * len(documents)
+    decisions: list[Decision | None] = [None] * len(documents)
+    for attempt in range(max(attempts, 1)):
+        ahead = [place for place, decision in enumerate(decisions) if decision is None]
+        if not ahead:
+            break
+        prompts = [_prompt(documents[place], template, retry, attempt) for place in ahead]
+        for place, reply in zip(ahead, model.complete(prompts, max_tokens=max_tokens, progress=progress), strict=True):
+            replies[place], decisions[place] = reply, decide(reply)
+    return [_row(*found) for found in zip(documents, replies, decisions, strict=True)]
+
+
+def _prompt(document: Document, template: Template, retry: Template | None, attempt: int) -> Messages:
+    chosen = retry if attempt and retry else template
+    prompt = chosen.messages(text=document.text)
+    if not attempt or (retry and attempt == 1):
+        return prompt
+    suffix = SUFFIXES[min(attempt, len(SUFFIXES)) - 1]
+    return [*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{suffix}"}]
+
+
+def decide(reply: str) -> Decision | None:
+    """The first JSON object of a reply with a boolean `keep`, after any thoughts; None when there is none.
+
+    A string "false" is no boolean: it would count as true.
+    """
+    for found in objects(reply.rpartition("</think>")[2]):
+        keep = found.get("keep")
+        if isinstance(keep, bool):
+            reason = " ".join(str(found.get("reason", "")).split())
+            return Decision(keep=keep, reason=reason[:REASON_CHARS])
+    return None
+
+
+def _row(document: Document, reply: str, decision: Decision | None) -> Judgement:
+    return Judgement(
+        document_id=document.document_id,
+        keep=decision is not None and decision.keep,
+        reason=decision.reason if decision else UNDECIDED,
+        decided_by="judge",
+        response=reply,
+    )
+
+
+def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
+    """Rows for the spans that a rule discarded before the judge saw them."""
+    return [
+        Judgement(
+            document_id=row.document.document_id,
+            keep=False,
+            reason=row.discard.value,
+            decided_by="size" if row.discard in BY_SIZE else "structure",
+            response="",
+        )
+        for row in chunks
+        if row.discard is not None
+    ]
+
+
+RULES = "rules-1"
+MIN_LINES = 6
+"""Lines or entries below which a list is too short to be told from prose."""
+LIST_SHARE = 0.6
+"""Share of a chunk's lines that have the form of a list of contents, an index, or a list of references."""
+DEBRIS = 0.4
+"""`math_garbled` of a chunk whose formulas came out as scattered signs."""
+LETTERS = 0.35
+"""Share of letters among the visible signs of prose below which a chunk is numbers and signs."""
+FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"\S.*?(?P<leader>\s*\.(?:\s*\.)+\s*|\s+)(?P<page>\d{1,4}|[ivxlc]{1,7})\s*$")
+RISING = 0.9
+"""Share of neighbouring entries whose page numbers do not fall: exercises end in numbers, too, but in any order."""
+INDEX = re.compile(r"\S[^.!?]{0,80}?,\s*\d{1,4}(?:\s*[-\u2013,]\s*\d{1,4}|\s*,?\s*see(?: also)? [^.]+)*\.?\s*$")
+REFERENCE = re.compile(
+    r"^\s*(?:[-*]\s+)?\\?\[\w{1,12}\\?\]|\bdoi\b|\bISBN\b|\bpp?\.\s*\d|\bet al\.|\bProc\.|\bJournal\b|\bPress\b|\bvol\."
+)
+YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
+
+
+class Judge(Protocol):
+    """Keeps or drops chunks."""
+
+    @property
+    def name(self) -> str:
+        """What the report shows."""
+        ...
+
+    def decide(self, documents: Sequence[Document], *, progress: Progress = no_progress) -> list[Judgement]:
+        """One row per document, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelJudge:
+    """A language model with the rubric of this module."""
+
+    model: ChatModel
+    """Answers prompts; a KeptChat does not answer the same one twice."""
+    template: Template
+    """Rubric with the slot `{text}`."""
+    max_tokens: int
+    """Length limit of a reply, tokens."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    def decide(self, documents: Sequence[Document], *, progress: Progress = no_progress) -> list[Judgement]:
+        """One row per document, in order."""
+        return judge(documents, self.model, self.template, self.max_tokens, progress=progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleJudge:
+    """Drops what no question can be asked about by its form alone, and keeps the rest."""
+
+    @property
+    def name(self) -> str:
+        """Name and version of the rules."""
+        return RULES
+
+    def decide(self, documents: Sequence[Document], *, progress: Progress = no_progress) -> list[Judgement]:
+        """One row per document, in order."""
+        rows = []
+        for done, document in enumerate(documents, 1):
+            fault = fault_of(document.text)
+            rows.append(
+                Judgement(
+                    document_id=document.document_id,
+                    keep=not fault,
+                    reason=fault or "passes every rule",
+                    decided_by="judge",
+                    response="",
+                )
+            )
+            progress(done, len(documents), 0)
+        return rows
+
+
+def fault_of(text: str) -> str:
+    """Why a chunk teaches nothing by its form; empty when it may teach something."""
+    prose = FENCE.sub("", text)
+    lines = [line.strip() for line in prose.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if len(lines) >= MIN_LINES and not _is_table(lines):
+        if sum(bool(INDEX.match(line)) for line in lines) >= LIST_SHARE * len(lines):
+            return "an index: most lines are a term and page numbers"
+        if _is_contents(lines):
+            return "a list of contents: most lines end in a page number"
+    entries = [entry for entry in re.split(r"\n\s*\n|\n(?=[-*] |\\?\[\w{1,12}\\?\])", prose) if entry.strip()]
+    cited = sum(bool(YEAR.search(entry) and REFERENCE.search(entry)) for entry in entries)
+    if len(entries) >= MIN_LINES and cited >= LIST_SHARE * len(entries):
+        return "a list of references: most entries cite a work with its year"
+    if math_garbled(prose) >= DEBRIS:
+        return "debris of formulas: most words are one or two signs"
+    ink = [sign for sign in prose if not sign.isspace()]
+    if ink and sum(sign.isalpha() for sign in ink) < LETTERS * len(ink) and prose.strip() == text.strip():
+        return "numbers and signs: few letters"
+    return ""
+
+
+def _is_contents(lines: Sequence[str]) -> bool:
+    """Entries with leaders, or with page numbers that rise."""
+    found = [match for line in lines if (match := ENTRY.match(line))]
+    if len(found) < LIST_SHARE * len(lines):
+        return False
+    if sum("." in match["leader"] for match in found) >= LIST_SHARE * len(found):
+        return True
+    pages = [int(match["page"]) for match in found if match["page"].isdecimal()]
+    rising = sum(left <= right for left, right in pairwise(pages))
+    return len(pages) >= MIN_LINES and pages[0] < pages[-1] and rising >= RISING * (len(pages) - 1)
+
+
+def _is_table(lines: Sequence[str]) -> bool:
+    """A table of numbers teaches something; its rows end in a bar."""
+    return sum(line.startswith("|") for line in lines) > len(lines) / 2

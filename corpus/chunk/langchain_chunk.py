@@ -1,0 +1,94 @@
+"""The paper's splitter as a labelled comparison mode: langchain's header splitter, chunks located back afterwards.
+
+It rewrites what it splits (blank lines, indentation, some characters), so a chunk may have no place in the source.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from langchain_text_splitters import MarkdownHeaderTextSplitter
+
+from corpus.chunk.chunk import PATH_JOINT, Chunk, ChunkConfig, Discard
+from corpus.chunk.split import CLAUSE, SENTENCE, Count
+from infuser_core.schemas import Document, Page
+
+HEADERS = [("#" * level, str(level)) for level in range(1, 4)]
+PARAGRAPH = re.compile(r"\n\s*\n")
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LangchainResult:
+    """Chunks of the comparison mode and how many have a place in the source."""
+
+    chunks: list[Chunk]
+    """Candidates and discards; `start` and `end` are -1 where the text is no slice of the source."""
+    num_located: int
+    """Chunks that are exact slices of the source."""
+    num_unlocated: int
+    """Chunks that are not."""
+
+
+def chunk_langchain(page: Page, count: Count, config: ChunkConfig, domain: str) -> LangchainResult:
+    """Split at headings of three levels, then by the four-level fallback on the splitter's text."""
+    splitter = MarkdownHeaderTextSplitter(headers_to_split_on=HEADERS, strip_headers=False)
+    chunks: list[Chunk] = []
+    cursor = 0
+    for section in splitter.split_text(page.markdown):
+        path = PATH_JOINT.join(str(section.metadata[level]) for _, level in HEADERS if level in section.metadata)
+        for text in _fit(section.page_content.strip(), [PARAGRAPH, SENTENCE, CLAUSE], count, config.max_tokens):
+            start = page.markdown.find(text, cursor)
+            start = start if start >= 0 else page.markdown.find(text)
+            cursor = max(cursor, start)
+            chunks.append(_row(page, text, start, path, count(text), len(chunks), config, domain))
+    located = sum(row.document.start != NOWHERE for row in chunks)
+    return LangchainResult(chunks=chunks, num_located=located, num_unlocated=len(chunks) - located)
+
+
+def _fit(text: str, levels: list[re.Pattern[str]], count: Count, limit: int) -> Iterator[str]:
+    """Parts of the text that fit the limit, each level over the whole part, as the paper describes it."""
+    if not text:
+        return
+    if count(text) <= limit:
+        yield text
+        return
+    if not levels:
+        half = max(1, len(text) // 2)
+        yield from (part for piece in (text[:half], text[half:]) for part in _shrunk(piece.strip(), count, limit))
+        return
+    edges = [0, *(match.end() for match in levels[0].finditer(text)), len(text)]
+    run = ""
+    for start, end in pairwise(edges):
+        if run and count((run + text[start:end]).strip()) > limit:
+            yield from _fit(run.strip(), levels[1:], count, limit)
+            run = ""
+        run += text[start:end]
+    yield from _fit(run.strip(), levels[1:], count, limit)
+
+
+def _shrunk(text: str, count: Count, limit: int) -> Iterator[str]:
+    if len(text) <= 1:
+        yield from ([text] if text else [])
+    else:
+        yield from _fit(text, [], count, limit)
+
+
+def _row(
+    page: Page, text: str, start: int, path: str, tokens: int, number: int, config: ChunkConfig, domain: str
+) -> Chunk:
+    short = tokens < config.min_tokens
+    discard = Discard.TOO_SHORT if short else Discard.TOO_LONG if tokens > config.max_tokens else None
+    document = Document(
+        document_id=f"{page.sha256[:12]}-lc{number}",
+        source_id=page.source_id,
+        header_path=path,
+        start=start,
+        end=start + len(text) if start != NOWHERE else NOWHERE,
+        text=text,
+        num_tokens=tokens,
+        domain=domain,
+        prompt_type=config.prompt_type,
+    )
+    return Chunk(document=document, discard=discard)

@@ -1,0 +1,262 @@
+"""Token counting, and the splitting of over-long spans at paragraphs, sentences, clauses or characters.
+
+Every function works on offsets and counts real slices: token counts of pieces do not add up.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from corpus.chunk.blocks import ATOMIC, Block, Kind
+
+Count = Callable[[str], int]
+
+ABBREVIATION = r"(?<!\b[A-Z])(?<!\bFig)(?<!\bEq)(?<!\bNo)(?<!\bal)(?<!\bcf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\bDr)"
+# A full stop after a blank or another stop is a dot leader or an ellipsis, not the end of a sentence.
+SENTENCE = re.compile(rf"(?<![\s.]){ABBREVIATION}[.!?][\"'\u2019\u201d)\]]*\s+|[\u3002\uff01\uff1f]")
+CLAUSE = re.compile(r"[,;:]\s+|[\uff0c\uff1b\u3001]")
+LINE_END = re.compile(r"\r\n|\r|\n")
+SHRINK = 0.9
+WINDOW = 1 << 17
+"""Longest slice that is given to the token counter at once, characters."""
+TOKENS_PER_CHAR = 4
+"""No tokenizer makes more of a character: it has at most four bytes."""
+MAX_STEPS = 4
+"""Interpolations before the search for the last piece that fits halves the rest instead."""
+HEAD_CHARS = 16
+"""So many characters per token of the limit are looked at first: ordinary text has 3 to 6."""
+TRIM_CHARS = 1024
+"""Blanks at the end of a slice are looked for in steps of so many characters."""
+INK = re.compile(r"\S")
+MAX_COUNTED = 1 << 18
+"""Slices whose counts are remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A span that packing never cuts."""
+
+    start: int
+    """First character."""
+    end: int
+    """One past the last character."""
+    depth: int
+    """Level that produced it: 0 block, 1 sentence or line, 2 clause, 3 characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Counts trimmed slices of one source, each slice once.
+
+    A slice longer than `WINDOW` is counted window by window: a tokenizer would need many times its size in memory.
+    Windows end at blanks, so that the sum exceeds the exact count by a token per window at most.
+    """
+
+    source: str
+    """The source."""
+    count: Count
+    """Token counter."""
+    counted: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Tokens of the slices counted so far."""
+
+    def __call__(self, start: int, end: int) -> int:
+        """Tokens of the slice."""
+        start, end = trim(self.source, start, end)
+        if end <= start:
+            return 0
+        found = self.counted.get((start, end))
+        if found is None:
+            if len(self.counted) >= MAX_COUNTED:
+                self.counted.clear()
+            found = sum(self._windows(start, end))
+            self.counted[(start, end)] = found
+        return found
+
+    def exceeds(self, start: int, end: int, limit: int) -> bool:
+        """Whether the slice has more tokens than the limit; a long one is not counted to its end to know that."""
+        if end - start <= limit // TOKENS_PER_CHAR:
+            return False
+        start, end = trim(self.source, start, end)
+        head = start + HEAD_CHARS * (limit + 1)
+        # One token may fall to the cut; a longer slice never has fewer tokens than its beginning.
+        if head < end and sum(self._windows(start, head)) > limit + 1:
+            return True
+        return self(start, end) > limit
+
+    def _windows(self, start: int, end: int) -> Iterator[int]:
+        while end - start > WINDOW:
+            blank = self.source.rfind(" ", start + WINDOW // 2, start + WINDOW)
+            stop = blank if blank > start else start + WINDOW
+            yield self.count(self.source[start:stop])
+            start = stop
+        yield self.count(self.source[start:end])
+
+
+def trim(source: str, start: int, end: int) -> tuple[int, int]:
+    """The span without blank characters at its ends, except the indentation of its first line."""
+    if end > start and source[end - 1].isspace():
+        end = _last_ink(source, start, end)
+    if start >= end or not source[start].isspace():
+        return start, end
+    ink = INK.search(source, start, end)
+    assert ink
+    # Indentation is part of indented code: cut back only to the last line end before the first ink.
+    line = max(source.rfind("\n", start, ink.start()), source.rfind("\r", start, ink.start()))
+    return (line + 1 if line >= 0 else start), end
+
+
+def _last_ink(source: str, start: int, end: int) -> int:
+    """One past the last character that is not blank; `start` where all are."""
+    while end > start:
+        block = source[max(start, end - TRIM_CHARS) : end]
+        inked = block.rstrip()
+        end -= len(block) - len(inked)
+        if inked:
+            break
+    return end
+
+
+def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
+    """(start, first cuttable position, end, atomic) of every block, headings taken together with what follows."""
+    result: list[tuple[int, int, int, bool]] = []
+    start: int | None = None
+    for block in blocks:
+        if block.kind is Kind.BLANK:
+            continue
+        start = block.start if start is None else start
+        if block.kind is not Kind.HEADING:
+            result.append((start, block.start, block.end, block.kind in ATOMIC))
+            start = None
+    if start is not None:
+        last = max(block.end for block in blocks if block.kind is not Kind.BLANK)
+        result.append((start, start, last, False))
+    return result
+
+
+def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[Piece]:
+    """The four-level fallback; a level is applied only to a piece that alone exceeds the limit."""
+    result: list[Piece] = []
+    for start, cuttable, end, atomic in units(blocks):
+        levels = [LINE_END] if atomic else [SENTENCE, CLAUSE]
+        if (
+            atomic
+            and start < cuttable
+            and measure.exceeds(start, end, max_tokens)
+            and not measure.exceeds(cuttable, end, max_tokens)
+        ):
+            # Only the heading makes it too long: a table in one piece is worth more than its heading.
+            result.extend(_cut(Piece(start=start, end=cuttable, depth=0), start, [], measure, max_tokens))
+            start = cuttable
+        result.extend(_cut(Piece(start=start, end=end, depth=0), cuttable, levels, measure, max_tokens))
+    return result
+
+
+def _cut(piece: Piece, cuttable: int, levels: list[re.Pattern[str]], measure: Measure, max_tokens: int) -> list[Piece]:
+    if not measure.exceeds(piece.start, piece.end, max_tokens):
+        return [piece]
+    if not levels:
+        return _characters(piece, cuttable, measure, max_tokens)
+    places = [m.end() for m in levels[0].finditer(measure.source, cuttable, piece.end) if m.end() < piece.end]
+    edges = [piece.start, *places, piece.end]
+    result: list[Piece] = []
+    for start, end in pairwise(edges):
+        part = Piece(start=start, end=end, depth=piece.depth + 1)
+        result.extend(_cut(part, max(cuttable, start), levels[1:], measure, max_tokens))
+    return result
+
+
+def _characters(piece: Piece, cuttable: int, measure: Measure, max_tokens: int) -> list[Piece]:
+    """Windows that fit; a blank in the second half of one is the preferred place to cut."""
+    result: list[Piece] = []
+    start = piece.start
+    width = max(1, 4 * max_tokens)
+    while start < piece.end:
+        end = _window(start, piece.end, width, measure, max_tokens)
+        if end < piece.end:
+            width = end - start
+            blank = measure.source.rfind(" ", start + (end - start) // 2, end)
+            # The heading in front keeps at least one word of its text, unless it alone is too long.
+            end = blank + 1 if blank > max(start, cuttable) else end
+        result.append(Piece(start=start, end=end, depth=3))
+        start = end
+    return result
+
+
+def _window(start: int, stop: int, width: int, measure: Measure, max_tokens: int) -> int:
+    """End of a window that fits: grown from a first guess, then annealed until it does."""
+    end = min(stop, start + width)
+    while end < stop and measure(start, end) <= max_tokens:
+        end = min(stop, start + 2 * (end - start))
+    while (tokens := measure(start, end)) > max_tokens and end > start + 1:
+        end = start + max(1, min(int((end - start) * SHRINK), int((end - start) * max_tokens / tokens * 1.1)))
+    return end
+
+
+def pack(parts: Sequence[Piece], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[tuple[int, int]]:
+    """Neighbouring pieces put together greedily; a short tail is balanced with the chunk before it."""
+    runs: list[list[Piece]] = []
+    ends = [part.end for part in parts]
+    place = 0
+    chars_per_token = 4.0
+    while place < len(parts):
+        stop = _filled(parts, ends, place, measure, max_tokens, chars_per_token)
+        runs.append(list(parts[place:stop]))
+        start, end = parts[place].start, ends[stop - 1]
+        chars_per_token = max((end - start) / max(measure(start, end), 1), 0.1)
+        place = stop
+    if len(runs) > 1 and measure(runs[-1][0].start, runs[-1][-1].end) < min_tokens:
+        runs[-2:] = _balance(runs[-2] + runs[-1], measure, min_tokens=min_tokens, max_tokens=max_tokens) or runs[-2:]
+    return [(run[0].start, run[-1].end) for run in runs]
+
+
+def _filled(
+    parts: Sequence[Piece], ends: Sequence[int], place: int, measure: Measure, max_tokens: int, chars_per_token: float
+) -> int:
+    """One past the last piece that still fits together with the piece at `place`, found by interpolation.
+
+    Where more text never has fewer tokens, this is the run that adding piece after piece would find.
+    """
+    start = parts[place].start
+    fits, fails = place + 1, len(parts) + 1
+    target = start + max_tokens * chars_per_token
+    steps = 0
+    while fits + 1 < fails:
+        guess = min(max(bisect_right(ends, target), fits + 1), fails - 1)
+        if steps > MAX_STEPS:
+            guess = (fits + fails) // 2
+        tokens = measure(start, ends[guess - 1])
+        if tokens <= max_tokens:
+            fits = guess
+        else:
+            fails = guess
+        target = start + (ends[guess - 1] - start) * max_tokens / max(tokens, 1)
+        steps += 1
+    return fits
+
+
+def _balance(parts: list[Piece], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[list[Piece]]:
+    for cut in range(len(parts) - 1, 0, -1):
+        head, tail = parts[:cut], parts[cut:]
+        sizes = [measure(side[0].start, side[-1].end) for side in (head, tail)]
+        if all(min_tokens <= size <= max_tokens for size in sizes):
+            return [head, tail]
+    return []
+
+
+RULE = "pieces-1"
+DESCRIPTION = (
+    "tokens by rule: up to eight letters, one digit, up to three other signs, one character of a script without "
+    "blanks, or a run of line ends count as one"
+)
+_PIECE = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
+    r"|[A-Za-z]{1,8}|\d|[^\W\d_A-Za-z]{1,3}|(?:[^\w\s]|_){1,3}|\n+"
+)
+
+
+def count_tokens(text: str) -> int:
+    """Tokens of the text by the rule."""
+    return len(_PIECE.findall(text))

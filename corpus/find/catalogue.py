@@ -1,0 +1,244 @@
+"""Textbook catalogues: offers, the search protocol, JSON and XML requests, and the lookup by name."""
+
+import hashlib
+import importlib
+import json
+import pkgutil
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+from corpus.find.identifiers import absolute, scheme_of
+from corpus.find.session import MAX_BYTES
+from infuser_core.errors import CatalogueError, ConfigError
+from infuser_core.schemas import Topic
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+MAX_REDIRECTS = 5
+START = "start the catalogue or correct its address"
+Params = Mapping[str, str | int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A parsed answer."""
+
+    url: str
+    """Address that answered, after redirects."""
+    data: Any
+    """JSON value, or an XML element."""
+    headers: Mapping[str, str]
+    """Headers of the answer, names in lower case."""
+    sha256: str
+    """Digest of the body."""
+
+
+def ask_json(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
+    """A JSON answer. `expected` says in an error's hint what the catalogue should send."""
+    response, content = _get(client, url, params)
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        shown = content[:60].decode(errors="replace")
+        raise CatalogueError(
+            f"catalogue {url}: the answer is no JSON: {error}; it begins {shown!r}", hint=expected
+        ) from error
+    return _reply(response, content, data)
+
+
+def ask_xml(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
+    """An XML answer's root element. A document type is refused: entities could make a small answer huge."""
+    response, content = _get(client, url, params)
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+        raise CatalogueError(f"catalogue {url}: the answer declares a document type", hint=expected)
+    try:
+        data = ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        shown = content[:60].decode(errors="replace")
+        raise CatalogueError(
+            f"catalogue {url}: the answer is no XML: {error}; it begins {shown!r}", hint=expected
+        ) from error
+    return _reply(response, content, data)
+
+
+def ask_text(client: httpx.Client, url: str, params: Params | None = None) -> Reply:
+    """An answer as text; broken characters become U+FFFD."""
+    response, content = _get(client, url, params)
+    return _reply(response, content, content.decode("utf-8", errors="replace"))
+
+
+def _reply(response: httpx.Response, content: bytes, data: Any) -> Reply:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    digest = hashlib.sha256(content).hexdigest()
+    return Reply(url=str(response.request.url), data=data, headers=headers, sha256=digest)
+
+
+def _get(client: httpx.Client, url: str, params: Params | None) -> tuple[httpx.Response, bytes]:
+    try:
+        here = httpx.URL(url).copy_merge_params(dict(params or {}))
+    except httpx.InvalidURL as error:
+        raise CatalogueError(f"catalogue {url}: no address: {error}", hint=START) from error
+    for _ in range(MAX_REDIRECTS + 1):
+        try:
+            with client.stream("GET", here) as response:
+                if response.status_code in REDIRECTS:
+                    here = httpx.URL(_target(str(here), response.headers.get("location", "")))
+                    continue
+                response.raise_for_status()
+                return response, _content(response, url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise CatalogueError(f"catalogue {url}: {_said(error)}", hint=START) from error
+        except CatalogueError as error:
+            if error.message.startswith("catalogue "):
+                raise
+            raise CatalogueError(f"catalogue {url}: {error.message}", hint=error.hint) from error
+    raise CatalogueError(f"catalogue {url}: more than {MAX_REDIRECTS} redirects", hint=START)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _content(response: httpx.Response, url: str) -> bytes:
+    body = bytearray()
+    for block in response.iter_bytes():
+        body += block
+        if len(body) > MAX_BYTES:
+            raise CatalogueError(f"catalogue {url}: the answer is larger than {MAX_BYTES} bytes", hint=START)
+    return bytes(body)
+
+
+def _target(here: str, location: str) -> str:
+    target, scheme = absolute(here, location), scheme_of(here, location)
+    if not target or (here.startswith("https:") and scheme == "http"):
+        raise CatalogueError(f"catalogue {here}: refused redirect to {scheme or 'nowhere'}", hint=START)
+    return target
+
+
+def text_of(value: object) -> str:
+    """A field as one line of text: numbers as digits, missing and structured values as nothing."""
+    return " ".join(str(value).split()) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The JSON objects of a list; anything else has none."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def plain(html: object) -> str:
+    """A description without its tags, on one line."""
+    reader = _Text()
+    reader.feed(text_of(html))
+    reader.close()
+    return " ".join("".join(reader.parts).split())
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.parts.append(" ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One catalogue entry as found for one topic. Holds no address that changes between two runs."""
+
+    catalogue: str
+    """Module name of the catalogue."""
+    offer_id: str
+    """The catalogue's own identifier of the entry."""
+    title: str
+    """Title as the catalogue gives it."""
+    author: str = ""
+    """Authors, joined by "; "."""
+    description: str = ""
+    """Short description, or empty."""
+    category: str = "textbook"
+    """textbook, reference, tutorial or notes."""
+    subjects: list[str] = field(default_factory=list)
+    """Pairs that the catalogue says the entry covers, each `domain / subdomain`; empty when it does not say."""
+    keywords: list[str] = field(default_factory=list)
+    """The catalogue's own subject terms."""
+    language: str = ""
+    """Language as the catalogue gives it, or empty."""
+    discipline: str
+    """Domain of the topic that the search was for."""
+    licence: str
+    """SPDX identifier, or empty when the catalogue names none."""
+    licence_evidence: str
+    """Field and value from which the licence was read."""
+    source_url: str
+    """Page that describes the entry."""
+    download_url: str
+    """Where the PDF is, or empty when none is offered; a loopback catalogue writes `local:/path`."""
+    doi: str = ""
+    """DOI as given, or empty."""
+    isbn: str = ""
+    """ISBNs as given, several joined by "; ", or empty."""
+    arxiv: str = ""
+    """arXiv identifier as given, or empty."""
+    other_ids: list[str] = field(default_factory=list)
+    """Further identifiers that hold in every catalogue, such as `hdl:20.500.12657/1`."""
+    answer: str = ""
+    """Digest of the recorded answer from which the entry was read."""
+
+
+class Catalogue(Protocol):
+    """Answers searches for topics. Sees a (domain, subdomain) pair and never a question."""
+
+    @property
+    def name(self) -> str:
+        """Module name of the catalogue."""
+        ...
+
+    def search(self, topic: Topic, query: str = "") -> list[Offer]:
+        """Entries found for the topic with a query, by default its subdomain, in the catalogue's order.
+
+        Raises CatalogueError when the catalogue cannot be reached or answers in an unknown shape.
+        """
+        ...
+
+    def address(self, download_url: str) -> str:
+        """The address to fetch for an offer's or a source's `download_url`."""
+        ...
+
+
+def subject(domain: str, subdomain: str) -> str:
+    """The one spelling under which pairs are compared."""
+    return f"{domain.strip()} / {subdomain.strip()}".casefold()
+
+
+def shipped() -> list[str]:
+    """Names of the catalogues in `catalogues/`."""
+    return sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent / "catalogues")]))
+
+
+def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
+    """The catalogue `name`: a module of this folder, or `package.module` from elsewhere.
+
+    Such a module has a function `connect(base, client) -> Catalogue`; an empty base means the catalogue's own address.
+    """
+    target = f"corpus.find.catalogues.{name}" if name in shipped() else name
+    try:
+        module = importlib.import_module(target)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"catalogue: no module {name!r}", hint=f"shipped: {', '.join(shipped())}; or a module of your own"
+        ) from error
+    if not hasattr(module, "connect"):
+        raise ConfigError(f"catalogue: module {name!r} has no connect(base, client)", hint="see corpus/find/catalogues")
+    catalogue: Catalogue = module.connect(base, client=client)
+    return catalogue

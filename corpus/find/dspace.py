@@ -1,0 +1,118 @@
+"""DSpace repositories (OAPEN, DOAB): REST search, and OAI-PMH records, which alone state the licence."""
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from corpus.find import licences
+from corpus.find.catalogue import Params, ask_json, ask_xml, objects, text_of
+from infuser_core.errors import CatalogueError
+
+PAGE_SIZE = 25
+MAX_PAGES = 2
+"""Pages read for one query: the search fills its answers with ever looser matches."""
+XOAI = "{http://www.lyncode.com/xoai}"
+OAI = "{http://www.openarchives.org/OAI/2.0/}"
+EXPECTED = "expected [{name, handle, metadata: [{key, value}], bitstreams: [{name, mimeType, retrieveLink}]}]"
+EXPECTED_OAI = "expected an OAI-PMH record in the format xoai"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One book of the repository."""
+
+    handle: str
+    """Handle, `prefix/suffix`."""
+    values: dict[str, list[str]]
+    """Metadata: key such as `dc.title` to its values."""
+    bitstreams: list[dict[str, Any]]
+    """Files, as the search gives them."""
+    answer: str
+    """Digest of the answer."""
+
+    def first(self, *keys: str) -> str:
+        """The first value under any of the keys, or empty."""
+        return next((value for key in keys for value in self.values.get(key, [])), "")
+
+    def all(self, *keys: str) -> list[str]:
+        """Every value under the keys."""
+        return [value for key in keys for value in self.values.get(key, [])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What the OAI-PMH record adds."""
+
+    licence: licences.Licence
+    """Licence of the files."""
+    downloads: list[str]
+    """Addresses of PDFs that the record names."""
+
+
+def search(client: httpx.Client, base: str, query: str) -> Iterator[Item]:
+    """Books found for a query, up to MAX_PAGES pages; chapters, publishers and entries without a handle left out."""
+    for page in range(MAX_PAGES):
+        place: Params = {"limit": PAGE_SIZE, "offset": page * PAGE_SIZE}
+        params: Params = {"query": query, "expand": "metadata,bitstreams", **place}
+        reply = ask_json(client, f"{base}/rest/search", params, expected=EXPECTED)
+        if not isinstance(reply.data, list):
+            raise CatalogueError(f"catalogue {base}/rest/search: the answer is no list", hint=EXPECTED)
+        for row in objects(reply.data):
+            item = _item(row, reply.sha256)
+            if item.handle and "book" in item.all("dc.type"):
+                yield item
+        if len(reply.data) < PAGE_SIZE:
+            return
+
+
+def _item(row: dict[str, Any], digest: str) -> Item:
+    values: dict[str, list[str]] = {}
+    for pair in objects(row.get("metadata")):
+        values.setdefault(text_of(pair.get("key")), []).append(text_of(pair.get("value")))
+    values.setdefault("dc.title", [text_of(row.get("name"))])
+    return Item(
+        handle=text_of(row.get("handle")), values=values, bitstreams=objects(row.get("bitstreams")), answer=digest
+    )
+
+
+def record(client: httpx.Client, base: str, identifier: str) -> Record:
+    """Licence and PDF addresses of `oai:host:handle`. A deleted or unknown record has neither."""
+    params = {"verb": "GetRecord", "metadataPrefix": "xoai", "identifier": identifier}
+    try:
+        root = ask_xml(client, f"{base}/oai/request", params, expected=EXPECTED_OAI).data
+    except CatalogueError as failure:
+        # One record that cannot be read costs one book, not the whole answer.
+        return Record(licence=licences.Licence(spdx="", evidence=f"not readable: {failure.message}"), downloads=[])
+    error = root.find(f"{OAI}error")
+    if error is not None:
+        said = f"OAI-PMH error {error.get('code')}: {text_of(error.text)}"
+        return Record(licence=licences.Licence(spdx="", evidence=said), downloads=[])
+    found, downloads = [], []
+    for path, value in _fields(root, ()):
+        if _is_rights(path, value):
+            found.append(licences.read(".".join(path), value))
+        if path[-1] == "oapenidentifierdownloadUrl":
+            downloads.append(value)
+    named = [licence for licence in found if licence.spdx]
+    return Record(licence=licences.agree(named or found), downloads=list(dict.fromkeys(downloads)))
+
+
+def _is_rights(path: tuple[str, ...], value: str) -> bool:
+    """`rights`, `rightsuri` and the like. A file called license.txt is the deposit's contract, not the reader's."""
+    named = any("rights" in part.lower() or "licen" in part.lower() for part in path)
+    return named or "creativecommons.org/" in value
+
+
+def _fields(element: ElementTree.Element, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every `field` with the names of the elements around it and its own."""
+    for child in element:
+        name = child.get("name", "")
+        if child.tag == f"{XOAI}field":
+            value = text_of(child.text)
+            if value and name != "name":
+                yield (*path, name), value
+        else:
+            yield from _fields(child, (*path, name) if name else path)

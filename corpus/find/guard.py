@@ -1,0 +1,194 @@
+"""Guarded HTTP client: only public addresses are reached, checked where the socket is opened.
+
+A check of the URL alone is not enough: a redirect or a second answer of the name server would pass it.
+"""
+
+import contextlib
+import functools
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import httpcore
+import httpx
+
+from infuser_core.errors import CatalogueError
+
+WEB_PORTS = frozenset({80, 443})
+# The only IPv6 block from which hosts are numbered; NAT64 and IPv4-compatible addresses lie outside.
+UNICAST = ipaddress.ip_network("2000::/3")
+# Inside it, ranges that lead to private hosts although `is_global` calls them global: 6to4, Teredo, documentation.
+TUNNELS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "2001::/32", "3fff::/20"))
+# 6to4 relays forward to whatever the packet names.
+RELAYS = ipaddress.ip_network("192.88.99.0/24")
+Lookup = Callable[[str, int], list[str]]
+"""The addresses that a name server gives for a host and a port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardConfig:
+    """Who may be reached, and how patiently."""
+
+    allowed_hosts: frozenset[str] = frozenset()
+    """Host names or addresses reached without the address check and on any port: a local catalogue, a test."""
+    user_agent: str = "infuser-corpus/0.1"
+    """User-Agent header; add a contact address before a large run."""
+    connect_seconds: float = 10.0
+    """Limit for opening a connection, seconds."""
+    stall_seconds: float = 30.0
+    """Limit for a pause between two reads, seconds."""
+    max_connections: int = 16
+    """Connections open at one time, to all hosts together."""
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address belongs to the public internet and to one host."""
+    ip = ipaddress.ip_address(address.split("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+        ip = ip.ipv4_mapped
+    if not ip.is_global or ip.is_multicast or ip.is_reserved:
+        return False
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip not in RELAYS
+    return ip in UNICAST and not any(ip in net for net in TUNNELS)
+
+
+def look_up(host: str, port: int) -> list[str]:
+    """The system's answer, each address once, in its order."""
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
+    """The addresses to connect to, in order. Raises CatalogueError unless every answer is public."""
+    try:
+        addresses = lookup(host, port)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"{host}: {error}") from error
+    for address in addresses:
+        if not is_public(address):
+            raise CatalogueError(
+                f"refused address: {host} is {address}, which is not public",
+                hint="name the host in allowed_hosts if it is meant to be reached",
+            )
+    if not addresses:
+        raise httpcore.ConnectError(f"{host}: no address")
+    return addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedBackend(httpcore.NetworkBackend):
+    """Opens sockets to public addresses only; TLS above it still verifies the host's name."""
+
+    allowed_hosts: frozenset[str]
+    """See GuardConfig."""
+    sockets: httpcore.NetworkBackend = field(default_factory=httpcore.SyncBackend)
+    """The backend that opens what passed the check."""
+    lookup: Lookup = look_up
+    """The name server, asked once per connection."""
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """A stream to the address that was checked, so that no second look-up can change it."""
+        if host in self.allowed_hosts:
+            return self.sockets.connect_tcp(host, port, timeout, local_address, socket_options)
+        if port not in WEB_PORTS:
+            raise CatalogueError(f"refused port: {host}:{port}", hint="only ports 80 and 443 are reached")
+        addresses = resolve(host, port, self.lookup)
+        for address in addresses[:-1]:
+            # A host with IPv6 addresses is not lost to a machine without IPv6.
+            with contextlib.suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return self.sockets.connect_tcp(address, port, timeout, local_address, socket_options)
+        return self.sockets.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+
+    def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Refused: no address of a document leads to a socket of this machine."""
+        raise CatalogueError(f"refused socket: {path}", hint="only addresses on the web are reached")
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self.response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self.response.iter_stream()
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise httpx.TransportError(f"{type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        self.response.close()
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """The certificates, read once: it takes longer than a request on loopback."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+class GuardedTransport(httpx.BaseTransport):
+    """httpx over a connection pool whose sockets are guarded."""
+
+    def __init__(self, config: GuardConfig) -> None:
+        self.pool = httpcore.ConnectionPool(
+            ssl_context=_tls(),
+            max_connections=config.max_connections,
+            network_backend=GuardedBackend(allowed_hosts=config.allowed_hosts),
+        )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request; failures of the network become httpx.TransportError.
+
+        Raises CatalogueError for addresses that must not be reached and for schemes other than http and https.
+        """
+        if request.url.scheme not in ("http", "https") or not request.url.host:
+            raise CatalogueError(f"refused address: {request.url}", hint="only http and https addresses are reached")
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
+        )
+        outgoing = httpcore.Request(
+            method=request.method,
+            url=url,
+            headers=request.headers.raw,
+            content=request.read(),
+            extensions=request.extensions,
+        )
+        try:
+            answer = self.pool.handle_request(outgoing)
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise httpx.TransportError(f"{type(error).__name__}: {error}", request=request) from error
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.pool.close()
+
+
+def client(config: GuardConfig) -> httpx.Client:
+    """A client with guarded sockets; see `client_of`."""
+    return client_of(GuardedTransport(config), config)
+
+
+def client_of(transport: httpx.BaseTransport, config: GuardConfig) -> httpx.Client:
+    """A client that follows no redirect by itself, uses no proxy of the environment and asks for raw bytes."""
+    return httpx.Client(
+        transport=transport,
+        follow_redirects=False,
+        trust_env=False,
+        timeout=httpx.Timeout(config.stall_seconds, connect=config.connect_seconds),
+        # A compressed transfer can hide a thousandfold larger body from a cap on received bytes.
+        headers={"User-Agent": config.user_agent, "Accept-Encoding": "identity"},
+    )

@@ -1,0 +1,131 @@
+"""Web addresses and canonical identifiers (DOI, ISBN, arXiv, handle): two entries that share one are one resource."""
+
+import posixpath
+import re
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urljoin, urlsplit
+
+WEB = frozenset({"http", "https"})
+
+
+def absolute(here: str, written: str) -> str:
+    """The absolute address that `written` means on the page `here`; empty for what is none or leads off the web."""
+    try:
+        target = urljoin(here, written.strip())
+        parts = urlsplit(target)
+        known = parts.scheme in WEB and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return ""
+    return target if known else ""
+
+
+def scheme_of(here: str, written: str) -> str:
+    """The scheme of what `written` means on the page `here`; empty for what is no address."""
+    try:
+        return urlsplit(urljoin(here, written.strip())).scheme
+    except ValueError:
+        return ""
+
+
+def host_of(address: str) -> str:
+    """The host of an address; empty for what has none."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def path_of(address: str) -> str:
+    """The path of an address; empty for what is none."""
+    try:
+        return urlsplit(address).path
+    except ValueError:
+        return ""
+
+
+DOI = re.compile(r"^10\.\d{4,9}/\S+$")
+ARXIV = re.compile(r"^(?:\d{4}\.\d{4,5}|[a-z][a-z-]*(?:\.[a-z]{2})?/\d{7})$")
+ARXIV_DOI = re.compile(r"^doi:10\.48550/arxiv\.(.+)$")
+HANDLE = re.compile(r"^\d+(?:\.\d+)*/\S+$")
+TRACKING = re.compile(r"^(utm_|fbclid$|gclid$|mc_)")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def doi(value: str) -> str:
+    """`doi:10.x/y` in lower case, or empty when the value is no DOI."""
+    bare = re.sub(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", "", unquote(value).strip(), flags=re.IGNORECASE)
+    return f"doi:{bare.lower()}" if DOI.match(bare) else ""
+
+
+def isbns(value: str) -> list[str]:
+    """Every ISBN of a field that may list several, separated by `;`, `,` or `|`; none with a wrong check digit.
+
+    Blanks and hyphens belong to one number: `978 0 306 40615 7`.
+    """
+    found = [isbn(part) for part in re.split(r"[;,|\n]+", value)]
+    return list(dict.fromkeys(name for name in found if name))
+
+
+def isbn(value: str) -> str:
+    """`isbn:` and 13 digits, or empty when length or check digit are wrong."""
+    bare = re.sub(r"^(?:urn:)?isbn(?:-1[03])?:?", "", value.strip(), flags=re.IGNORECASE)
+    digits = re.sub(r"[\s-]", "", bare).upper()
+    if re.fullmatch(r"\d{9}[\dX]", digits):
+        values = [10 if d == "X" else int(d) for d in digits]
+        if sum(weight * v for weight, v in zip(range(10, 0, -1), values, strict=True)) % 11:
+            return ""
+        return f"isbn:978{digits[:9]}{_check_digit('978' + digits[:9])}"
+    if re.fullmatch(r"97[89]\d{10}", digits) and _check_digit(digits[:12]) == digits[12]:
+        return f"isbn:{digits}"
+    return ""
+
+
+def _check_digit(twelve: str) -> str:
+    total = sum(int(d) * (3 if place % 2 else 1) for place, d in enumerate(twelve))
+    return str(-total % 10)
+
+
+def arxiv(value: str) -> str:
+    """`arxiv:` and the identifier without its version, or empty. Takes addresses and arXiv's own DOIs too."""
+    own = ARXIV_DOI.match(doi(value))
+    text = own[1] if own else value.strip().lower()
+    address = r"^(?:https?://(?:www\.|export\.)?arxiv\.org/(?:abs|pdf)/|(?:oai:)?arxiv(?:\.org)?:\s*)"
+    bare = re.sub(r"v\d+$", "", re.sub(address, "", text).removesuffix(".pdf"))
+    return f"arxiv:{bare}" if ARXIV.match(bare) else ""
+
+
+def handle(value: str) -> str:
+    """`hdl:prefix/suffix` of a Handle System name or its resolver's address, or empty."""
+    bare = re.sub(r"^(?:https?://(?:hdl\.handle\.net|[^/]+/handle)/|hdl:\s*)", "", value.strip(), flags=re.IGNORECASE)
+    return f"hdl:{bare.lower()}" if HANDLE.match(bare) else ""
+
+
+def url(value: str) -> str:
+    """`url:` and the address without scheme, default port, dot segments, fragment and tracking parameters.
+
+    The path keeps its case: servers may tell `/A` from `/a`. An address without a host (`local:/x`) stays as it is.
+    """
+    try:
+        parts = urlsplit(value.strip())
+        host = _host(parts.hostname or "")
+        port = f":{parts.port}" if parts.port and parts.port != DEFAULT_PORTS.get(parts.scheme) else ""
+    except ValueError:
+        # A port that is no number, a label no host name may have: nothing to compare but the text itself.
+        return f"url:{value.strip()}" if value.strip() else ""
+    if not host:
+        return f"url:{value.strip()}" if value.strip() else ""
+    path = quote(unquote(posixpath.normpath(parts.path or "/")), safe="/:@!$&'()*+,;=~-._")
+    if parts.path.endswith("/") and path != "/":
+        path += "/"
+    pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not TRACKING.match(pair[0]))
+    query = f"?{urlencode(pairs)}" if pairs else ""
+    return f"url:{host}{port}{path}{query}"
+
+
+def _host(name: str) -> str:
+    name = name.rstrip(".").lower()
+    return name if name.isascii() else name.encode("idna").decode()
+
+
+def sha256(digest: str) -> str:
+    """`sha256:` and the digest, or empty."""
+    return f"sha256:{digest.lower()}" if re.fullmatch(r"[0-9a-fA-F]{64}", digest) else ""

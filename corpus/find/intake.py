@@ -1,0 +1,184 @@
+"""Sources that a build is given: files, folders and addresses, each with a file or a reason."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from corpus.find import identifiers
+from corpus.find.download import DownloadConfig, download
+from corpus.find.guard import GuardConfig
+from corpus.find.holdings import Holdings
+from corpus.find.registry import ADMITTED, REJECTED, file_of
+from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.errors import UsageError
+from infuser_core.schemas import Source
+
+GIVEN = "given by the user"
+SUFFIXES = (".pdf", ".md", ".markdown", ".mdown", ".txt", ".text")
+"""Files taken from a folder."""
+OTHERS = {
+    ".epub": "pandoc", ".docx": "pandoc", ".odt": "pandoc", ".rtf": "pandoc", ".html": "pandoc", ".htm": "pandoc",
+    ".xhtml": "pandoc", ".tex": "pandoc", ".rst": "pandoc", ".org": "pandoc", ".fb2": "pandoc", ".ipynb": "jupyter",
+    ".doc": "an office program", ".pptx": "an office program", ".ppt": "an office program", ".mobi": "calibre",
+    ".azw3": "calibre", ".djvu": "ddjvu", ".ps": "ps2pdf", ".eps": "ps2pdf", ".dvi": "dvipdf",
+    ".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip", ".tar": "tar",
+}  # fmt: skip
+"""Books in other formats, and what makes a PDF or Markdown of them: listed with that as their reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One source and its file."""
+
+    source: Source
+    """The registry row; rejected with a reason where there is no file."""
+    path: Path | None
+    """The file; None when there is none."""
+    given: str
+    """The file or address as given."""
+    subdomain: str = ""
+    """Subdomain that it was found for."""
+    stage: str = ""
+    """Where it was rejected; empty when there is a file."""
+
+
+def gather(
+    given: Sequence[str], out: Path, folder: Path, config: DownloadConfig, *, progress: Progress = no_progress
+) -> list[Item]:
+    """Every named source with its file or its reason: files first, then addresses. What lies in `out` is no source.
+
+    Raises UsageError for a folder without any book.
+    """
+    return [*from_files(given, out), *from_addresses(given, folder, config, progress=progress)]
+
+
+def is_address(text: str) -> bool:
+    """Whether a source is named by address."""
+    return urlsplit(text).scheme.lower() in ("http", "https")
+
+
+def from_files(given: Sequence[str], out: Path | None = None) -> list[Item]:
+    """Local files, and the files of local folders, in order. The same bytes twice are one source.
+
+    Raises UsageError for a folder without any book.
+    """
+    items: list[Item] = []
+    for text in given:
+        if "://" in text and not is_address(text):
+            source = _source(f"file:{text}", text, text, "address: only http and https are fetched")
+            items.append(Item(source=source, path=None, given=text, stage="intake"))
+        elif not is_address(text):
+            items += [_of_file(path) for path in _expanded(Path(text), out)]
+    return items
+
+
+def _expanded(path: Path, out: Path | None) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    pool = out.resolve() if out else None
+    found = sorted(each for each in path.rglob("*") if _is_book(each, path) and pool not in each.resolve().parents)
+    if not found:
+        raise UsageError(
+            f"{path}: no PDF, Markdown or text file in this folder", hint=f"files that are taken: {', '.join(SUFFIXES)}"
+        )
+    return found
+
+
+def _is_book(path: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return not hidden and path.suffix.lower() in (*SUFFIXES, *OTHERS) and path.is_file()
+
+
+def _of_file(path: Path) -> Item:
+    digest, reason, suffix = "", "", path.suffix.lower()
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if not path.stat().st_size:
+            reason = "empty: the file has no bytes"
+        elif suffix in OTHERS:
+            reason = f"format: {suffix} is not read; make it a PDF or Markdown first, e.g. with {OTHERS[suffix]}"
+    except OSError as error:
+        reason = f"missing: {error.strerror}"
+    name = identifiers.sha256(digest) if digest else f"file:{path}"
+    source = _source(name, path.name, str(path), reason)
+    size = path.stat().st_size if digest else 0
+    source = replace(source, sha256="" if reason else digest, num_bytes=size)
+    return Item(source=source, path=None if reason else path, given=str(path), stage="intake" if reason else "")
+
+
+def _source(source_id: str, title: str, address: str, reason: str) -> Source:
+    return Source(
+        source_id=source_id,
+        title=title,
+        author="",
+        discipline="",
+        category="textbook",
+        licence=GIVEN,
+        licence_evidence=GIVEN,
+        source_url=address,
+        download_url=address,
+        filename=Path(urlsplit(address).path).name if is_address(address) else Path(address).name,
+        description="",
+        sha256="",
+        num_bytes=0,
+        status=REJECTED if reason else ADMITTED,
+        reason=reason,
+    )
+
+
+def from_addresses(
+    given: Sequence[str], folder: Path, config: DownloadConfig, *, progress: Progress = no_progress
+) -> list[Item]:
+    """Addresses, fetched. Their own hosts may be private: somebody typed them; where they redirect to may not."""
+    urls = list(dict.fromkeys(text for text in given if is_address(text)))
+    if not urls:
+        return []
+    hosts = frozenset(host for url in urls if (host := urlsplit(url).hostname))
+    sources = [_source(identifiers.url(url) or f"url:{url}", url, url, "") for url in urls]
+    return _fetched(sources, urls, lambda url: url, folder, _allowing(config, hosts), progress)
+
+
+def _allowing(config: DownloadConfig, hosts: frozenset[str]) -> DownloadConfig:
+    guard: GuardConfig = replace(config.guard, allowed_hosts=config.guard.allowed_hosts | hosts)
+    return replace(config, guard=guard)
+
+
+def _fetched(
+    sources: Sequence[Source],
+    given: Sequence[str],
+    address: Callable[[str], str],
+    folder: Path,
+    config: DownloadConfig,
+    progress: Progress,
+) -> list[Item]:
+    files = folder / "files"
+    shelf = Holdings(folder / "holdings")
+    result = download(sources, address, files, config, holdings=shelf, progress=progress)
+    items = []
+    for before, source, text in zip(sources, result.sources, given, strict=True):
+        stage = "intake" if before.status == REJECTED else "download"
+        path = file_of(files, source.sha256) if source.status == ADMITTED else None
+        items.append(Item(source=source, path=path, given=text, stage="" if path else stage))
+    return items
+
+
+def without_twins(items: Sequence[Item]) -> list[Item]:
+    """The first item of equal bytes or equal identifier stays; later ones are rejected as its duplicates."""
+    owners: dict[str, Item] = {}
+    result = []
+    for item in items:
+        names = [item.source.source_id, *([f"sha256:{item.source.sha256}"] if item.source.sha256 else [])]
+        first = next((owners[name] for name in names if name in owners), None)
+        if first is None:
+            owners.update(dict.fromkeys(names, item))
+            result.append(item)
+        elif item.given != first.given:
+            # What a catalogue's offer was refused for says more than that it names a book twice.
+            reason = item.source.reason or f"duplicate of {first.given}"
+            kind = "url" if item.stage == "search" else "file"
+            source = replace(item.source, source_id=f"{kind}:{item.given}", status=REJECTED, reason=reason, sha256="")
+            result.append(replace(item, source=source, path=None, stage=item.stage or "intake"))
+    return result

@@ -1,0 +1,111 @@
+"""Book pages on the web: the licence, file and identifiers that they declare for machines.
+
+Only statements made for machines are read: link relations, citation and Dublin Core fields, JSON-LD.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Any
+
+from corpus.find import licences
+from corpus.find.identifiers import absolute, path_of
+
+FIELDS = {
+    "citation_title": "title", "dc.title": "title", "dcterms.title": "title", "og:title": "title",
+    "citation_author": "author", "dc.creator": "author", "dcterms.creator": "author",
+    "citation_doi": "doi", "dc.identifier.doi": "doi",
+    "citation_isbn": "isbn", "book:isbn": "isbn",
+    "citation_pdf_url": "pdf",
+    "dc.rights": "licence", "dcterms.rights": "licence", "dcterms.license": "licence", "dc.rights.license": "licence",
+    "citation_language": "language", "dc.language": "language",
+    "description": "description", "og:description": "description", "dc.description": "description",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Statements of one page."""
+
+    values: dict[str, list[str]]
+    """Field (title, author, doi, isbn, language, description) to its values."""
+    licence: licences.Licence
+    """What the page's licence statements agree on."""
+    pdfs: list[str]
+    """Absolute addresses of PDFs: the one declared for citation first, then links, each once."""
+
+    def first(self, field: str) -> str:
+        """The first value of a field, or empty."""
+        return next(iter(self.values.get(field, [])), "")
+
+
+def read(html: str, url: str) -> Landing:
+    """The statements of a page at `url`. Broken mark-up gives what can be read of it."""
+    page = _Page()
+    page.feed(html)
+    page.close()
+    for name, value in _linked_data(page.scripts):
+        page.found.setdefault(name, []).append((f"json-ld.{name}", value))
+    stated = [licences.read(source, value) for source, value in page.found.get("licence", [])]
+    declared = [value for _, value in page.found.get("pdf", [])]
+    links = filter(None, (absolute(url, href) for href in [*declared, *page.links]))
+    values = {name: [value for _, value in rows] for name, rows in page.found.items()}
+    return Landing(
+        values={name: rows for name, rows in values.items() if name not in ("licence", "pdf")},
+        licence=licences.agree([licence for licence in stated if licence.spdx] or stated),
+        pdfs=list(dict.fromkeys(links)),
+    )
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: dict[str, list[tuple[str, str]]] = {}
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self._in_data = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: (value or "").strip() for name, value in attrs}
+        if tag == "meta":
+            name = (values.get("name") or values.get("property") or "").lower()
+            if name in FIELDS and values.get("content"):
+                self.found.setdefault(FIELDS[name], []).append((f"meta[{name}]", values["content"]))
+        elif tag in ("a", "link"):
+            self._link(tag, values)
+        elif tag == "script":
+            self._in_data = values.get("type", "").lower() == "application/ld+json"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_data = self._in_data and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_data:
+            self.scripts.append(data)
+
+    def _link(self, tag: str, values: dict[str, str]) -> None:
+        href = values.get("href", "")
+        if "license" in values.get("rel", "").lower().split() and href:
+            self.found.setdefault("licence", []).append((f"{tag}[rel=license]", href))
+        elif values.get("type", "").lower() == "application/pdf" or path_of(href).lower().endswith(".pdf"):
+            self.links.append(href)
+
+
+def _linked_data(scripts: list[str]) -> Iterator[tuple[str, str]]:
+    for text in scripts:
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        for row in data if isinstance(data, list) else [data]:
+            if isinstance(row, dict):
+                yield from _statements(row)
+
+
+def _statements(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, name in (("license", "licence"), ("isbn", "isbn"), ("name", "title"), ("inLanguage", "language")):
+        value = row.get(key)
+        value = value.get("url") or value.get("@id") if isinstance(value, dict) else value
+        if isinstance(value, str) and value:
+            yield name, value

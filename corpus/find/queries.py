@@ -1,0 +1,117 @@
+"""Search queries for a (domain, subdomain) pair, and the title words by which they are compared."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+from corpus.model_reply import ModelCall, ReplyProblem, ask
+from infuser_core.engines.protocols import ChatModel
+from infuser_core.prompts.load import Template
+from infuser_core.schemas import Topic
+
+ARTICLES = ("a", "an", "the")
+LINKS = ("and", "at", "by", "for", "from", "in", "into", "of", "on", "or", "to", "with")
+STOP = frozenset([*ARTICLES, *LINKS, "introduction", "introductory"])
+
+
+def words(text: str) -> list[str]:
+    """Words in lower case without accents, plurals reduced, in order; function words left out."""
+    folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+    return [singular(word) for word in re.findall(r"\w+", folded) if word not in STOP]
+
+
+def singular(word: str) -> str:
+    """A plain plural's singular; words such as physics and analysis stay."""
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is", "ics", "ous")):
+        return word[:-1]
+    return word
+
+
+def mentions(text: str, query: str) -> bool:
+    """Whether every word of the query occurs in the text; a query without words is mentioned nowhere."""
+    wanted = set(words(query))
+    return bool(wanted) and wanted <= set(words(text))
+
+
+MAX_QUERY_CHARS = 80
+MAX_QUERY_WORDS = 8
+MAX_TOKENS = 512
+BY_RULE = "rule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One query for one pair."""
+
+    domain: str
+    """Domain of the pair."""
+    subdomain: str
+    """Subdomain of the pair."""
+    text: str
+    """The query."""
+    phrased_by: str
+    """`rule`, or the name of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrased:
+    """Queries for one pair, and what a model said."""
+
+    queries: list[Query]
+    """Distinct queries, the most specific first."""
+    calls: list[ModelCall]
+    """Replies of the model; none by rule."""
+
+
+def by_rule(topic: Topic, count: int) -> list[str]:
+    """The subdomain, its parts where it names several, then the subdomain with its domain."""
+    parts = [part.strip() for part in re.split(r"\s+and\s+|\s*[,/&;]\s*", topic.subdomain)]
+    # A word that only completes its neighbour ("Heat and Mass Transfer") is no query of its own: too broad.
+    parts = [part for part in parts if len(parts) > 1 and len(words(part)) > 1]
+    wider = topic.subdomain if _within(topic) else f"{topic.subdomain} {topic.domain}"
+    return list(dict.fromkeys(filter(None, [topic.subdomain.strip(), *parts, wider])))[:count]
+
+
+def _within(topic: Topic) -> bool:
+    return set(words(topic.domain)) <= set(words(topic.subdomain))
+
+
+def phrase(
+    topic: Topic, count: int, *, model: ChatModel | None = None, template: Template | None = None, attempts: int = 3
+) -> Phrased:
+    """At most `count` queries. Without a model, and where its replies cannot be used, the rule phrases them."""
+    rule = _rows(topic, by_rule(topic, count), BY_RULE)
+    if model is None or template is None:
+        return Phrased(queries=rule, calls=[])
+    prompt = template.messages(domain=topic.domain, subdomain=topic.subdomain, count=str(count))
+    asked = ask(
+        model,
+        [prompt],
+        lambda place, reply: _queries(reply, count),
+        task="phrase",
+        items=[f"{topic.domain} / {topic.subdomain}"],
+        max_tokens=MAX_TOKENS,
+        attempts=attempts,
+    )
+    texts = asked.values[0]
+    return Phrased(queries=rule if texts is None else _rows(topic, texts, model.name), calls=asked.calls)
+
+
+def _rows(topic: Topic, texts: list[str], phrased_by: str) -> list[Query]:
+    return [Query(domain=topic.domain, subdomain=topic.subdomain, text=text, phrased_by=phrased_by) for text in texts]
+
+
+def _queries(reply: dict[str, Any], count: int) -> list[str]:
+    found = reply.get("queries")
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ReplyProblem('"queries" is no list of strings')
+    texts = list(dict.fromkeys(" ".join(text.split()) for text in found if text.strip()))
+    if not texts:
+        raise ReplyProblem('"queries" is empty')
+    long = next((text for text in texts if len(text) > MAX_QUERY_CHARS or len(text.split()) > MAX_QUERY_WORDS), "")
+    if long:
+        raise ReplyProblem(f"the query {long[:MAX_QUERY_CHARS]!r} has more than {MAX_QUERY_WORDS} words")
+    return texts[:count]

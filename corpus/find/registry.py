@@ -1,0 +1,265 @@
+"""Source registry: the offers that are admitted, their identifiers, and why others are rejected."""
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpus.find import identifiers as identity
+from corpus.find.catalogue import Offer, subject
+from corpus.find.identifiers import path_of
+from corpus.find.search import OPEN_LICENCES, Ranking, Rules, identifiers, refusal
+from infuser_core.schemas import Source, Topic
+
+ADMITTED = "admitted"
+REJECTED = "rejected"
+SUFFIXES = (".pdf", ".md")
+"""Kinds of files that are kept, PDF first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """One identifier of an admitted source: the same book under any of them is not fetched again."""
+
+    source_id: str
+    """The source."""
+    identifier: str
+    """Canonical identifier, `kind:value`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """A pair and a source that was found for it."""
+
+    domain: str
+    """Domain of the pair."""
+    subdomain: str
+    """Subdomain of the pair."""
+    source_id: str
+    """Admitted source; empty for a pair that no source covers."""
+    rank: int
+    """Place among the pair's offers, 1-based; 0 where there was no ranking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The registry before the download."""
+
+    sources: list[Source]
+    """One row per catalogue entry, in the order of the offers."""
+    aliases: list[Alias]
+    """Every identifier of the admitted sources."""
+    coverage: list[Coverage]
+    """Which source was found for which pair; nothing where offers were not ranked."""
+
+
+def file_of(folder: Path, sha256: str) -> Path:
+    """Where the bytes with this digest lie: the PDF, or a text where there is one."""
+    found = (folder / f"{sha256}{suffix}" for suffix in SUFFIXES)
+    return next((path for path in found if path.is_file()), folder / f"{sha256}{SUFFIXES[0]}")
+
+
+def select(
+    offers: Sequence[Offer],
+    topics: Sequence[Topic],
+    allowed_licences: Sequence[str] = OPEN_LICENCES,
+    *,
+    known: Sequence[Source] = (),
+) -> list[Source]:
+    """The sources of `admit` without ranking. `known` sources of elsewhere keep their books out."""
+    return admit(offers, topics, Rules(licences=allowed_licences), known=known).sources
+
+
+def admit(
+    offers: Sequence[Offer],
+    topics: Sequence[Topic],
+    rules: Rules,
+    *,
+    rankings: Sequence[Ranking] = (),
+    known: Sequence[Source] = (),
+) -> Admission:
+    """One row per catalogue entry, admitted or rejected with its reason.
+
+    Entries that share an identifier, directly or through another entry, are one book; the first that may be taken
+    represents it, the best ranked where there are rankings. Only entries that may be taken by themselves count: a
+    rejected copy must not keep a well-licensed one out, nor join two books. The same entry found for several pairs is
+    one row, under the first pair that takes it.
+    """
+    entries: dict[tuple[str, str], Offer] = {}
+    for offer in offers:
+        entries.setdefault(_key(offer), offer)
+    wanted = {subject(topic.domain, topic.subdomain) for topic in topics}
+    reasons = {key: _unfit(offer, wanted) or refusal(offer, rules) for key, offer in entries.items()}
+    books = _Books([(key, identifiers(offer)) for key, offer in entries.items() if not reasons[key]])
+    claimed = {books.of(name): (source.source_id, name) for source in known for name in _claims(source)}
+    places = _places(offers, topics, rankings)
+    taken = _take(places, reasons, books, claimed, rules.books_per_topic)
+    best = {place.key: place.rank for place in sorted(places, key=lambda place: -place.rank)}
+    sources = []
+    for key, offer in entries.items():
+        first = taken.get(books.of_entry(key))
+        reason = reasons[key] or _rejection(key, first, books, claimed, entries, best.get(key, 0), rules)
+        domain = first.topic.domain if first else offer.discipline
+        sources.append(_row(offer, identifiers(offer)[0], reason, domain))
+    return Admission(
+        sources=sources,
+        aliases=[
+            Alias(source_id=identifiers(entries[first.key])[0], identifier=name)
+            for book, first in taken.items()
+            for name in books.names[book]
+        ],
+        coverage=_coverage(topics, places, books, taken, entries) if rankings else [],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    topic: Topic
+    """Pair that the entry was found for."""
+    key: tuple[str, str]
+    """Catalogue and offer_id of the entry."""
+    rank: int
+    """Place among the pair's offers, 1-based; 0 where there is no ranking."""
+
+
+class _Books:
+    """Entries joined into books by shared identifiers."""
+
+    def __init__(self, entries: Sequence[tuple[tuple[str, str], list[str]]]) -> None:
+        self._parent: dict[str, str] = {}
+        self._entry = {key: names[0] for key, names in entries}
+        for _, names in entries:
+            for name in names:
+                self._join(names[0], name)
+        self.names: dict[str, list[str]] = {}
+        for name in self._parent:
+            self.names.setdefault(self.of(name), []).append(name)
+
+    def of(self, name: str) -> str:
+        """The book that an identifier belongs to."""
+        while self._parent.get(name, name) != name:
+            name = self._parent[name]
+        return name
+
+    def of_entry(self, key: tuple[str, str]) -> str:
+        """The book of an entry that may be taken; empty for others."""
+        return self.of(self._entry[key]) if key in self._entry else ""
+
+    def _join(self, first: str, second: str) -> None:
+        self._parent.setdefault(first, first)
+        self._parent.setdefault(second, second)
+        self._parent[self.of(second)] = self.of(first)
+
+
+def _key(offer: Offer) -> tuple[str, str]:
+    return offer.catalogue, offer.offer_id
+
+
+def _unfit(offer: Offer, wanted: set[str]) -> str:
+    if offer.subjects and wanted.isdisjoint(offer.subjects):
+        return f"covers none of the topics: {'; '.join(offer.subjects)}"
+    return ""
+
+
+def _claims(source: Source) -> list[str]:
+    names = [source.source_id, identity.url(source.download_url), identity.url(source.source_url)]
+    return [name for name in [*names, identity.sha256(source.sha256)] if name]
+
+
+def _places(offers: Sequence[Offer], topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
+    """Who stands where: ranked entries pair by pair, or all entries in their order under one pair each."""
+    if rankings:
+        by_pair = {(topic.domain, topic.subdomain): topic for topic in topics}
+        return [
+            _Place(topic=by_pair[(row.domain, row.subdomain)], key=(row.catalogue, row.offer_id), rank=row.rank)
+            for row in sorted((row for row in rankings if row.rank), key=lambda row: row.rank)
+        ]
+    pairs = {topic.domain: topic for topic in reversed(topics)}
+    bare = Topic(domain="", subdomain="", num_questions=0)
+    return [_Place(topic=pairs.get(offer.discipline, bare), key=_key(offer), rank=0) for offer in offers]
+
+
+def _take(
+    places: list[_Place],
+    reasons: dict[tuple[str, str], str],
+    books: _Books,
+    claimed: dict[str, tuple[str, str]],
+    limit: int,
+) -> dict[str, _Place]:
+    """The entry that represents each admitted book. A pair's books are counted, whoever took them first."""
+    taken: dict[str, _Place] = {}
+    counts: dict[tuple[str, str], set[str]] = {}
+    for place in places:
+        book = books.of_entry(place.key)
+        if reasons[place.key] or book in claimed:
+            continue
+        have = counts.setdefault((place.topic.domain, place.topic.subdomain), set())
+        if not limit or not place.rank or book in have or len(have) < limit:
+            have.add(book)
+            taken.setdefault(book, place)
+    return taken
+
+
+def _rejection(
+    key: tuple[str, str],
+    first: _Place | None,
+    books: _Books,
+    claimed: dict[str, tuple[str, str]],
+    entries: dict[tuple[str, str], Offer],
+    rank: int,
+    rules: Rules,
+) -> str:
+    """Why an entry that may be taken by itself is not the one that was."""
+    book = books.of_entry(key)
+    if book in claimed:
+        other, name = claimed[book]
+        return f"duplicate of {other}: same {name}"
+    if first is None:
+        taken = f"{rules.books_per_topic} are taken for a pair"
+        return f"ranked {rank} at best: {taken}" if rank else "not ranked for any pair: shares no word with one"
+    if first.key == key:
+        return ""
+    own, theirs = identifiers(entries[key]), identifiers(entries[first.key])
+    shared = next((name for name in own if name in theirs), "")
+    return f"duplicate of {theirs[0]}: " + (f"same {shared}" if shared else "the same book by way of a third entry")
+
+
+def _coverage(
+    topics: Sequence[Topic],
+    places: list[_Place],
+    books: _Books,
+    taken: dict[str, _Place],
+    entries: dict[tuple[str, str], Offer],
+) -> list[Coverage]:
+    """Every admitted book that stands in a pair's ranking, whoever took it; a row without source for a bare pair."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for place in places:
+        first = taken.get(books.of_entry(place.key))
+        if first is not None:
+            name = identifiers(entries[first.key])[0]
+            found.setdefault((place.topic.domain, place.topic.subdomain), {}).setdefault(name, place.rank)
+    return [
+        Coverage(domain=topic.domain, subdomain=topic.subdomain, source_id=name, rank=rank)
+        for topic in topics
+        for name, rank in found.get((topic.domain, topic.subdomain), {"": 0}).items()
+    ]
+
+
+def _row(offer: Offer, source_id: str, reason: str, domain: str) -> Source:
+    return Source(
+        source_id=source_id,
+        title=offer.title,
+        author=offer.author,
+        discipline=domain or offer.discipline,
+        category=offer.category,
+        licence=offer.licence,
+        licence_evidence=offer.licence_evidence,
+        source_url=offer.source_url,
+        download_url=offer.download_url,
+        filename=posixpath.basename(path_of(offer.download_url)),
+        description=offer.description,
+        sha256="",
+        num_bytes=0,
+        status=REJECTED if reason else ADMITTED,
+        reason=reason,
+    )

@@ -1,0 +1,70 @@
+"""Choice of the converter for a source: its text layer where that is sound, marker where it is not."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from corpus.read import marker, plain
+from corpus.read.convert import NEEDS_MARKER, ConvertConfig, convert_pdf
+from corpus.read.marker import MarkerConfig
+from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Page
+
+GARBLED_PAGE = 0.4
+"""`math_garbled` of a page whose formulas came out as debris."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceConfig:
+    """What is at hand, and when a text layer is not good enough."""
+
+    embedded: ConvertConfig
+    """The embedded converter's settings."""
+    marker: MarkerConfig
+    """The command's settings; it is used only where it is installed."""
+    always_marker: bool = False
+    """Whether marker converts every PDF; its absence is then an error."""
+    max_garbled_pages: float = 0.25
+    """Share of pages with garbled formulas above which marker is preferred."""
+
+
+def convert_auto(path: Path, source_id: str, config: ChoiceConfig, *, progress: Progress = no_progress) -> Page:
+    """The source as Markdown by the converter that suits it; `chosen` says why. Nothing raises for a bad file.
+
+    Raises DocumentError when marker is asked for and cannot work.
+    """
+    if plain.is_text(path):
+        return plain.convert_text(path, source_id)
+    if config.always_marker:
+        return marker.convert_marker(path, source_id, config.marker, progress=progress)
+    page = convert_pdf(path, source_id, config.embedded)
+    why = _doubt(page, config)
+    if not why:
+        return page
+    if not marker.is_installed(config.marker.command):
+        command = config.marker.command
+        return _without_marker(page, why, f"no command {command!r} is installed" if command else "it is switched off")
+    try:
+        made = marker.convert_marker(path, source_id, config.marker, progress=progress)
+    except DocumentError as error:
+        return _without_marker(page, why, str(error))
+    if made.reason:
+        return _without_marker(page, why, made.reason)
+    return replace(made, chosen=f"marker: {why}")
+
+
+def _doubt(page: Page, config: ChoiceConfig) -> str:
+    """Why the text layer is not good enough; empty when it is, or when no converter could help."""
+    if page.reason:
+        return page.reason if page.reason.startswith(NEEDS_MARKER) else ""
+    bad = sum(score >= GARBLED_PAGE for score in page.math_garbled)
+    if bad > config.max_garbled_pages * max(len(page.math_garbled), 1):
+        return f"{bad} of {page.num_pages} pages have garbled formulas"
+    return ""
+
+
+def _without_marker(page: Page, why: str, trouble: str) -> Page:
+    """The page as it is; a rejected one says that marker is what it needs."""
+    if page.reason:
+        return replace(page, reason=f"{page.reason}; needs marker: {trouble}")
+    return replace(page, chosen=f"{page.chosen}; {why}, but marker could not help: {trouble}")

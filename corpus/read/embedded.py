@@ -1,0 +1,100 @@
+"""Embedded converter: a born-digital PDF to Markdown by its text layer. Runs inside a limited process."""
+
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from corpus.read import garble, headings, lines, paragraphs, pdf
+from corpus.read import markdown as markup
+from corpus.read.pdf import Printed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingConfig:
+    """What the converter takes for a running head, a paragraph, a usable page."""
+
+    running_head_repeats: int = 3
+    """Pages on which a text must stand at the edge to count as a running head."""
+    min_page_chars: int = 100
+    """A page with fewer characters has no usable text layer."""
+    max_empty_share: float = 0.8
+    """Share of such pages above which the source is rejected as needs_ocr."""
+    max_meaningless: float = 0.2
+    """Share of characters without a Unicode meaning above which the source is rejected as garbled."""
+    paragraph_gap: float = 1.3
+    """Distance of two lines that separates paragraphs, in units of the usual line distance."""
+    max_pages: int = 4000
+    """Pages a source may have; more is no textbook."""
+    use_outline: bool = True
+    """Whether bookmarks are read; without them headings are recognised by their fonts alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the converter made of one file."""
+
+    markdown: str
+    """The book; empty when it was refused."""
+    page_starts: list[int]
+    """Offset at which each page's text begins, in characters."""
+    math_garbled: list[float]
+    """Per page, the share of tokens that are debris of formulas."""
+    num_pages: int
+    """Pages of the file."""
+    num_empty: int
+    """Pages without a usable text layer."""
+    reason: str
+    """Why it was refused; empty otherwise."""
+
+
+def convert_file(path: str, **options: Any) -> dict[str, Any]:
+    """Entry of the limited process: `Reading` as plain values for `ReadingConfig(**options)`."""
+    return asdict(convert(path, ReadingConfig(**options)))
+
+
+def convert(path: str, config: ReadingConfig) -> Reading:
+    """The file's text as Markdown, or the reason why there is none."""
+    num_pages = pdf.count_pages(path)
+    if num_pages > config.max_pages:
+        return _refused(num_pages, 0, f"too_long: {num_pages} pages, at most {config.max_pages} are converted")
+    printed = pdf.read(path)
+    sizes = [sum(len(piece.text) for piece in page) for page in printed.pages]
+    empty = sum(size < config.min_page_chars for size in sizes)
+    if printed.unreadable and len(printed.unreadable) == num_pages:
+        return _refused(num_pages, empty, "unreadable: no page could be loaded")
+    if sum(sizes) < config.min_page_chars or empty > config.max_empty_share * num_pages:
+        reason = f"needs_ocr: {empty} of {num_pages} pages have under {config.min_page_chars} characters"
+        return _refused(num_pages, empty, reason)
+    share = garble.meaningless("".join(piece.text for page in printed.pages for piece in page))
+    if share > config.max_meaningless:
+        return _refused(num_pages, empty, f"garbled: {share:.0%} of the characters have no Unicode meaning")
+    return _read(printed, config, empty)
+
+
+def _refused(num_pages: int, empty: int, reason: str) -> Reading:
+    return Reading(markdown="", page_starts=[], math_garbled=[], num_pages=num_pages, num_empty=empty, reason=reason)
+
+
+def _read(printed: Printed, config: ReadingConfig, empty: int) -> Reading:
+    made = markdown(printed, config)
+    edges = [*made.page_starts, len(made.markdown)]
+    scores = [garble.math_garbled(made.markdown[start:end]) for start, end in pairwise(edges)]
+    return Reading(
+        markdown=made.markdown,
+        page_starts=made.page_starts,
+        math_garbled=scores,
+        num_pages=len(printed.pages),
+        num_empty=empty,
+        reason="",
+    )
+
+
+def markdown(printed: Printed, config: ReadingConfig) -> markup.Marked:
+    """Reading order, running heads, headings, paragraphs, print: one step each."""
+    outline = printed.outline if config.use_outline else []
+    pages = [lines.lines_of(page, index) for index, page in enumerate(printed.pages)]
+    titles = headings.titles_of(outline)
+    cleaned = lines.without_running_heads(pages, min_repeats=config.running_head_repeats, titles=titles)
+    marked = headings.mark_headings(cleaned, outline)
+    texts = paragraphs.texts_of(marked, paragraph_gap=config.paragraph_gap, body=lines.body_size(cleaned))
+    return markup.print_texts(texts, len(pages))

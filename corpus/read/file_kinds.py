@@ -1,0 +1,95 @@
+"""File kinds by content: a whole PDF that opens, or a Markdown text. Names and types are not believed."""
+
+import codecs
+from pathlib import Path
+
+from infuser_core import child
+from infuser_core.errors import DocumentError
+
+HEAD_BYTES = 1024
+TAIL_BYTES = 2048
+BLOCK_BYTES = 1 << 20
+PDF, MARKDOWN = ".pdf", ".md"
+COUNTER = "corpus.read.pdf:count_pages"
+ARCHIVES = {
+    b"PK\x03\x04": "a ZIP archive (EPUB, DOCX, ...)",
+    b"\x1f\x8b": "a gzip file",
+    b"Rar!": "a RAR archive",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"AT&TFORM": "a DjVu file",
+    b"%!PS": "a PostScript file",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
+    b"{\\rtf": "an RTF file",
+}
+HYPERTEXT = (b"<html", b"<!doctype", b"<head", b"<script", b"<?xml")
+# Bytes that no text has: it would be some binary format that happens to be valid UTF-8.
+BINARY = bytes([*range(0, 8), *range(14, 27), *range(28, 32), 127])
+
+
+def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
+    """The suffix under which the file is kept. Raises DocumentError with the reason for anything but PDF and Markdown.
+
+    `measured` says whether the transfer would have noticed a missing end: a PDF has an end mark, a text has none.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if not head:
+        raise DocumentError("an empty file")
+    if b"%PDF-" in head:
+        check_pdf(path, limits)
+        return PDF
+    lowered = head.lower().lstrip(b"\xef\xbb\xbf \t\r\n")
+    if lowered.startswith(HYPERTEXT):
+        raise DocumentError("an HTML page, no PDF")
+    named = next((name for mark, name in ARCHIVES.items() if head.startswith(mark)), "")
+    if named:
+        raise DocumentError(f"no PDF but {named}")
+    check_text(path)
+    if not measured:
+        raise DocumentError("a text whose end cannot be checked: the server named no length")
+    return MARKDOWN
+
+
+def check_pdf(path: Path, limits: child.Limits) -> int:
+    """Number of pages. Raises DocumentError for anything but a whole PDF that opens.
+
+    The trailer is checked because a connection that closes early looks complete when the server sent no length.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        tail = file.read()
+    if b"%%EOF" not in tail:
+        raise DocumentError("truncated: the PDF has no end mark")
+    try:
+        pages = child.call(COUNTER, {"path": str(path)}, limits)
+    except DocumentError as error:
+        if "password" in error.message.lower():
+            raise DocumentError("encrypted: the PDF needs a password") from error
+        raise DocumentError(f"the PDF does not open: {error.message.removeprefix(f'{COUNTER}: ')}") from error
+    if not isinstance(pages, int) or pages < 1:
+        raise DocumentError(f"the PDF has {pages!r} pages")
+    return pages
+
+
+def check_text(path: Path) -> None:
+    """Raises DocumentError unless the whole file is UTF-8 text. Reads in blocks: a text may be one line of 100 MB."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    done = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            if block.translate(None, delete=BINARY) != block:
+                raise DocumentError(f"no PDF and no text: starts with {_head(path)!r}")
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError as error:
+                raise DocumentError(f"no PDF, and no UTF-8 text at byte {done + error.start}") from error
+            done += len(block)
+    try:
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise DocumentError("no PDF, and a UTF-8 text that ends within a character") from error
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(8)

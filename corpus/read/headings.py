@@ -1,0 +1,342 @@
+"""Headings among printed lines and their levels: by the outline, and by fonts where it says too little."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+from corpus.read.lines import CHAPTER, SECTION_NUMBER, Line, key, prose
+from corpus.read.pdf import OutlineEntry
+
+TITLE_CHARS = 150
+TITLE_LINES = 3
+MEAN_CHARS = 70
+"""Mean length of the titles of one style, characters."""
+PAGES_PER_ENTRY = 12
+"""An outline with fewer entries than one in so many pages names chapters only; fonts are asked as well."""
+TRUSTED = 0.6
+"""Share of a style's blocks that the outline must name before its other titles count as headings too."""
+PURE = 0.55
+"""Share of a style's blocks that must look like titles before the style is one of headings."""
+MAX_SHARE = 0.1
+"""Largest share of the text that the lines of one heading style make up."""
+NUMBERED = re.compile(
+    r"^(?:(?:chapter|section|appendix)\s+)?((?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)[.:)]?\s+\S"
+    r"|^\u7b2c\s*\S{1,3}\s*[\u7ae0\u8282]",
+    re.I,
+)
+WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+LABEL = re.compile(
+    rf"^(?:{CHAPTER}|\u7b2c)\s*(?:\d{{1,3}}|[IVXLC]{{1,6}}|[A-Z]|[\u4e00-\u5341]+)\s*[.:\u7ae0\u90e8\u7bc7]?$", re.I
+)
+MATTER = re.compile(
+    r"(?:table of )?contents|preface|foreword|acknowledge?ments?|(?:subject |name )?index|references|bibliography"
+    r"|glossary|(?:answers|solutions)(?: to .*)?|answer key|appendix|about the authors?|list of (?:figures|tables)"
+    r"|\u76ee\u5f55|\u76ee\u6b21|\u524d\u8a00|\u5e8f\u8a00?|\u53c2\u8003\u6587\u732e|\u7d22\u5f15",
+    re.IGNORECASE,
+)
+ENDED = (".", "\u3002", "\uff0c", "\uff1b", "\uff1a", ":", ";")
+# Dot leaders, or a section number in front and a page number behind ("World War 2" is a title).
+CONTENTS_LINE = re.compile(
+    r"(?:\.\s?){3,}\s*(?:[ivxlc]{1,7}|[A-Z]?\d[\d.,\s-]*)$|^\d+(?:\.\d+)*\.?\s+\S.*\s(?:\d{1,4}|[ivxlc]{1,6})$"
+)
+BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
+NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
+SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
+"""The end of a sentence, or several clauses, in the middle of a text."""
+CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
+
+Style = tuple[str, float, bool, bool, int]
+"""Font, size, weight, whether all letters are capitals, and depth class of the number: none, `3`, `3.1` and deeper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Neighbouring lines of one style."""
+
+    page: int
+    """Page index."""
+    place: int
+    """Place of its first line."""
+    count: int
+    """Lines."""
+    text: str
+    """Their text."""
+    titled: bool
+    """Whether it looks like a title."""
+
+
+def mark_headings(pages: Sequence[list[Line]], outline: Sequence[OutlineEntry]) -> list[list[Line]]:
+    """Pages whose heading lines carry a level, multi-line titles put together."""
+    marked = [list(page) for page in pages]
+    matched = _match_outline(marked, outline)
+    body = _body(pages)
+    blocks = _blocks(marked, body)
+    if matched and matched.total() * PAGES_PER_ENTRY >= len(pages):
+        levels = _trusted(matched, blocks)
+    else:
+        levels = _by_rank(blocks, body, marked, matched)
+    base = _base(levels, blocks)
+    for style, level in levels.items():
+        for block in blocks.get(style, []):
+            if block.titled:
+                parts = depth(block.text)
+                _mark(marked[block.page], block, min(base + parts - 1, 6) if parts > 1 else level)
+    for style, found in blocks.items():
+        sizes = [level for (_, size, bold, *_), level in levels.items() if (size, bold) == style[1:3]]
+        for block in found:
+            if sizes and block.titled and MATTER.fullmatch(block.text):
+                _mark(marked[block.page], block, min(sizes))
+    return [_joined(page) for page in marked]
+
+
+def titles_of(outline: Sequence[OutlineEntry]) -> frozenset[tuple[int, str]]:
+    """(page, key) of every bookmark that points somewhere."""
+    return frozenset((entry.page, key(entry.title)) for entry in outline if entry.page >= 0)
+
+
+def style_of(line: Line) -> Style:
+    """What lines of one purpose have in common."""
+    letters = sum(c.lower() != c.upper() for c in line.text)
+    # East Asian titles mix fonts: their Latin words are set in another one.
+    font = "" if WIDE.search(line.text) else line.font
+    caps = letters > 3 and bool(font) and line.text.upper() == line.text
+    return font, round(line.size * 2) / 2, line.bold, caps, min(depth(line.text), 2)
+
+
+def depth(text: str) -> int:
+    """Parts of the section number in front: 0 for none, 2 for `3.1`."""
+    number = NUMBERED.match(text)
+    return 0 if not number else (number[1] or "1").count(".") + 1
+
+
+def _body(pages: Sequence[list[Line]]) -> Style:
+    chars: Counter[tuple[str, float, bool]] = Counter()
+    for line in prose(pages):
+        chars[("" if WIDE.search(line.text) else line.font, round(line.size * 2) / 2, line.bold)] += len(line.text)
+    font, size, bold = min(chars, key=lambda style: (-chars[style], style)) if chars else ("", 0.0, False)
+    return font, size, bold, False, 0
+
+
+# By the outline
+
+
+def _match_outline(pages: list[list[Line]], outline: Sequence[OutlineEntry]) -> Counter[tuple[Style, int]]:
+    """Mark the lines that print bookmarks; how often each style had which level."""
+    votes: Counter[tuple[Style, int]] = Counter()
+    waiting = []
+    for entry in outline:
+        if entry.page < 0 or not key(entry.title):
+            continue
+        near = [number for number in (entry.page, entry.page + 1, entry.page - 1) if 0 <= number < len(pages)]
+        line = next((found for number in near if (found := _claim(pages[number], entry))), None)
+        if line:
+            votes[(style_of(line), entry.level)] += 1
+        elif 0 <= entry.page < len(pages):
+            waiting.append(entry)
+    for entry in waiting:
+        if line := _claim_alike(pages[entry.page], entry):
+            votes[(style_of(line), entry.level)] += 1
+    return votes
+
+
+def _claim(page: list[Line], entry: OutlineEntry) -> Line | None:
+    """The run of lines that prints the entry's title, the one nearest to where the entry points; marked."""
+    wanted = key(entry.title)
+    best: tuple[tuple[float, float], int, int] | None = None
+    for place, first in enumerate(page):
+        if not wanted.startswith(key(first.text)[: len(wanted)]) and not LABEL.match(first.text):
+            continue
+        for span in range(1, TITLE_LINES + 2):
+            run = page[place : place + span]
+            text = _text(run)
+            if len(run) < span or any(line.level for line in run) or len(text) > 2 * TITLE_CHARS:
+                break
+            if key(text) == wanted and not (CONTENTS_LINE.search(text) and text != entry.title):
+                rank = (_distance(run[0], entry), -run[0].size)
+                if best is None or rank < best[0]:
+                    best = (rank, place, span)
+    return _claimed(page, best[1], best[2], entry) if best else None
+
+
+def _distance(line: Line, entry: OutlineEntry) -> float:
+    return 0.0 if entry.y is None or entry.y <= 0 else round(abs(line.y + line.size - entry.y) / 20)
+
+
+def _claimed(page: list[Line], place: int, span: int, entry: OutlineEntry) -> Line:
+    """The run as one heading line, with the `Chapter 3` printed above it."""
+    if place and LABEL.match(page[place - 1].text) and not page[place - 1].level:
+        place, span = place - 1, span + 1
+    run = page[place : place + span]
+    main = max(run, key=lambda line: len(line.text))
+    made = replace(main, text=_text(run), level=min(entry.level, 6), x0=run[0].x0, x1=run[-1].x1, y=run[-1].y)
+    page[place : place + span] = [made]
+    return made
+
+
+def _claim_alike(page: list[Line], entry: OutlineEntry) -> Line | None:
+    """The line where the entry points whose text resembles the title: formulas are printed differently there."""
+    if entry.y is None:
+        return None
+    wanted = key(entry.title)
+    best = (0.6, -1)
+    for place, line in enumerate(page):
+        if line.level or not -5 <= entry.y - line.y <= 5 * line.size or len(line.text) > TITLE_CHARS:
+            continue
+        best = max(best, (SequenceMatcher(None, key(line.text), wanted, autojunk=False).ratio(), place))
+    return _claimed(page, best[1], 1, entry) if best[1] >= 0 else None
+
+
+def _trusted(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]]) -> dict[Style, int]:
+    """Levels of the styles that are those of bookmarks: their other lines are titles too (a preface, the contents)."""
+    named: Counter[Style] = Counter()
+    for (style, _), count in votes.items():
+        named[style] += count
+    levels = {}
+    for style, count in named.items():
+        rest = len(blocks.get(style, []))
+        if count >= TRUSTED * (count + rest):
+            levels[style] = -max((n, -level) for (name, level), n in votes.items() if name == style)[1]
+    return levels
+
+
+# By fonts
+
+
+def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block]]:
+    """Runs of lines of one style that no outline entry claimed."""
+    found: dict[Style, list[_Block]] = defaultdict(list)
+    for page in pages:
+        start = 0
+        for place in range(1, len(page) + 1):
+            if place < len(page) and _goes_on(page[place - 1], page[place]):
+                continue
+            run = page[start:place]
+            if not run[0].level:
+                above = page[start - 1] if start else None
+                below = page[place] if place < len(page) else None
+                text = _text(run)
+                titled = (
+                    len(run) <= TITLE_LINES and _could_be_title(run, text) and _stands_alone(run, above, below, body)
+                )
+                block = _Block(page=run[0].page, place=start, count=len(run), text=text, titled=titled)
+                found[style_of(run[0])].append(block)
+            start = place
+    return found
+
+
+def _goes_on(above: Line, line: Line) -> bool:
+    """Whether a line continues the block above."""
+    return not above.level and not line.level and _same_title(above, line)
+
+
+def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, body: Style) -> bool:
+    """Whether it does not fill the column as text does, has more space above than lines of text, and no text of the
+    same kind right below."""
+    last = run[-1]
+    if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and depth(_text(run)) < 2:
+        # Running text ends where the column does; a title in letters of its size seldom happens to.
+        return False
+    if above and not above.level and 0 < above.y - run[0].y < 1.25 * max(above.size, run[0].size):
+        return False
+    return not (below and below.y > run[-1].y + 2 and below.x0 < run[-1].x0)
+
+
+def _could_be_title(run: Sequence[Line], text: str) -> bool:
+    first = run[0]
+    if first.mono or _length(text) > TITLE_CHARS or CONTENTS_LINE.search(text) or BULLET.match(text):
+        return False
+    if SENTENCES.search(SECTION_NUMBER.sub("", text, count=1).rstrip("\u3002")):
+        return False
+    if NOT_A_TITLE.match(text) or CAPTION.match(text) or text.endswith((",", ";", "-")) or text[0].islower():
+        return False
+    if len(first.cells) > 1 and not re.fullmatch(r"[\dA-Z.]+[.:)]?|\w+ [\dIVX]+[.:]?", first.cells[0].text):
+        return False
+    bare = SECTION_NUMBER.sub("", text, count=1).replace(" ", "")
+    letters = sum(c.isalpha() for c in bare)
+    return letters >= 2 and letters >= 0.5 * len(bare)
+
+
+def _by_rank(
+    blocks: dict[Style, list[_Block]],
+    body: Style,
+    pages: Sequence[list[Line]],
+    votes: Counter[tuple[Style, int]],
+) -> dict[Style, int]:
+    """Levels of the styles that stand out: the larger, the higher. An outline's own levels come first."""
+    total = sum(len(line.text) for page in pages for line in page)
+    styles = [style for style, found in blocks.items() if _is_heading_style(style, found, body, total)]
+    front = {style for style in styles if all(block.page < 2 for block in blocks[style] if block.titled)}
+    ranks = sorted({style[1:4] for style in set(styles) - front}, reverse=True)
+    named = {style[1:4]: level for (style, level), _ in sorted(votes.items(), key=lambda vote: vote[1])}
+    lowest = max(named.values(), default=0)
+    place = {rank: named.get(rank, min(lowest + number, 6)) for number, rank in enumerate(ranks, start=1)}
+    return {style: place.get(style[1:4], 1) for style in styles}
+
+
+def _is_heading_style(style: Style, found: Sequence[_Block], body: Style, total: int) -> bool:
+    font, size, bold, caps, number = style
+    titled = [block for block in found if block.titled]
+    if not titled or len(titled) < PURE * len(found) or sum(len(b.text) for b in titled) > MAX_SHARE * total:
+        return False
+    if sum(_length(block.text) for block in titled) > MEAN_CHARS * len(titled):
+        return False
+    ended = sum(block.text.endswith(ENDED) for block in titled) > 0.5 * len(titled)
+    if size >= body[1] + 1:
+        return number > 0 or not ended or size >= body[1] + 1.5
+    if size < body[1] - 1 or len(titled) < 2:
+        return False
+    if bold and not body[2]:
+        return number > 1 or not ended
+    return number > 1 and (font, caps) != (body[0], body[3]) and not ended
+
+
+def _length(text: str) -> int:
+    """Characters, East Asian ones twice: they say as much as two letters."""
+    return len(text) + len(WIDE.findall(text))
+
+
+def _base(levels: dict[Style, int], blocks: dict[Style, list[_Block]]) -> int:
+    """Level of the chapters, to which the depth of section numbers is added."""
+    chapters = Counter({style: sum(b.titled for b in blocks[style]) for style in levels if style[4] == 1})
+    return levels[chapters.most_common(1)[0][0]] if chapters else 1
+
+
+def _mark(page: list[Line], block: _Block, level: int) -> None:
+    for place in range(block.place, block.place + block.count):
+        page[place] = replace(page[place], level=level)
+
+
+# Titles over several lines
+
+
+def _joined(page: Sequence[Line]) -> list[Line]:
+    """A title that runs over two lines by font alone is one heading."""
+    result: list[Line] = []
+    for line in page:
+        above = result[-1] if result else None
+        if above and line.level and above.level and LABEL.match(above.text) and above.y - line.y < 8 * line.size:
+            result[-1] = replace(line, text=f"{above.text} {line.text}", level=min(line.level, above.level))
+        elif above and line.level and line.level == above.level and _same_title(above, line):
+            result[-1] = replace(above, text=_text([above, line]), y=line.y, broken=line.broken)
+        else:
+            result.append(line)
+    return result
+
+
+def _same_title(above: Line, line: Line) -> bool:
+    alike = above.bold == line.bold and abs(above.size - line.size) < 0.5
+    return alike and 0 < above.y - line.y < 1.7 * line.size
+
+
+def _text(run: Sequence[Line]) -> str:
+    text = run[0].text
+    for above, line in _pairs(run):
+        text += line.text if above.broken else f" {line.text}"
+    return text
+
+
+def _pairs(run: Sequence[Line]) -> Iterator[tuple[Line, Line]]:
+    return pairwise(run)

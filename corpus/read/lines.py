@@ -1,0 +1,390 @@
+"""Printed lines of a PDF: columns and reading order, running heads and page numbers."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from corpus.read.pdf import Piece
+
+CHAPTER = r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|partie|annexe?|cap[i\u00ed]tulo|parte)"
+SECTION_NUMBER = re.compile(
+    rf"^(?:{CHAPTER}\s+)?(?:[0-9IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?\s+|^\u7b2c\s*\S{{1,3}}?\s*[\u7ae0\u8282\u90e8\u7bc7]\s*",
+    re.I,
+)
+PAGE_NUMBER = re.compile(
+    r"^(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})(?:\s*(?:/|of)\s*\d{1,5})?$|^[-\u2013\u2014]\s*\d{1,5}\s*[-\u2013\u2014]$",
+    re.I,
+)
+SLOT_SHARE = 0.3
+"""Share of the pages on which a line stands at a place that is one of running heads."""
+ALWAYS_APART = 0.8
+"""Share of the lines at such a place that have space between themselves and the text."""
+NEAR = 8
+"""Distance within which lines of several pages are at the same place, points."""
+FULL = 0.8
+"""Share of its column that a line of running text fills."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A part of a line between two wide gaps."""
+
+    text: str
+    """Text with blanks collapsed."""
+    x0: float
+    """Left edge, points."""
+    x1: float
+    """Right edge, points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One printed line."""
+
+    text: str
+    """Text with blanks collapsed."""
+    page: int
+    """Page index, 0-based."""
+    x0: float
+    """Left edge, points."""
+    x1: float
+    """Right edge, points."""
+    y: float
+    """Baseline above the page's lower edge, points."""
+    size: float
+    """Font size, points."""
+    bold: bool
+    """Whether the line is set in bold."""
+    mono: bool
+    """Whether the line is set in a typewriter font."""
+    broken: bool
+    """Whether the last word continues on the next line; its hyphen is not in the text."""
+    font: str = ""
+    """Name of the font of most of the line."""
+    cells: tuple[Cell, ...] = ()
+    """Its parts, where wide gaps divide it; one cell for running text."""
+    left: float = 0.0
+    """Left edge of the column it stands in, points."""
+    margin: float = 0.0
+    """Right edge of the column it stands in, points."""
+    level: int = 0
+    """Heading level, 1 for the highest; 0 for text."""
+
+
+def key(text: str) -> str:
+    """Letters and digits only, leading section number ignored: titles compare equal across typesettings."""
+    bare = SECTION_NUMBER.sub("", text, count=1)
+    return re.sub(r"[\W_]+", "", bare or text).casefold()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edge:
+    """What a line at the edge of a page has that a running head would share with other pages."""
+
+    key: tuple[str, float]
+    """Text without punctuation, and font size."""
+    shifts: frozenset[int]
+    """Numbers at its ends minus the page index; empty where they cannot be page numbers."""
+    slot: tuple[int, float]
+    """Height on the page, points, and font size."""
+    apart: bool
+    """Whether it is small and has space between itself and the text."""
+
+
+def without_running_heads(
+    pages: Sequence[list[Line]], *, min_repeats: int, titles: Set[tuple[int, str]] = frozenset()
+) -> list[list[Line]]:
+    """Pages without the texts that recur at the upper or lower edge, and without page numbers there.
+
+    `titles` are (page, key) of known headings: a title that happens to stand on top of several pages stays.
+    """
+    body = body_size(pages)
+    edges = [_edges(page, body) for page in pages]
+    repeats = Counter(name for edge in edges for name in {line.key for line in edge.values()})
+    shift = _page_shift(edges, least=max(min_repeats, len(pages) // 2))
+    slots = _slots(edges, least=max(min_repeats + 2, SLOT_SHARE * len(pages)))
+    kept = []
+    for page, edge in zip(pages, edges, strict=True):
+        drop = {place for place, line in edge.items() if repeats[line.key] >= min_repeats or shift in line.shifts}
+        drop |= {place for place, line in edge.items() if line.apart and line.slot in slots}
+        drop |= {place for place in edge if PAGE_NUMBER.match(page[place].text)}
+        drop = {place for place in drop if not _is_title(page, place, titles)}
+        kept.append([line for place, line in enumerate(page) if place not in drop])
+    return kept
+
+
+def _is_title(page: Sequence[Line], place: int, titles: Set[tuple[int, str]]) -> bool:
+    """Whether a line is the only one on its page that prints the title of a heading there."""
+    name = key(page[place].text)
+    return (page[place].page, name) in titles and sum(key(line.text) == name for line in page) == 1
+
+
+def _edges(page: Sequence[Line], body: float) -> dict[int, _Edge]:
+    """The first and last two lines by position (the drawing order says nothing about it), by their place."""
+    ranked = sorted(range(len(page)), key=lambda place: -page[place].y)
+    found: dict[int, _Edge] = {}
+    for edge in (ranked[:3], ranked[:-4:-1]):
+        lines = [page[place] for place in edge]
+        gaps = [abs(a.y - b.y) > 1.5 * max(a.size, b.size) for a, b in pairwise(lines)]
+        for depth, line in enumerate(lines[:2]):
+            found[edge[depth]] = _edge(line, small=any(gaps[depth:]) and line.size < body + 1)
+    return found
+
+
+def _edge(line: Line, *, small: bool) -> _Edge:
+    """Numbers are ignored, or read as page numbers, only in small lines with space between them and the text.
+
+    `Chapter 1` and `Chapter 2` on top of a page are titles, and two lines of text may differ in a number alone.
+    """
+    name = re.sub(r"[\d\W_]+" if small else r"[\W_]+", "", line.text).casefold() or line.text
+    words = line.text.split()
+    numbers = {int(word) for word in (words[0], words[-1]) if small and word.isdecimal() and len(word) < 5}
+    return _Edge(
+        key=(name, round(line.size)),
+        shifts=frozenset(number - line.page for number in numbers),
+        slot=(round(line.y), line.size),
+        apart=small,
+    )
+
+
+def _slots(edges: Sequence[dict[int, _Edge]], *, least: float) -> Set[tuple[int, float]]:
+    """Places that hold a small line apart from the text on many pages, whatever it says.
+
+    A title on top of a page stands apart as well, but where other pages have the first line of their text.
+    """
+    apart = Counter(slot for edge in edges for slot in {line.slot for line in edge.values() if line.apart})
+    text = [line.slot[0] for edge in edges for line in edge.values() if not line.apart]
+    found = set()
+    for slot, count in apart.items():
+        near = sum(abs(y - slot[0]) <= NEAR for y in text)
+        if count >= least and count >= ALWAYS_APART * (count + near):
+            found.add(slot)
+    return found
+
+
+def _page_shift(edges: Sequence[dict[int, _Edge]], *, least: int) -> int | None:
+    """Printed page number minus page index, where enough pages agree on one.
+
+    A running head that changes with the chapter recurs too rarely to be seen, but carries the page's number.
+    """
+    votes = Counter(shift for edge in edges for shift in {s for line in edge.values() for s in line.shifts})
+    best = max(votes, key=lambda shift: (votes[shift], -abs(shift)), default=None)
+    return best if best is not None and votes[best] >= least else None
+
+
+def body_size(pages: Sequence[list[Line]]) -> float:
+    """Font size of most running text, points; 0 for a document without text."""
+    sizes: Counter[float] = Counter()
+    for line in prose(pages):
+        sizes[round(line.size * 2) / 2] += len(line.text)
+    return min(sizes, key=lambda size: (-sizes[size], size)) if sizes else 0.0
+
+
+def prose(pages: Sequence[list[Line]]) -> list[Line]:
+    """Lines that fill their column and are not in a typewriter font; where these are few, all lines.
+
+    A manual may hold more characters in its listings than in its text, but their lines are short.
+    """
+    lines = [line for page in pages for line in page]
+    full = [line for line in lines if not line.mono and line.x1 - line.left > FULL * (line.margin - line.left)]
+    return full if sum(len(line.text) for line in full) >= 0.05 * sum(len(line.text) for line in lines) else lines
+
+
+MIN_ROWS = 5
+"""Lines that each side needs before a page counts as set in two columns."""
+FILL = 0.6
+"""Median share of its column that a line of running text fills; cells of a table fill less."""
+CROSSING = 0.3
+"""Largest share of the text that may run over both columns (titles, wide tables)."""
+GUTTER = 6.0
+"""Least space between two columns, points."""
+LINE_NUMBERS = 8
+"""Rising numbers in the left margin that count lines."""
+TABLE_ROWS = 3
+"""Rows with cells on both sides that make a table over both columns."""
+MAX_GUTTER = 0.15
+"""Largest space between two columns, as a share of the text's width; keys and values of a list are further apart."""
+
+LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
+"""Dots that lead the eye from a title to its page number."""
+
+
+def lines_of(pieces: Sequence[Piece], page: int) -> list[Line]:
+    """The page's lines in reading order: down the left column, then down the right one."""
+    pieces = without_line_numbers(pieces)
+    middle = gutter(pieces)
+    if middle is None:
+        return list(_rows(_falling(pieces), page, _edges_columns(pieces)))
+    edges = _edges_columns([p for p in pieces if p.x1 <= middle]), _edges_columns([p for p in pieces if p.x0 >= middle])
+    parts = _ordered(pieces, middle)
+    return [line for part in parts for line in _rows(part, page, edges[max(piece.x1 for piece in part) > middle])]
+
+
+def without_line_numbers(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Pieces without the numbers that count the lines of a manuscript in its margin."""
+    numbers = [piece for piece in pieces if piece.text.isdecimal() and len(piece.text) < 6]
+    if len(numbers) < LINE_NUMBERS or len(numbers) == len(pieces):
+        return pieces
+    edge = min(piece.x0 for piece in pieces if not piece.text.isdecimal())
+    margin = sorted((piece for piece in numbers if piece.x1 < edge), key=lambda piece: -piece.y)
+    rising = sum(int(below.text) > int(above.text) for above, below in pairwise(margin))
+    if len(margin) < LINE_NUMBERS or rising < len(margin) - 1:
+        return pieces
+    dropped = {id(piece) for piece in margin}
+    return [piece for piece in pieces if id(piece) not in dropped]
+
+
+def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
+    """Where the lines of a column begin and end, save for those that are indented or stick out."""
+    if not pieces:
+        return 0.0, 0.0
+    widest = max(_width(piece) for piece in pieces)
+    ends = sorted(piece.x1 for piece in pieces)
+    return median(p.x0 for p in pieces if _width(p) > 0.6 * widest), ends[int(0.95 * (len(ends) - 1))]
+
+
+def _ordered(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
+    """Stretches of pieces, read one after the other."""
+    places: dict[int, tuple[int, int]] = {}
+    band = 0
+    rows = _grouped(pieces)
+    for row, wide in zip(rows, _wide_rows(rows, middle), strict=True):
+        for piece in row:
+            places[id(piece)] = (band, 2 if wide else int(piece.x0 >= middle))
+        band += wide
+    parts: dict[tuple[int, int], list[Piece]] = {}
+    for piece in pieces:
+        parts.setdefault(places[id(piece)], []).append(piece)
+    return [_falling(parts[place]) for place in sorted(parts)]
+
+
+def _grouped(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces by baseline, from above."""
+    rows: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda piece: (-piece.y, piece.x0)):
+        if rows and rows[-1][0].y - piece.y < 2:
+            rows[-1].append(piece)
+        else:
+            rows.append([piece])
+    return rows
+
+
+def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
+    """Which rows run over both columns: text across the space between, or a table with cells on both sides.
+
+    A single row with several pieces on both sides is two lines of text that were stretched to fill their columns.
+    """
+    across = [any(piece.x0 < middle < piece.x1 for piece in row) for row in rows]
+    cells = [sum(p.x1 <= middle for p in row) > 1 and sum(p.x0 >= middle for p in row) > 1 for row in rows]
+    for place in range(len(rows)):
+        nearby = cells[max(0, place - TABLE_ROWS + 1) : place + TABLE_ROWS]
+        runs = [nearby[start : start + TABLE_ROWS] for start in range(len(nearby) - TABLE_ROWS + 1)]
+        across[place] |= cells[place] and any(all(run) for run in runs)
+    return across
+
+
+def gutter(pieces: Sequence[Piece]) -> float | None:
+    """Where the space between two columns of running text lies; None on a page with one column."""
+    if len(pieces) < 2 * MIN_ROWS:
+        return None
+    left, right = min(piece.x0 for piece in pieces), max(piece.x1 for piece in pieces)
+    best = None
+    for step in range(35, 66):
+        x = left + (right - left) * step / 100
+        crossing = sum(piece.x1 - piece.x0 for piece in pieces if piece.x0 < x - 1 and piece.x1 > x + 1)
+        if best is None or crossing < best[0]:
+            best = (crossing, x)
+    assert best is not None
+    crossing, x = best
+    sides = ([piece for piece in pieces if piece.x1 <= x + 1], [piece for piece in pieces if piece.x0 >= x - 1])
+    total = sum(piece.x1 - piece.x0 for piece in pieces)
+    if crossing > CROSSING * total or not all(_is_column(side) for side in sides):
+        return None
+    inner = max(piece.x1 for piece in sides[0]), min(piece.x0 for piece in sides[1])
+    return sum(inner) / 2 if GUTTER <= inner[1] - inner[0] <= MAX_GUTTER * (right - left) else None
+
+
+def _is_column(side: Sequence[Piece]) -> bool:
+    """Whether most rows fill the width, as running text does."""
+    rows = [sum(piece.x1 - piece.x0 for piece in row) for row in _grouped(side)]
+    if len(rows) < MIN_ROWS:
+        return False
+    width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
+    return median(rows) >= FILL * width
+
+
+def _falling(pieces: Sequence[Piece]) -> list[Piece]:
+    """The drawing order where it runs down the page, as it nearly always does; otherwise sorted by place."""
+    rises = sum(below.y > above.y + max(above.size, below.size) for above, below in pairwise(pieces))
+    return list(pieces) if rises <= max(2, len(pieces) // 10) else _by_rows(pieces)
+
+
+def _by_rows(pieces: Sequence[Piece]) -> list[Piece]:
+    """By row from above, within a row from the left. A raised or lowered mark belongs to the row of its neighbour."""
+    rows: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda piece: (-piece.y, piece.x0)):
+        row = rows[-1] if rows else []
+        if row and _same_row(max(row, key=lambda other: other.size), piece):
+            row.append(piece)
+        else:
+            rows.append([piece])
+    return [piece for row in rows for piece in sorted(row, key=lambda piece: piece.x0)]
+
+
+def _same_row(one: Piece, other: Piece) -> bool:
+    return abs(one.y - other.y) < 0.45 * max(one.size, other.size)
+
+
+def _rows(pieces: Sequence[Piece], page: int, edges: tuple[float, float]) -> Iterator[Line]:
+    """Pieces that follow each other on one printed line, as a line."""
+    row: list[Piece] = []
+    for piece in pieces:
+        if row and not (_same_row(max(row, key=_width), piece) and piece.x0 >= row[-1].x1 - 0.5 * piece.size):
+            yield _line(row, page, edges)
+            row = []
+        row.append(piece)
+    if row:
+        yield _line(row, page, edges)
+
+
+def _width(piece: Piece) -> float:
+    return piece.x1 - piece.x0
+
+
+def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
+    main = max(row, key=lambda piece: len(piece.text))
+    cells = [Cell(text=row[0].text, x0=row[0].x0, x1=row[0].x1)]
+    for before, piece in pairwise(row):
+        gap = piece.x0 - before.x1
+        if gap > max(piece.size, before.size):
+            cells.append(Cell(text=piece.text, x0=piece.x0, x1=piece.x1))
+        else:
+            joint = "" if gap < 0.15 * main.size else " "
+            cells[-1] = Cell(text=f"{cells[-1].text}{joint}{piece.text}", x0=cells[-1].x0, x1=piece.x1)
+    return Line(
+        text=LEADERS.sub(" ... ", " ".join(cell.text for cell in cells)) if not main.mono else _aligned(cells, main),
+        page=page,
+        x0=row[0].x0,
+        x1=row[-1].x1,
+        y=main.y,
+        size=main.size,
+        font=main.font,
+        bold=all(piece.bold for piece in row),
+        mono=all(piece.mono for piece in row),
+        broken=row[-1].broken,
+        cells=tuple(cells),
+        left=edges[0],
+        margin=edges[1],
+    )
+
+
+def _aligned(cells: Sequence[Cell], main: Piece) -> str:
+    """Cells of a typewriter line with as many blanks between them as fit there."""
+    advance = max(_width(main) / max(len(main.text), 1), 0.1)
+    text = cells[0].text
+    for before, cell in pairwise(cells):
+        text += " " * max(1, round((cell.x0 - before.x1) / advance)) + cell.text
+    return text

@@ -1,0 +1,293 @@
+"""marker converter: the command on ranges of pages; its licence, memory use and crashes stay outside this process.
+
+One process per range of pages: it loses everything when it dies in the middle, and its memory grows with the book.
+Finished ranges are kept, so that the next attempt goes on where this one ended.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corpus.read import soundness
+from corpus.read.convert import page_of, reason_of
+from infuser_core import child
+from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Page
+
+NO_FONT = re.compile(r"font_path|\.ttf|\.otf|font (?:file|not found)", re.IGNORECASE)
+NO_WEIGHTS = re.compile(
+    r"huggingface|models\.datalab|ConnectionError|MaxRetryError|NameResolution|LocalEntryNotFound|offline|checkpoint"
+    r"|Failed to download",
+    re.IGNORECASE,
+)
+NO_SERVER = re.compile(
+    r"connection refused|inference server|vllm|llama[._-]?(?:cpp|server)|docker binary|not reachable|become healthy",
+    re.IGNORECASE,
+)
+LACKING = {
+    NO_FONT: ("its font", "set FONT_PATH to a .ttf file; without it marker fetches one from models.datalab.to"),
+    NO_WEIGHTS: (
+        "its weights",
+        "run the command once with network access, or copy them: from Hugging Face into HF_HOME "
+        "(~/.cache/huggingface), the others into MODEL_CACHE_DIR (~/.cache/datalab/models)",
+    ),
+    NO_SERVER: (
+        "its inference server",
+        "install llama.cpp's llama-server, or start the server and name it in SURYA_INFERENCE_URL",
+    ),
+}
+"""What only the command's owner can mend: how it shows, its name, and what to do."""
+GIVEN_UP = re.compile(
+    r"^\S*LocalEntryNotFoundError|Failed to download \S+ after|^\S*OfflineModeIsEnabled", re.MULTILINE
+)
+"""What a helper server says last; the command goes on waiting for it, for minutes and without a word."""
+SERVER_LOGS = ".cache/datalab/surya/*.log"
+SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
+TAIL_CHARS = 300
+OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
+KEPT_VERSION = 1
+REAL_HOME = {
+    "XDG_CACHE_HOME": ".cache",
+    "DOCKER_CONFIG": ".docker",
+    "DOCKER_HF_CACHE_PATH": ".cache/huggingface",
+}
+"""Folders below the user's home that a command with another home still needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerConfig:
+    """How the command is called."""
+
+    command: str = "marker_single"
+    """Command line to which the file and the output options are added."""
+    version: str = "unknown"
+    """Version written into the page; the command has no option that prints it."""
+    wall_seconds: float = 3600.0
+    """Time for one range until the command's process group is killed, seconds."""
+    memory_bytes: int = 16 * 10**9
+    """Resident memory of the process group at which it is killed, bytes."""
+    pages_per_range: int = 40
+    """Pages that one process converts."""
+    attempts: int = 2
+    """Times that a range is tried."""
+    work: Path | None = None
+    """Folder where finished ranges are kept for the next attempt; None keeps none."""
+    count_limits: child.Limits = field(default_factory=lambda: child.Limits(wall_seconds=60.0, cpu_seconds=60))
+    """Limits of the process that counts the pages."""
+
+    @property
+    def converter(self) -> str:
+        """Name and version for the page."""
+        return f"{Path(shlex.split(self.command)[0]).name}-{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    """Converted pages."""
+
+    text: str
+    """Markdown without page separators."""
+    starts: dict[int, int]
+    """Page index to the offset of its text, for the pages the command told apart."""
+
+
+def is_installed(command: str) -> bool:
+    """Whether the command line names a program that exists."""
+    words = shlex.split(command)
+    return bool(words) and shutil.which(words[0]) is not None
+
+
+def convert_marker(path: Path, source_id: str, config: MarkerConfig, *, progress: Progress = no_progress) -> Page:
+    """The command's Markdown for one file, with the page map. A file that it cannot convert is a rejected page.
+
+    Raises DocumentError when the command itself cannot work: not installed, or its weights, font or server missing.
+    """
+    if not is_installed(config.command):
+        raise DocumentError(
+            f"marker: no command {config.command!r}",
+            hint="install marker-pdf in its own environment and name its marker_single in INFUSER_MARKER, "
+            "or use the embedded converter",
+        )
+    if fault := soundness.fault_of(path):
+        return page_of(source_id, "", num_pages=0, converter=config.converter, reason=fault)
+    try:
+        num_pages = int(child.call("corpus.read.pdf:count_pages", {"path": str(path)}, config.count_limits))
+    except DocumentError as error:
+        return page_of(source_id, "", num_pages=0, converter=config.converter, reason=reason_of(error))
+    with _home() as home:
+        kept = _kept_folder(path, config) if config.work else home / "kept"
+        kept.mkdir(parents=True, exist_ok=True)
+        ranges = []
+        for first in range(0, num_pages, config.pages_per_range):
+            last = min(first + config.pages_per_range, num_pages) - 1
+            found = _kept(kept, first, last) or _converted(path, home, kept, first, last, config)
+            if isinstance(found, str):
+                reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {found}"
+                return page_of(source_id, "", num_pages=num_pages, converter=config.converter, reason=reason)
+            ranges.append(found)
+            progress(last + 1, num_pages, 0)
+    return _merged(source_id, ranges, num_pages, config)
+
+
+@contextmanager
+def _home() -> Iterator[Path]:
+    """A home of its own for the command and its servers; when the book is done, the servers and the folder are gone.
+
+    marker 2 leaves servers running in sessions of their own, and finds those of others by records in the home folder.
+    One home for all ranges of a book: its servers load their weights once.
+    """
+    with tempfile.TemporaryDirectory(prefix="infuser-marker-", ignore_cleanup_errors=True) as temporary:
+        home = Path(temporary)
+        try:
+            yield home
+        finally:
+            while child.kill_by_home(home):
+                time.sleep(0.05)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    places = {name: str(Path.home() / folder) for name, folder in REAL_HOME.items()}
+    return {**places, **os.environ, "HOME": str(home)}
+
+
+def _kept_folder(path: Path, config: MarkerConfig) -> Path:
+    """One folder per file content and way of converting it."""
+    assert config.work
+    name = hashlib.sha256(path.read_bytes())
+    name.update(json.dumps([KEPT_VERSION, config.converter, OPTIONS]).encode())
+    return config.work / name.hexdigest()[:24]
+
+
+def _kept(kept: Path, first: int, last: int) -> _Range | None:
+    """A range finished earlier, unless its file is damaged."""
+    try:
+        value = json.loads((kept / f"{first:06}-{last:06}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if hashlib.sha256(value["text"].encode()).hexdigest() != value["sha256"]:
+        return None
+    return _Range(text=value["text"], starts={int(page): start for page, start in value["starts"].items()})
+
+
+def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
+    value = {"text": made.text, "starts": made.starts, "sha256": hashlib.sha256(made.text.encode()).hexdigest()}
+    final = kept / f"{first:06}-{last:06}.json"
+    draft = final.with_suffix(f".{os.getpid()}")
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(final)
+
+
+def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
+    """The range, or why it could not be converted."""
+    reason = ""
+    for _ in range(config.attempts):
+        with tempfile.TemporaryDirectory(dir=home) as folder:
+            words = [*shlex.split(config.command), str(path.resolve()), "--output_dir", folder]
+            ended = child.run(
+                [*words, "--page_range", f"{first}-{last}", *OPTIONS],
+                wall_seconds=config.wall_seconds,
+                memory_bytes=config.memory_bytes,
+                environment=_environment(home),
+                trouble=lambda: _given_up(home),
+            )
+            reason = _failure(ended, home) or _nothing_written(Path(folder))
+            if not reason:
+                made = _read(Path(folder), first)
+                _keep(kept, first, last, made)
+                return made
+        if ended.fault:
+            break
+    return reason
+
+
+def _given_up(home: Path) -> str:
+    """What a helper server said when it gave up; empty while none did."""
+    return next((said for said in _server_logs(home) if GIVEN_UP.search(said)), "")
+
+
+def _server_logs(home: Path) -> list[str]:
+    return [file.read_text(errors="replace")[-child.TAIL_BYTES :] for file in sorted(home.glob(SERVER_LOGS))]
+
+
+def _failure(ended: child.Finished, home: Path) -> str:
+    """Why the command failed; empty when it did not. What only its owner can mend is an error."""
+    if not ended.fault and not ended.status:
+        return ""
+    served = _given_up(home)
+    if ended.fault and not served:
+        return ended.fault
+    said = _last_error(" ".join((served or ended.tail).split()))
+    for pattern, (what, hint) in LACKING.items():
+        if pattern.search(said):
+            raise DocumentError(f"marker: cannot load {what}: {said}", hint=hint)
+    return f"exit status {ended.status}: {said}"
+
+
+def _last_error(words: str) -> str:
+    """From the last exception on that is written with its module; what else was said before the end is progress."""
+    names = list(re.finditer(r"\w+(?:\.\w+)+(?:Error|Exception): ", words))
+    return words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
+
+
+def _nothing_written(folder: Path) -> str:
+    """Success is exactly one Markdown file that is not empty."""
+    files = sorted(folder.rglob("*.md"))
+    if len(files) != 1:
+        return f"wrote {len(files)} Markdown files, expected one"
+    return "" if files[0].read_bytes().strip() else "wrote an empty file"
+
+
+def _read(folder: Path, first: int) -> _Range:
+    """The written file without its page separators, which become the page map."""
+    (file,) = folder.rglob("*.md")
+    source = file.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    marks = list(SEPARATOR.finditer(source))
+    # Some versions count the pages of the range instead of those of the file.
+    shift = first if marks and int(marks[0][1]) < first else 0
+    edges = [*(mark.start() for mark in marks), len(source)]
+    texts = [source[: edges[0]].strip()] if source[: edges[0]].strip() else []
+    starts: dict[int, int] = {first: 0} if texts else {}
+    position = len(texts[0]) + 2 if texts else 0
+    for mark, end in zip(marks, edges[1:], strict=True):
+        part = source[mark.end() : end].strip("\n")
+        starts.setdefault(int(mark[1]) + shift, position)
+        if part.strip():
+            texts.append(part)
+            position += len(part) + 2
+    return _Range(text="\n\n".join(texts), starts=starts)
+
+
+def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: MarkerConfig) -> Page:
+    """Ranges one after the other, their offsets moved along."""
+    starts: dict[int, int] = {}
+    position = 0
+    for number, part in enumerate(ranges):
+        starts.setdefault(number * config.pages_per_range, position)
+        starts.update({page: position + start for page, start in part.starts.items()})
+        position += len(part.text) + 2
+    text = "\n\n".join(part.text for part in ranges) + "\n"
+    filled: list[int] = []
+    for page in range(num_pages):
+        filled.append(min(max(starts.get(page, 0), filled[-1] if filled else 0), len(text)))
+    return page_of(
+        source_id,
+        text,
+        num_pages=num_pages,
+        converter=config.converter,
+        reason="" if text.strip() else "marker: wrote no text",
+        page_starts=filled,
+        chosen="marker was asked for",
+    )

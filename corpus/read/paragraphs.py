@@ -1,0 +1,293 @@
+"""Paragraphs, list items, listings and simple tables put together from printed lines."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median
+
+from corpus.read.headings import CONTENTS_LINE
+from corpus.read.lines import Cell, Line
+
+MIN_ROWS = 3
+MAX_COLUMNS = 12
+LABEL = re.compile(
+    r"^(?:[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]|\(?(?:\d{1,3}|[a-z]|[ivx]+)[.):]|\[[^\]\s]{1,12}\])$",
+    re.I,
+)
+MIN_CELL_CHARS = 2.5
+"""Mean length of a cell; scattered formulas have less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A run of lines that is a table."""
+
+    stop: int
+    """One past its last line."""
+    rows: list[list[str]]
+    """Texts by row and column; empty where a row has no cell."""
+
+
+def table_at(lines: Sequence[Line], start: int) -> Table | None:
+    """The table that begins with this line; None where there is none."""
+    stop = start
+    while stop < len(lines) and _may_belong(lines, start, stop):
+        stop += 1
+    run = _without_tail(lines[start:stop])
+    full = [line for line in run if len(line.cells) > 1]
+    if len(full) < MIN_ROWS or _is_list(full) or _is_contents(full):
+        return None
+    columns = _columns(full)
+    if not 2 <= len(columns) <= MAX_COLUMNS:
+        return None
+    rows = _filled(run, columns)
+    if rows is None or sum(len(cell) for row in rows for cell in row) < MIN_CELL_CHARS * sum(len(r.cells) for r in run):
+        return None
+    return Table(stop=start + len(run), rows=rows)
+
+
+def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
+    line = lines[place]
+    if line.level or line.mono or line.page != lines[start].page:
+        return False
+    if place == start:
+        return len(line.cells) > 1
+    above = lines[place - 1]
+    if not 0 < above.y - line.y < 2.5 * max(line.size, above.size):
+        return False
+    # A single cell goes on from the row above when it does not begin at the table's left edge.
+    return len(line.cells) > 1 or line.x0 > lines[start].x0 + line.size
+
+
+def _without_tail(run: Sequence[Line]) -> Sequence[Line]:
+    stop = len(run)
+    while stop and len(run[stop - 1].cells) < 2 and (stop < 2 or run[stop - 1].x0 < run[0].cells[1].x0 - run[0].size):
+        stop -= 1
+    return run[:stop]
+
+
+def _is_list(rows: Sequence[Line]) -> bool:
+    return sum(bool(LABEL.match(line.cells[0].text)) for line in rows) > 0.5 * len(rows)
+
+
+def _is_contents(rows: Sequence[Line]) -> bool:
+    return sum(bool(CONTENTS_LINE.search(line.text)) for line in rows) > 0.5 * len(rows)
+
+
+def _columns(rows: Sequence[Line]) -> list[tuple[float, float]]:
+    """Horizontal extents of the columns: those of the cells, united where they overlap."""
+    columns: list[tuple[float, float]] = []
+    for x0, x1 in sorted((cell.x0, cell.x1) for line in rows for cell in line.cells):
+        if columns and x0 < columns[-1][1]:
+            columns[-1] = (columns[-1][0], max(x1, columns[-1][1]))
+        else:
+            columns.append((x0, x1))
+    return columns
+
+
+def _filled(run: Sequence[Line], columns: Sequence[tuple[float, float]]) -> list[list[str]] | None:
+    """Texts by row and column; None where two cells of a row share a column, as cells of no table do."""
+    rows: list[list[str]] = []
+    broken = False
+    for line in run:
+        places = [_column(cell, columns) for cell in line.cells]
+        if len(set(places)) < len(places):
+            return None
+        if len(places) == 1 and rows:
+            joint = "" if broken else " "
+            rows[-1][places[0]] = f"{rows[-1][places[0]]}{joint}{line.cells[0].text}".strip()
+            broken = line.broken
+            continue
+        row = [""] * len(columns)
+        for place, cell in zip(places, line.cells, strict=True):
+            row[place] = cell.text
+        rows.append(row)
+        broken = line.broken
+    return rows
+
+
+def _column(cell: Cell, columns: Sequence[tuple[float, float]]) -> int:
+    overlaps = [min(cell.x1, right) - max(cell.x0, left) for left, right in columns]
+    return max(range(len(columns)), key=lambda place: overlaps[place])
+
+
+SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
+BULLET = re.compile(
+    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u27a2\u2713]\s*|^[\u2013\u2014*-]\s+(?=\S)"
+)
+ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
+
+LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
+
+
+class Role(StrEnum):
+    """What a block is."""
+
+    HEADING = "heading"
+    PARAGRAPH = "paragraph"
+    ITEM = "item"
+    LISTING = "listing"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Lines that belong together."""
+
+    role: Role
+    """What they are."""
+    lines: tuple[Line, ...]
+    """The lines in order."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """Cells of a table by row; empty for anything else."""
+
+
+def texts_of(pages: Sequence[list[Line]], *, paragraph_gap: float, body: float) -> list[Text]:
+    """Blocks in order. A gap between lines larger than `paragraph_gap` usual ones ends a paragraph."""
+    pitch = _pitch([line for page in pages for line in page])
+    found: list[Text] = []
+    for page in pages:
+        place = 0
+        while place < len(page):
+            if len(page[place].cells) > 1 and (table := table_at(page, place)):
+                rows = tuple(tuple(row) for row in table.rows)
+                found.append(Text(role=Role.TABLE, lines=tuple(page[place : table.stop]), rows=rows))
+                place = table.stop
+                continue
+            last = found[-1] if found else None
+            if last and _continues(last, page[place], pitch=pitch, paragraph_gap=paragraph_gap):
+                found[-1] = replace(last, lines=(*last.lines, page[place]))
+            else:
+                found.append(Text(role=_role(page[place]), lines=(page[place],)))
+            place += 1
+    return _notes_after(found, body)
+
+
+def _role(line: Line) -> Role:
+    if line.level:
+        return Role.HEADING
+    if line.mono:
+        return Role.LISTING
+    return Role.ITEM if BULLET.match(line.text) or ITEM.match(line.text) else Role.PARAGRAPH
+
+
+def _pitch(lines: Sequence[Line]) -> float:
+    """Usual distance of two baselines in units of the font size."""
+    gaps = [
+        (above.y - line.y) / line.size
+        for above, line in pairwise(lines)
+        if above.page == line.page and above.size == line.size and 0 < above.y - line.y < 3 * line.size
+    ]
+    return median(gaps) if gaps else 1.2
+
+
+def _continues(text: Text, line: Line, *, pitch: float, paragraph_gap: float) -> bool:
+    above = text.lines[-1]
+    if text.role in (Role.HEADING, Role.TABLE) or line.level:
+        return False
+    if text.role is Role.LISTING:
+        return line.mono and _same_listing(above, line, pitch)
+    if line.mono and not _wrapped(above, line):
+        return False
+    if abs(above.size - line.size) > 1 or BULLET.match(line.text):
+        return False
+    if CONTENTS_LINE.search(above.text) and (LEADERS.search(above.text) or CONTENTS_LINE.search(line.text)):
+        return False
+    if above.page == line.page and 0 < line.y - above.y < 1.5 * line.size and line.x0 >= above.x1 - line.size:
+        # A raised part of the formula to the left.
+        return True
+    if above.page != line.page or line.y > above.y:
+        return _flows_on(text, line)
+    if above.broken:
+        return True
+    if above.y - line.y > paragraph_gap * max(pitch, 1.0) * max(line.size, above.size):
+        return False
+    return not _begins(text, line)
+
+
+def _same_listing(above: Line, line: Line, pitch: float) -> bool:
+    """Lines of one listing, empty lines between them included."""
+    if abs(above.size - line.size) >= 1:
+        return False
+    return above.page + 1 == line.page or (above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size)
+
+
+def _wrapped(above: Line, line: Line) -> bool:
+    """Whether a line in a typewriter font is the middle of a sentence: a long address, a long name."""
+    return abs(above.x0 - line.x0) < 2 and not SENTENCE_END.search(above.text)
+
+
+def _begins(text: Text, line: Line) -> bool:
+    """Whether a line right below another begins a paragraph: by its indentation, its number, or the room left above."""
+    above = text.lines[-1]
+    ended = bool(SENTENCE_END.search(above.text))
+    if ITEM.match(line.text):
+        return ended or text.role is Role.ITEM
+    if not ended:
+        return False
+    indent = line.x0 - above.x0
+    if text.role is Role.ITEM:
+        return indent < -0.7 * line.size and len(text.lines) > 1
+    if len(text.lines) == 1 and indent < 0:
+        indent = 0.0
+    return abs(indent) > 0.7 * line.size or not _full(above, line)
+
+
+def _full(above: Line, line: Line) -> bool:
+    """Whether the next line's first word would not have fitted any more: the margin ended the line, not the author."""
+    width = (line.x1 - line.x0) / max(len(line.text), 1)
+    return above.x1 + width * (len(line.text.split(" ", 1)[0]) + 1) > above.margin - 1
+
+
+def _flows_on(text: Text, line: Line) -> bool:
+    """Whether a paragraph goes on over a page or column break."""
+    above = text.lines[-1]
+    if abs(above.size - line.size) > 0.6 or line.mono:
+        return False
+    if above.broken:
+        return line.text[:1].islower()
+    if ITEM.match(line.text):
+        return False
+    if not SENTENCE_END.search(above.text):
+        return line.text[:1].islower() or above.font == line.font
+    return len(text.lines) > 1 and above.font == line.font and _full(above, line) and _starts_flush(text, line)
+
+
+def _starts_flush(text: Text, line: Line) -> bool:
+    """Whether a line over a column or page break begins where lines of the paragraph do, not at an indentation."""
+    above = text.lines[-1]
+    return abs((line.x0 - line.left) - (above.x0 - above.left)) < 2
+
+
+def _notes_after(texts: Sequence[Text], body: float) -> list[Text]:
+    """Footnotes moved behind the paragraph that they interrupt at a page break."""
+    result: list[Text] = []
+    place = 0
+    while place < len(texts):
+        stop = place + 1
+        while (
+            stop < len(texts)
+            and _is_note(texts[stop], body)
+            and texts[stop].lines[0].page == texts[place].lines[-1].page
+        ):
+            stop += 1
+        first, after = texts[place], texts[stop] if stop < len(texts) else None
+        if stop > place + 1 and after and after.lines[0].page == first.lines[-1].page + 1 and _resumes(first, after):
+            result += [replace(first, lines=first.lines + after.lines), *texts[place + 1 : stop]]
+            place = stop + 1
+        else:
+            result.append(first)
+            place += 1
+    return result
+
+
+def _is_note(text: Text, body: float) -> bool:
+    return text.role in (Role.PARAGRAPH, Role.ITEM) and all(line.size < body - 0.7 for line in text.lines)
+
+
+def _resumes(first: Text, after: Text) -> bool:
+    if first.role not in (Role.PARAGRAPH, Role.ITEM) or after.role is not Role.PARAGRAPH:
+        return False
+    return not SENTENCE_END.search(first.lines[-1].text) and _flows_on(first, after.lines[0])

@@ -1,0 +1,139 @@
+"""Marks flow runs as Crashed in Prefect when the process that executed them is gone.
+
+The runner does this for its own flow runs. Nobody does it for an `infuser run` that was killed, nor for the sub-flows
+and tasks inside a killed run.
+"""
+
+import os
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from infuser_core.store import runs
+
+_EVERY = 4.0
+_STARTING = timedelta(seconds=30)
+_GONE = "the process that ran this is gone"
+_BEAT = "prefect.flow-run.heartbeat"
+_SILENT = timedelta(seconds=90)
+_AUTOMATION = "infuser: flow runs without a heartbeat are Crashed"
+
+
+def store_tag(root: Path) -> str:
+    """Tag of the flow runs of this store."""
+    return f"store:{root}"
+
+
+def keep_settling(root: Path, ended: threading.Event) -> None:
+    """Settle every few seconds. A run counts as dead when it is so twice in a row: starting takes a moment."""
+    suspects: set[str] = set()
+    while not ended.wait(_EVERY):
+        suspects = _settle_now(root, suspects)
+
+
+def settle_at_start(root: Path, *, runner_is_gone: bool = False) -> None:
+    """What a killed process left Running becomes Crashed before anything new starts.
+
+    What began a moment ago may not hold its lock yet and is left to the next one. `runner_is_gone`: the deployments'
+    flow runs have nobody who watches them either.
+    """
+    _settle_now(root, None, deployed=runner_is_gone)
+
+
+def expect_heartbeats() -> None:
+    """Install the automation on the server of this environment."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        install_automation(client)
+
+
+def _plain() -> dict[str, Any]:
+    secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
+    return {} if secure else {"verify": False}
+
+
+def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    try:
+        # Certificates take longer to load than everything else here, and loopback has none.
+        with get_client(sync_client=True, httpx_settings=_plain()) as client:
+            return settle(client, root, suspects, deployed=deployed)
+    except (httpx.HTTPError, PrefectHTTPStatusError):
+        return suspects or set()  # the server is busy or ending; the next turn comes
+
+
+def settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
+    """Mark what died as Crashed. Returns the runs that look dead for the first time.
+
+    Dead is who looks so and is among the suspects, or, without suspects, who began some time ago.
+    """
+    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Crashed
+
+    running = {"state": {"type": {"any_": [StateType.RUNNING]}}}
+    found = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running))
+    gone = {str(run.id) for run in found if _is_orphan(root, run, deployed=deployed)}
+    dead = (
+        gone & suspects
+        if suspects is not None
+        else {str(run.id) for run in found if run.estimated_run_time > _STARTING} & gone
+    )
+    for run in sorted(found, key=lambda run: run.created):
+        parent = _parent(client, run)
+        if str(run.id) in dead or (parent and parent.state.is_final()):
+            client.set_flow_run_state(run.id, Crashed(message=_GONE), force=True)
+    for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(running)):
+        if task.flow_run_id and client.read_flow_run(task.flow_run_id).state.is_final():
+            client.set_task_run_state(task.id, Crashed(message=_GONE), force=True)
+    return gone
+
+
+def install_automation(client: Any) -> None:
+    """A flow run that began to send heartbeats and falls silent becomes Crashed, whoever ran it.
+
+    Runner and flow run may die together; this server outlives them, and comes without such a rule.
+    """
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.actions import ChangeFlowRunState
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
+
+    ends = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed", "Paused")}
+    wanted = AutomationCore(
+        name=_AUTOMATION,
+        description="Installed by `infuser serve`; it may be changed or switched off in the UI.",
+        trigger=EventTrigger(
+            match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
+            for_each={"prefect.resource.id"},
+            after={_BEAT},
+            expect={_BEAT, *ends},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=_SILENT,
+        ),
+        actions=[
+            ChangeFlowRunState(
+                state=StateType.CRASHED, name="Crashed", message=f"no heartbeat for {_SILENT.seconds} s", force=True
+            )
+        ],
+    )
+    if not client.read_automations_by_name(_AUTOMATION):
+        client.create_automation(wanted)
+
+
+def _is_orphan(root: Path, run: Any, *, deployed: bool) -> bool:
+    """A root flow run of this store that no runner watches, and whose lock nobody holds."""
+    mine = store_tag(root) in run.tags and run.parent_task_run_id is None
+    return mine and (deployed or run.deployment_id is None) and not runs.is_held(root, run.name)
+
+
+def _parent(client: Any, run: Any) -> Any:
+    if run.parent_task_run_id is None:
+        return None
+    flow_run = client.read_task_run(run.parent_task_run_id).flow_run_id
+    return client.read_flow_run(flow_run) if flow_run else None

@@ -1,0 +1,167 @@
+"""A walk along the pipeline that computes nothing: what a run would do, and whether what is asked of it can be."""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+from flows.life_cycle import life_cycle
+from infuser_core import settings
+from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import UsageError
+from infuser_core.lineage.graph import Graph, graph_of
+from infuser_core.planning import place
+from infuser_core.planning.fork import MEASUREMENTS, Fork
+from infuser_core.planning.history import History, history_of
+from infuser_core.planning.place import Asked, Repeat, Salts, settled
+from infuser_core.planning.plan import Plan, plan_of
+from infuser_core.planning.reasons import Before, Leaf, leaves_that_differ, title
+from infuser_core.planning.survey import Step, Survey
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.recipe import Recipe
+from tasks.course import Stop
+from tasks.run import looked_at, surveying
+
+
+def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
+    """What is asked, with every iteration named. Raises UsageError for places that the run does not have."""
+    if not asked:
+        return asked
+    root = settings.store_root()
+    history = history_of(root, name, config)
+    survey = walk(name, history, surveying(root, name), salts=Salts(place.repeats_of(root, name)))
+    found = _settled(asked, survey.steps)
+    if found.only is not None:
+        _check_only(survey, found, name)
+    return found
+
+
+def _settled(asked: Asked, steps: list[Step]) -> Asked:
+    recipes = [step.recipe for step in steps]
+    return Asked(
+        again=settled(asked.again, recipes, option="--from") if asked.again else None,
+        until=settled(asked.until, recipes, option="--until", first=True) if asked.until else None,
+        only=settled(asked.only, recipes, option="--only") if asked.only else None,
+    )
+
+
+def _check_only(survey: Survey, asked: Asked, name: str) -> None:
+    assert asked.only is not None
+    for step in survey.steps:
+        if not asked.only.holds(step.recipe):
+            continue
+        lacking = [survey.absent[each] for each in step.recipe.inputs.values() if each in survey.absent]
+        if lacking:
+            raise UsageError(
+                f"--only {asked.only}: its input {title(lacking[0])} is not in the store",
+                hint=f"`infuser resume {name} --until {asked.only}` computes what it needs, then it",
+            )
+
+
+def walk(name: str, history: History, survey: Survey, *, salts: Salts, asked: Asked | None = None) -> Survey:
+    """The survey, after it was taken along the whole pipeline, or as far as is asked."""
+    with looked_at(name, history, survey, salts=salts, asked=asked or Asked()) as run:
+        with suppress(Stop):
+            life_cycle(run)
+    return survey
+
+
+def plan(history: History, name: str, asked: Asked) -> Plan:
+    """What the run would do, stage by stage. Raises UsageError for places that it does not have."""
+    root = settings.store_root()
+    return _plan(root, history, name, asked, place.repeats_of(root, name))
+
+
+def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Repeat]) -> Plan:
+    catalogue = cache(partial(Catalogue, root))
+    survey = partial(_survey, root, name, history)
+    asked = _settled(asked, walk(name, history, survey(), salts=Salts(known)).steps) if asked else asked
+    repeats = place.with_repeat(root, name, asked.again) if asked.again else known
+    until = replace(asked, only=None)
+    walked = walk(name, history, survey(), salts=Salts(repeats), asked=until)
+    if asked.only is not None:
+        _check_only(walked, asked, name)
+    other = _nearest(root, name, history)
+    graph = graph_of(catalogue(), other) if other else None
+    return plan_of(
+        name,
+        walked.steps,
+        before=_before(root, history, graph, catalogue()),
+        salts=Salts(repeats),
+        missing=walked.absent,
+        known=list(catalogue().records.values()),
+        compared_with=other,
+        asked=asked,
+        notes=_notes(root, name, history, walked),
+    )
+
+
+def plan_fork(fork: Fork) -> Plan:
+    """What a fork would compute. Raises UsageError where its origin has not come that far."""
+    root = settings.store_root()
+    repeats = place.repeats_of(root, fork.name) or list(fork.repeats)
+    found = _plan(root, fork.history, fork.name, Asked(), repeats)
+    absent = [stage for stage in found.stages if not stage.cached and _is_shared(stage.recipe, fork.at)]
+    if absent:
+        first = absent[0]
+        complete = max(first.recipe.iteration, 0)
+        raise UsageError(
+            f"run {fork.origin} has not come to iteration {fork.at}: {first.title} is missing "
+            f"({'; '.join(reason.text for reason in first.reasons[:2])})",
+            hint=f"fork --at {complete} or earlier, or `infuser resume {fork.origin}` first",
+        )
+    return found
+
+
+def _is_shared(recipe: Recipe, at: int) -> bool:
+    """Whether a fork has the stage from its origin: what stands before the loop, and the iterations before its own."""
+    if recipe.phase in MEASUREMENTS:
+        return False
+    return recipe.iteration < at
+
+
+def _survey(root: Path, name: str, history: History) -> Survey:
+    """Forks expect what their origin had."""
+    return surveying(root, name if name in runs.list_runs(root) else history.forked_from or name)
+
+
+def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:
+    seen = frozenset(
+        entry.key for run in runs.list_runs(root) for entry in runs.Journal(root, run).entries() if entry.digest
+    )
+    records: list[Record] = list(graph.records.values()) if graph else []
+    changed = _changed(root, graph.run, history.latest) if graph else []
+    return Before(records=records, settings=changed, seen=seen)
+
+
+def _changed(root: Path, run: str, config: RunConfig) -> list[Leaf]:
+    recorded = validate(runs.read_config(root, run)).model_dump(mode="json")
+    return leaves_that_differ(recorded, config.model_dump(mode="json"))
+
+
+def _nearest(root: Path, name: str, history: History) -> str:
+    """The run to compare with: itself, its origin, or the one with the fewest other settings, the latest of equals."""
+    known = [run for run in runs.list_runs(root) if runs.Journal(root, run).path.exists()]
+    for own in (name, history.forked_from):
+        if own in known:
+            return own
+    return min(reversed(known), key=lambda run: len(_changed(root, run, history.latest)), default="")
+
+
+def _notes(root: Path, name: str, history: History, walked: Survey) -> list[str]:
+    notes = []
+    if any(recipe.phase == "select" for recipe in walked.absent.values()):
+        notes.append("which checkpoint is selected is not known yet: the last one stands for it")
+    recorded = _recorded(root, name, history)
+    return [*notes, recorded] if recorded else notes
+
+
+def _recorded(root: Path, name: str, history: History) -> str:
+    """What a person must know who would start this plan under a name that is taken."""
+    if name not in runs.list_runs(root):
+        return ""
+    changed = [leaf for leaf in _changed(root, name, history.latest) if leaf.name not in ("name", "variant")]
+    said = ", ".join(str(leaf) for leaf in changed[:3])
+    return f"run {name} is recorded with other settings ({said}): this one needs another --name" if changed else ""

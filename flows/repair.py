@@ -1,0 +1,49 @@
+"""The second half of `infuser repair`: runs go over what they hold and compute what is missing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flows import deployment
+from flows.execute import execute
+from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import StoreError
+from infuser_core.store import doctor, runs
+from infuser_core.store.catalogue import Holder, holders
+from infuser_core.store.store import restoring
+
+
+def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
+    """Compute what these runs hold and the store lacks; an unfinished run goes no further than it was.
+
+    Pruned checkpoints with keys in `restore` are computed again, too. Raises StoreError where this version of the
+    code would make other artifacts than the run holds.
+    """
+    deployment.prepare_environment(root)
+    with deployment.server(root), restoring(restore):
+        for holder in [each for each in holders(root) if each.name in names]:
+            config = validate(runs.read_config(root, holder.name))
+            until = "" if holder.finished else doctor.last_place(holder)
+            _refuse_other_code(root, holder, config, until)
+            execute(config, holder.name, asked={"until": until} if until else {})
+
+
+def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str) -> None:
+    """Repairing must not turn into computing a run anew under other keys."""
+    from flows.plan import walk
+    from infuser_core.planning import place
+    from infuser_core.planning.history import history_of
+    from infuser_core.planning.place import Salts, asked_of
+    from tasks.run import surveying
+
+    salts = Salts(place.repeats_of(root, holder.name))
+    history = history_of(root, holder.name, config)
+    survey = walk(
+        holder.name, history, surveying(root, holder.name), salts=salts, asked=asked_of(until=until) if until else None
+    )
+    foreign = [step.recipe for step in survey.steps if not step.stored and step.recipe.key not in holder.keys]
+    if foreign:
+        raise StoreError(
+            f"run {holder.name} was made by another version of the code: {foreign[0].phase} would be {foreign[0].key}",
+            hint=f"`infuser resume {holder.name} --dry-run` says what is different; `infuser resume` computes it anew",
+        )

@@ -1,0 +1,195 @@
+"""Data files of a benchmark: located by path, data folder or hub, and read row by row."""
+
+import csv
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from infuser_core import settings
+from infuser_core import settings as places
+from infuser_core.benchmarks.parts.spec import Benchmark
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.errors import ConfigError, DocumentError
+
+SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
+_LISTS = ("examples", "data", "questions", "rows")
+
+
+def rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of one file. Raises DocumentError naming the file when it cannot be read."""
+    try:
+        yield from _reader(path)
+    except OSError as error:
+        raise DocumentError(
+            f"cannot read {path}: {error.strerror or error}", hint="check the path and its rights"
+        ) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DocumentError(f"{path} is damaged: {error}", hint="fetch the file again") from error
+
+
+def _reader(path: Path) -> Iterable[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        # Arrow costs a third of a second: only those who read parquet pay.
+        from infuser_core.store.tables import foreign_rows
+
+        return foreign_rows(path)
+    if path.suffix == ".csv":
+        return _csv(path)
+    return _json(path)
+
+
+def _csv(path: Path) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _json(path: Path) -> Iterator[dict[str, Any]]:
+    """A list, an object holding one, or one object per line; a `.jsonl` file is never held as a whole."""
+    with path.open(encoding="utf-8-sig") as file:
+        first = next((line for line in file if line.strip()), "")
+        if path.suffix == ".jsonl" or _is_row(first):
+            yield from _lines(path, itertools.chain([first], file))
+            return
+    yield from _listed(path)
+
+
+def _is_row(line: str) -> bool:
+    """Whether a line is an object of its own, and not one that holds the rows."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(found, dict) and not any(isinstance(found.get(name), list) for name in _LISTS)
+
+
+def _lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(filter(str.strip, lines), 1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            hint = "one JSON object per line; an interrupted download ends like this: fetch the file again"
+            raise DocumentError(f"{path}, line {number} is not JSON: {error}", hint=hint) from error
+        yield _object(row, f"{path}, line {number}")
+
+
+def _listed(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise DocumentError(f"{path} is not JSON: {error}", hint="a list of objects, or one object per line") from error
+    if isinstance(found, dict):
+        found = next((found[name] for name in _LISTS if isinstance(found.get(name), list)), [found])
+    for number, row in enumerate(found if isinstance(found, list) else [found], 1):
+        yield _object(row, f"{path}, row {number}")
+
+
+def _object(row: Any, where: str) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise DocumentError(f"{where} is no object", hint="one object per question")
+    return row
+
+
+def download(benchmark: Benchmark) -> list[Path]:
+    """One folder per data set, holding the benchmark's files alone. Raises ConfigError when they cannot be had."""
+    return [_one(benchmark, repo) for repo in benchmark.repos]
+
+
+def _one(benchmark: Benchmark, repo: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
+
+    try:
+        folder = snapshot_download(
+            repo, repo_type="dataset", revision=benchmark.revision, allow_patterns=" ".join(benchmark.files).split()
+        )
+    except GatedRepoError as error:
+        raise ConfigError(
+            f"benchmark {benchmark.name}: {repo} is gated, and its terms were not accepted with this token",
+            hint=f"accept them at https://huggingface.co/datasets/{repo} and set HF_TOKEN; {by_hand(benchmark)}",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ConfigError(
+            f"benchmark {benchmark.name}: {repo} has no revision {benchmark.revision}", hint=by_hand(benchmark)
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ConfigError(
+            f"benchmark {benchmark.name}: {repo} cannot be had: {_first_line(error)}",
+            hint=f"check the network{', HF_TOKEN' if benchmark.gated else ''}; {by_hand(benchmark)}",
+        ) from error
+    return Path(folder)
+
+
+def by_hand(benchmark: Benchmark) -> str:
+    """How to do without the hub."""
+    folder = settings.data_root() / benchmark.name
+    files = " or ".join(benchmark.files[:2])
+    return f"or put {files} into {folder}, or name them in the benchmark's `path`"
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def locate(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Path]:
+    """The files of the benchmark's split, in a fixed order. Raises ConfigError when there are none."""
+    if settings.path:
+        return _named(benchmark, Path(settings.path))
+    root = places.data_root()
+    for place in (root / benchmark.name, *(root / f"{benchmark.name}{suffix}" for suffix in SUFFIXES)):
+        if place.exists():
+            return _named(benchmark, place)
+    if not benchmark.repos:
+        raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
+    return [file for folder in download(benchmark) for file in _named(benchmark, folder)]
+
+
+def _named(benchmark: Benchmark, place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        raise ConfigError(
+            f"benchmark {benchmark.name}: path = {str(place)!r}: no such file or folder",
+            hint="correct the path; relative ones start where you run",
+        )
+    found = files_in(benchmark, place)
+    if not found:
+        raise ConfigError(
+            f"benchmark {benchmark.name}: {place} holds no file of its {benchmark.split} split",
+            hint=f"expected {' or '.join(benchmark.files) or 'a data file'}, or one {', '.join(SUFFIXES)} file",
+        )
+    return found
+
+
+def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
+    """Files of the split: by the data set's own layout, else by the split's name, else all data files there are."""
+    # A snapshot of the hub is a folder of links, which are followed; hidden files are nobody's data.
+    names = sorted(
+        (Path(at) / name).relative_to(folder).as_posix()
+        for at, _, files in os.walk(folder, followlinks=True)
+        for name in files
+        if name.endswith(SUFFIXES) and not name.startswith(".")
+    )
+    # A benchmark in several data sets has several folders in a local copy: a layout may start anywhere.
+    for layout in benchmark.files:
+        patterns = [pattern for each in layout.split() for pattern in (each, f"*/{each}")]
+        found = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+        if found:
+            return [folder / name for name in found]
+    of_split = [name for name in names if benchmark.split in Path(name).stem]
+    return [folder / name for name in of_split or names]
+
+
+def source_of(benchmark: Benchmark, file: Path) -> str:
+    """What tells the files of one benchmark apart: the data set's short name, a task's folder, or the file's stem."""
+    shorts = [repo.split("/")[-1] for repo in benchmark.repos]
+    path = file.as_posix().lower()
+    there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
+    if len(shorts) > 1 and there:
+        return max(there)[1]
+    return file.parent.name if file.stem in ("task", "data") else file.stem

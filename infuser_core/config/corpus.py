@@ -1,0 +1,210 @@
+"""Settings of the corpus: catalogues, conversion, chunking, judging, audit and pool."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor, NanoAnchor, Settings, ShelfName, World
+
+
+class EndpointModel(Settings):
+    """A model behind an OpenAI-compatible address. The key comes from `INFUSER_API_KEY`."""
+
+    type: Literal["endpoint"]
+    model: str = Field(min_length=1)
+    """Name that the server knows it by."""
+    url: str = Field(pattern=r"^https?://[^\s?#@]+$")
+    """Address up to and with the version, e.g. `http://127.0.0.1:8000/v1`."""
+    concurrency: int = Field(default=16, gt=0)
+    """Requests under way at one time."""
+
+
+class RuleJudge(Settings):
+    """Rules without a model: lists of contents, indexes, references, tables and debris of formulas are dropped."""
+
+    type: Literal["rules"]
+
+
+class NoJudge(Settings):
+    """Every chunk is kept."""
+
+    type: Literal["none"]
+
+
+JudgeSource = Annotated[
+    NanoAnchor | FolderAnchor | HubAnchor | EndpointModel | RuleJudge | NoJudge, Field(discriminator="type")
+]
+"""What judges chunks: a model's files, a model behind an address, rules, or nobody."""
+
+
+ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
+
+
+class CatalogueEntry(Settings):
+    """One catalogue to search."""
+
+    name: str = Field(min_length=1)
+    """Module of corpus/catalogues, or `package.module` of your own."""
+    base: str = ""
+    """Its address; the catalogue's public one when empty."""
+
+
+class CatalogueSettings(Settings):
+    """Where textbooks are looked for, and which are taken."""
+
+    type: Literal["nano", "local", "catalogues"] = "nano"
+    """`nano` serves the micro-world's textbooks on loopback; `local` is a JSON catalogue at `url`; `catalogues` are
+    those listed."""
+    url: str = ""
+    """Address of a local catalogue."""
+    world: World = "basic"
+    """Micro-world whose textbooks the nano catalogue serves."""
+    shelf: ShelfName = "mixed"
+    """Which of its textbooks: `mixed` ones treat every topic, those `by_domain` their own."""
+    catalogues: list[CatalogueEntry] = Field(
+        default=[
+            CatalogueEntry(name="open_textbook_library"),
+            CatalogueEntry(name="openstax"),
+            CatalogueEntry(name="libretexts"),
+            CatalogueEntry(name="oapen"),
+            CatalogueEntry(name="doab"),
+            CatalogueEntry(name="arxiv"),
+        ]
+    )
+    """Catalogues of the type `catalogues`, in the order in which they are asked."""
+    licences: list[str] = Field(
+        default=["CC0-1.0", "CC-PDM-1.0", "PDDL-1.0", "LicenseRef-public-domain", "CC-BY", "CC-BY-SA", "GFDL"]
+    )
+    """SPDX identifiers that are admitted; `CC-BY` stands for every version of it, NC and ND have to be named."""
+    languages: list[str] = Field(default=[])
+    """Two-letter codes of the languages that are admitted; all when empty, and entries that name none always."""
+    queries_per_topic: int = Field(default=3, gt=0)
+    """Queries for one (domain, subdomain) pair, at most."""
+    books_per_topic: int = Field(default=5, ge=0)
+    """Books taken for one pair, the best ranked; 0 takes all."""
+    model: ModelSource | None = None
+    """Model that labels questions without a pair, phrases queries and ranks books; rules do it when null."""
+    answers: Literal["live", "recorded"] = "live"
+    """`live` asks the catalogues and records their answers; `recorded` lives on the record and asks nobody."""
+    answer_days: float = Field(default=7.0, ge=0)
+    """Age up to which a recorded answer is taken instead of asking again, days."""
+    host_delay_seconds: float = Field(default=1.0, ge=0)
+    """Pause between two requests to one host, seconds; hosts that ask for more get it."""
+    robots_exempt: list[str] = Field(default=[])
+    """Address prefixes asked in spite of robots.txt, where their owner allows it elsewhere."""
+
+    @model_validator(mode="after")
+    def _needs_addresses(self) -> "CatalogueSettings":
+        if self.type == "local" and not self.url:
+            raise ValueError("a local catalogue needs `url`")
+        if self.type == "catalogues" and not self.catalogues:
+            raise ValueError("the list of catalogues is empty")
+        for entry in self.catalogues:
+            if entry.name in ("local", "opds", "pressbooks") and not entry.base:
+                raise ValueError(f"the catalogue {entry.name} needs `base`")
+        if sum(entry.name == "local" for entry in self.catalogues) > 1:
+            raise ValueError("only one catalogue can be local: its addresses are stored without their host")
+        return self
+
+
+class ConvertSettings(Settings):
+    """PDF to Markdown."""
+
+    type: Literal["auto", "pdfium", "marker"] = "auto"
+    """`pdfium` reads the text layer, `marker` is the external command; `auto` takes it for what has no text layer."""
+    seconds: float = Field(default=600.0, gt=0)
+    """Wall-clock limit for one file, or for one range of pages under marker, seconds."""
+    max_pages: int = Field(default=4000, gt=0)
+    """Pages a source may have."""
+    marker_pages: int = Field(default=40, gt=0)
+    """Pages that one marker process converts."""
+    marker_gigabytes: float = Field(default=16.0, gt=0)
+    """Resident memory at which a marker process is ended, GB."""
+
+
+class ChunkSettings(Settings):
+    """Header-aware chunking (T_min, T_max)."""
+
+    mode: Literal["offsets", "langchain"] = "offsets"
+    min_tokens: int = Field(default=200, ge=0)
+    max_tokens: int = Field(default=2048, gt=0)
+    small_sections: Literal["merge", "drop"] = "merge"
+    tokenizer: AnchorSource | None = None
+    """Model whose tokenizer counts; the run's anchor when null."""
+
+    @model_validator(mode="after")
+    def _room_between(self) -> "ChunkSettings":
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+        return self
+
+
+class ExcludeSettings(Settings):
+    """Textbooks and chunks that questions are never written from, although the pool has them.
+
+    They stay in the pool, and another document takes their place in the batches that would have drawn them: iterations
+    before the first such batch are the same as without the exclusion, and are not computed again.
+    """
+
+    sources: list[str] = Field(default=[])
+    """Identifiers of textbooks."""
+    documents: list[str] = Field(default=[])
+    """Identifiers of chunks."""
+
+
+class OverlapSettings(Settings):
+    """The audit of the kept chunks against questions and other data."""
+
+    mode: Literal["exact", "paper", "loose"] = "exact"
+    """`exact` compares n-grams in both directions, `loose` shorter ones; `paper` decides on MinHash estimates."""
+    n: int = Field(default=0, ge=0)
+    """Words per n-gram; 0 takes the mode's own, 13 or, if loose, 5."""
+    containment: float = Field(default=0.0, ge=0, le=1)
+    """Share of one text's n-grams in the other from which a pair matches, in the paper's mode estimated, and the
+    Jaccard similarity as well; 0 takes the mode's own, 0.8 or, if loose, 0.5."""
+    run_words: int = Field(default=50, gt=0)
+    """Common run from which a pair matches, words; not in the paper's mode."""
+    min_words: int = Field(default=5, gt=0)
+    """A shorter text matches whole texts only, words; not in the paper's mode."""
+    min_chars: int = Field(default=200, ge=0)
+    """Texts shorter than this are left out in the paper's mode, characters."""
+    matched: Literal["drop", "stop", "report"] = "drop"
+    """What happens to a chunk that overlaps with a dev, validation or benchmark question."""
+    references: list[str] = Field(default=[])
+    """Further data to compare with: parquet, jsonl or json files, or folders of them."""
+    reference_matched: Literal["drop", "stop", "report"] = "report"
+    """What happens to a chunk that overlaps with one of these."""
+    mixture: list[str] = Field(default=[])
+    """Data that an instruction-finetuned anchor was trained on, as parquet, jsonl or json files, or folders of them:
+    it is compared with the kept chunks, the dev set and the validation set."""
+    sft_matched: Literal["report", "stop"] = "report"
+    """What happens where a chunk or a question overlaps with it: a line of the report, or the end of the run."""
+
+
+class CorpusSettings(Settings):
+    """From topics to the document pool."""
+
+    pool: str = ""
+    """Pool that exists, in place of one that is built: a folder or file of documents, read as `infuser corpus import`
+    does. The overlap audit looks at it like at any other."""
+    catalogue: CatalogueSettings = CatalogueSettings()
+    convert: ConvertSettings = ConvertSettings()
+    structure: Literal["off", "headings", "model"] = "headings"
+    """Whether front and back matter is cut before chunking: by headings, or where the judge's model, which sees the
+    headings alone, says that the first chapter begins and the closing matter stands; otherwise the judge alone
+    decides."""
+    chunk: ChunkSettings = ChunkSettings()
+    judge_tokens: int = Field(default=512, gt=0)
+    """Length limit of the judge's reply, tokens."""
+    judge: JudgeSource | None = None
+    """Model that judges chunks; the run's anchor when null."""
+    overlap: OverlapSettings = OverlapSettings()
+    exclude: ExcludeSettings = ExcludeSettings()
+    group: int = Field(default=16, gt=0)
+    """Topics, or textbooks, per artifact: what is done of one stays when another changes."""
+
+    @model_validator(mode="after")
+    def _has_a_model(self) -> "CorpusSettings":
+        if self.structure == "model" and self.judge is not None and self.judge.type in ("rules", "none"):
+            raise ValueError(f"structure `model` asks the judge's model, and judge `{self.judge.type}` has none")
+        return self

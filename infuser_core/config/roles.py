@@ -1,0 +1,121 @@
+"""Settings of co-training: the two roles, the questions a run is given, and the budget of documents."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from infuser_core.config.corpus import EndpointModel
+from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor, QuestionSource, Settings
+
+
+class ProblemSettings(Settings):
+    """Rows of the training pool that are no textbook: problems with known answers (hybrid extension)."""
+
+    source: QuestionSource
+    """The problems; one that stands in it twice counts once."""
+    count: int = Field(gt=0)
+    """Rows: the problems repeated in turn until there are as many, then shuffled."""
+    route: Literal["direct", "free_form", "mcq"] = "direct"
+    """`direct` puts the problem itself to the solver; otherwise problem and answer are a text to write from."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the shuffle; the run's own seed does not change it."""
+    exclude_dev: bool = True
+    """Leave out problems of the dev set, by text. The authors' published pool keeps them."""
+    domain: str = ""
+    """Domain of the rows; each problem's own when empty."""
+
+
+class DataSettings(Settings):
+    """Where the target distribution is known from, and what else the solver is trained on."""
+
+    dev: QuestionSource
+    """The small set whose gradient guides the generator (eq:hat_g_dev)."""
+    validation: QuestionSource
+    """Selects the checkpoint; disjoint from dev."""
+    problems: list[ProblemSettings] = Field(default=[])
+    """Problems that join the pool; with the route `direct` they are the pool."""
+
+
+class BudgetSettings(Settings):
+    """How the documents of an iteration are shared among the arms of the pool."""
+
+    mode: Literal["uniform", "shares", "bandit"] = "uniform"
+    """`uniform` draws from the whole pool; `shares` has constant weights; `bandit` follows recent mean influence."""
+    by: Literal["domain", "source_id", "prompt_type"] = "domain"
+    """Field of a document that names its arm."""
+    shares: dict[str, float] = Field(default={})
+    """`shares`: weight of every arm, 0 to leave it out. `bandit`: constant share of the batch of arms that it does not
+    steer, such as a route without influence scores."""
+    window: int = Field(default=5, gt=0)
+    """Iterations that the bandit looks back."""
+    exploration: float = Field(default=0.5, ge=0)
+    """Width of the bandit's bounds, in deviations of the rewards of the window."""
+    floor: float = Field(default=0.05, ge=0, lt=1)
+    """Least share of an arm that the bandit steers; an equal share where it is above that."""
+
+    @model_validator(mode="after")
+    def _of_its_mode(self) -> "BudgetSettings":
+        if self.mode == "uniform" and self.shares:
+            raise ValueError("budget.shares is set and budget.mode is uniform: set the mode to shares or bandit")
+        if any(weight < 0 for weight in self.shares.values()):
+            raise ValueError("budget.shares holds a negative weight")
+        total = sum(self.shares.values())
+        if self.mode == "shares" and total <= 0:
+            raise ValueError("budget.mode shares needs budget.shares, a weight for every arm, one of them above 0")
+        if self.mode == "bandit" and total >= 1:
+            raise ValueError(f"budget.shares take {total:g} of the batch: leave the bandit something, below 1 in all")
+        return self
+
+
+class RoleSettings(Settings):
+    """How one role is updated."""
+
+    update: bool = True
+    """False keeps the role at its anchor."""
+    learning_rate: float = Field(ge=0)
+    minibatch: int = Field(default=32, gt=0)
+    """M: groups per optimizer step."""
+    advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"]
+    """`batch_std` is the preset's form of it."""
+
+
+GeneratorModel = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
+
+
+class GeneratorRole(RoleSettings):
+    """The generator's part."""
+
+    model: GeneratorModel | None = None
+    """Another model in the generator's place, never updated: files, or a server that is asked; the anchor when null."""
+
+    @model_validator(mode="after")
+    def _frozen(self) -> "GeneratorRole":
+        if self.model is not None and self.update:
+            raise ValueError("a generator with a model of its own is never updated: set generator.update to false")
+        return self
+
+
+class SolverRole(RoleSettings):
+    """The solver's part."""
+
+    accuracy_band: list[float] | None = Field(default=None, min_length=2, max_length=2)
+    """[low, high]: questions that the solver answers with an accuracy outside are not trained on; all when null."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "SolverRole":
+        if self.accuracy_band is not None and not 0 <= self.accuracy_band[0] <= self.accuracy_band[1] <= 1:
+            raise ValueError(f"accuracy_band {self.accuracy_band}: needs 0 <= low <= high <= 1")
+        return self
+
+    def band(self) -> tuple[float, float] | None:
+        """The band as a pair."""
+        return (self.accuracy_band[0], self.accuracy_band[1]) if self.accuracy_band else None
+
+
+class ExampleSettings(Settings):
+    """Questions by people that the generator sees before the document (R-Few)."""
+
+    count: int = Field(gt=0)
+    """Examples in one prompt, drawn anew for every document of every iteration."""
+    source: QuestionSource | None = None
+    """Where they are drawn from; the dev set when null."""

@@ -1,0 +1,270 @@
+"""Typed settings of a run.
+
+Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from infuser_core.config.corpus import CorpusSettings
+from infuser_core.config.roles import (
+    BudgetSettings,
+    DataSettings,
+    ExampleSettings,
+    GeneratorRole,
+    SolverRole,
+)
+from infuser_core.config.sources import (
+    AnchorSource,
+    Settings,
+    World,
+)
+from infuser_core.store.recipe import digest_of
+
+
+class SamplingSettings(Settings):
+    """How responses are drawn."""
+
+    temperature: float = Field(default=0.7, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=-1, ge=-1)
+
+
+class OptimizerSettings(Settings):
+    """AdamW."""
+
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    gradient_clip: float = Field(default=1.0, gt=0)
+    """Global norm above which a step's gradient is scaled down."""
+
+
+class LossSettings(Settings):
+    """Constants of eq:unified_obj."""
+
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0)
+    dual_clip: float | None = Field(default=None, gt=1)
+    """Bound of the loss of a negative advantage, in units of |A|; null leaves it to the preset."""
+    tis_cap: float | None = Field(default=2.0, gt=0)
+    """rho_max of the truncated importance weight; null switches it off."""
+
+
+class QuestionSettings(Settings):
+    """What a generated question must look like."""
+
+    min_choices: int = Field(default=4, ge=2)
+    max_choices: int = Field(default=8, le=10)
+    choice_order: Literal["shuffled", "as_written"] = "shuffled"
+    labeller: str = ""
+    """`package.module:name` of a function that labels questions for the report; it influences nothing."""
+    oracle: str = ""
+    """`package.module:name` of a function from Question to Question, applied to every valid question: a control."""
+
+
+class RewardSettings(Settings):
+    """What the generator is rewarded for."""
+
+    name: str = "influence"
+    """Module in `infuser_core/rewards`, or `package.module:name`."""
+    invalid: float = 0.0
+    """rho_inv: reward of a text that is no question."""
+
+
+class CotrainSettings(Settings):
+    """Algorithm 2."""
+
+    preset: Literal["paper", "official"] = "paper"
+    """`official` follows the authors' code where it differs from the paper (table in `algorithm/preset.py`)."""
+
+    iterations: int = Field(default=100, ge=0)
+    """T."""
+    documents: int = Field(default=128, gt=0)
+    """B: documents per iteration."""
+    route: str = ""
+    """Route of all documents, a module in `infuser_core/routes`; each document's own prompt type when empty. A route
+    that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
+    budget: BudgetSettings = BudgetSettings()
+    """How the documents are shared among domains, sources or routes."""
+    frozen_batch: bool = False
+    """True draws the first iteration's documents every time: a control."""
+    dev_only: bool = False
+    """True trains the solver on dev rollouts alone: an ablation."""
+    group_size: int = Field(default=8, ge=2)
+    """n: questions per document and answers per question."""
+    prompt_tokens: int = Field(default=4096, gt=0)
+    generator_tokens: int = Field(default=8192, gt=0)
+    solver_tokens: int = Field(default=8192, gt=0)
+    sampling: SamplingSettings = SamplingSettings()
+    question: QuestionSettings = QuestionSettings()
+    reward: RewardSettings = RewardSettings()
+    influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
+    optimizer: OptimizerSettings = OptimizerSettings()
+    loss: LossSettings = LossSettings()
+    generator: GeneratorRole
+    solver: SolverRole
+    examples: ExampleSettings | None = None
+    """Questions by people in the generator's prompt; none when null."""
+    labels: Literal["reference", "majority"] = "reference"
+    """What answers to generated questions are compared with: the generator's key, or the majority's answer."""
+    mid_eos_penalty: float = Field(default=0.0, le=0)
+    """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
+    one_backward: bool = False
+    """Scoring and solver update share one backward pass: possible where the update is a single optimizer step."""
+    exclude_questions: list[str] = Field(default=[])
+    """Generated questions, by identifier, that neither role is updated on."""
+    validate_every: int = Field(default=5, gt=0)
+    """Iterations between validations; the anchor and the last iteration are always validated."""
+    validation_samples: int = Field(default=1, gt=0)
+    """Responses per validation question."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> "CotrainSettings":
+        if self.dev_only and self.generator.update:
+            raise ValueError("dev_only trains no generator: set generator.update to false")
+        if self.sampling.temperature == 0:
+            raise ValueError("sampling.temperature 0 gives groups without variance: use a positive temperature")
+        if self.question.min_choices > self.question.max_choices:
+            raise ValueError("question.min_choices is above question.max_choices")
+        if self.budget.mode == "bandit" and (self.frozen_batch or not self.generator.update):
+            raise ValueError("budget.mode bandit needs generator.update true (its scores) and frozen_batch false")
+        if self.examples is not None and self.route not in ("", "mcq"):
+            raise ValueError(f"examples are given to the route mcq, and the route is {self.route}")
+        if self.one_backward:
+            self._check_one_backward()
+        return self
+
+    def _check_one_backward(self) -> None:
+        if self.solver.minibatch < self.documents * self.group_size:
+            raise ValueError("one_backward needs one optimizer step: solver.minibatch >= documents * group_size")
+        if self.preset != "paper" or self.solver.advantage != "mean_centred":
+            raise ValueError(
+                "one_backward needs preset paper and solver.advantage mean_centred, as the score uses them"
+            )
+        if not self.generator.update or self.dev_only:
+            raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
+        if self.solver.accuracy_band is not None:
+            raise ValueError("one_backward trains on every scored question: set solver.accuracy_band to null")
+        if self.mid_eos_penalty:
+            raise ValueError("one_backward needs mid_eos_penalty 0: the score knows correctness alone")
+
+
+class EngineSettings(Settings):
+    """On which machinery the models run."""
+
+    sampler: Literal["hf", "vllm", "fake"] = "hf"
+    trainer: Literal["local", "deepspeed", "fake"] = "local"
+    dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(default=1, gt=0)
+    """CPU threads of one process."""
+    token_budget: Annotated[int, Field(gt=0)] | Literal["auto"] = 16384
+    """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
+    `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
+    gradient_checkpointing: bool = False
+    attention: Literal["auto", "flash", "flex", "sdpa"] = "auto"
+    """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
+    deterministic: bool = False
+    """True has torch use repeatable kernels alone, or fail where there is none: slower on an accelerator."""
+    ranks: int = Field(default=1, gt=0)
+    """Processes of the trainer `deepspeed`, one per accelerator."""
+    zero_stage: Literal[2, 3] = 3
+    """What `deepspeed` shards: 2 AdamW's state and gradients, 3 the weights as well."""
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """What `deepspeed` keeps in host memory: AdamW's state and gradients, or with stage 3 the weights as well."""
+    placement: Literal["split", "colocated"] = "split"
+    """Whether engines have accelerators of their own, or take turns on all of them."""
+    overlap: bool = False
+    """Whether independent phases run beside each other: dev rollouts and dev gradient beside question generation, a
+    validation beside the next iteration. It changes no result and is no part of a recipe."""
+    tensor_parallel: int = Field(default=1, gt=0)
+    """Accelerators that share one engine of the sampler `vllm`."""
+    sampler_memory: float = Field(default=0.85, gt=0, le=1)
+    """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
+
+    @model_validator(mode="after")
+    def _side_by_side(self) -> "EngineSettings":
+        if self.overlap and self.placement == "colocated":
+            raise ValueError("engine.overlap needs placement split: colocated engines take turns")
+        if self.overlap and self.sampler == "hf" and self.dtype != "float32":
+            raise ValueError(f"engine.overlap with sampler hf needs dtype float32, and it is {self.dtype}")
+        return self
+
+    @model_validator(mode="after")
+    def _trainable(self) -> "EngineSettings":
+        if self.trainer == "deepspeed" and self.token_budget == "auto":
+            raise ValueError("engine.token_budget auto needs trainer local: `infuser plan` says what fits each rank")
+        if self.trainer != "deepspeed":
+            if self.ranks > 1 or self.offload != "none":
+                raise ValueError(f"engine.ranks and engine.offload need trainer deepspeed, and it is {self.trainer}")
+            return self
+        if self.dtype == "float64":
+            raise ValueError("trainer deepspeed keeps fp32 masters: choose dtype float32 or bfloat16")
+        if self.offload == "all" and self.zero_stage != 3:
+            raise ValueError("engine.offload all needs zero_stage 3: stage 2 shards no weights")
+        return self
+
+
+class BenchmarkSettings(Settings):
+    """One benchmark of the final evaluation."""
+
+    name: str
+    """Module in `infuser_core/benchmarks`."""
+    path: str = ""
+    """Data file or folder, where the benchmark reads one."""
+    label: str = ""
+    """Name in tables; the module's name when empty."""
+    samples: int | None = Field(default=None, gt=0)
+    """Responses per question; the benchmark's own number when null."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Response limit; the benchmark's own when null, else the solver's."""
+    world: World = "basic"
+    """Micro-world that the nano benchmarks ask about."""
+
+
+class EvaluateSettings(Settings):
+    """Checkpoint selection and final evaluation."""
+
+    sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
+    box: Literal["paper", "official", "strict-last"] = "paper"
+    """Which answer counts: the first boxed span, the authors' extractors, or the last closed box with our rules."""
+    too_long: Literal["wrong", "drop"] = "wrong"
+    """Questions that do not fit the prompt limit: wrong and in the denominator, or left out as the authors do."""
+    selection: Literal["best", "within_noise"] = "best"
+    """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is behind it
+    by less than one standard error of the paired difference."""
+    benchmarks: list[BenchmarkSettings] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> "EvaluateSettings":
+        labels = [benchmark.label or benchmark.name for benchmark in self.benchmarks]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise ValueError(f"two benchmarks are called {twice[0]}: give each its own `label`")
+        return self
+
+
+class RunConfig(Settings):
+    """A whole run."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    """Short name of the base configuration."""
+    variant: str = Field(default="", pattern=r"^[a-z0-9-]*$")
+    """Set by overlays, e.g. `fixed-generator`."""
+    seed: int = Field(default=42, ge=0)
+    prompts: str = "paper"
+    """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
+    anchor: AnchorSource
+    data: DataSettings
+    corpus: CorpusSettings
+    cotrain: CotrainSettings
+    engine: EngineSettings = EngineSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
+
+    def run_name(self) -> str:
+        """Default name of a run: the same settings always give the same run."""
+        parts = [self.name, self.variant, f"s{self.seed}", digest_of(self.model_dump(mode="json"))[:6]]
+        return "-".join(part for part in parts if part)

@@ -1,0 +1,130 @@
+"""Checkpoint and gradient files written and read by all ranks at once, each its own bytes.
+
+The files are those of the local trainer, byte for byte: a safetensors header, then every parameter at its offset. A
+fragment is a contiguous run of a parameter, so that any number of ranks writes and reads the same files. Ranks on
+several machines need a shared file system.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from infuser_core.durable import fsync
+from infuser_core.engines.deepspeed.shard import Fragment
+from infuser_core.engines.training.checkpoint import SHARD_BYTES, SPLIT, shard, shards_of
+from infuser_core.errors import CheckpointError
+
+ITEM = 4
+"""Bytes of an fp32 element, the only kind trainers write."""
+
+Shapes = Mapping[str, torch.Size]
+"""Every tensor of a file, or of the files it becomes when it is large."""
+
+Values = Mapping[str, tuple[Fragment, Tensor]]
+"""This rank's part of tensors, by their names in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Where a tensor lies."""
+
+    path: Path
+    """Its file."""
+    shape: torch.Size
+    """Its shape."""
+    offset: int
+    """Its first byte in the file."""
+
+
+def create(path: Path, shapes: Shapes) -> None:
+    """A file of fp32 tensors with room for their values, as safetensors lays it out: in the order of their names."""
+    content: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in sorted(shapes):
+        start, end = end, end + ITEM * prod(shapes[name])
+        content[name] = {"dtype": "F32", "shape": list(shapes[name]), "data_offsets": [start, end]}
+    header = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    # Data start at a multiple of 8 bytes; the format pads with spaces.
+    header += b" " * (-len(header) % 8)
+    with path.open("wb") as handle:
+        handle.write(len(header).to_bytes(8, "little") + header)
+        handle.truncate(8 + len(header) + end)
+
+
+def create_all(path: Path, shapes: Shapes, *, cap: int = SHARD_BYTES) -> None:
+    """The file, or where the local trainer would write several, those and their index."""
+    sizes = {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()}
+    parts = shard(sizes, cap) if path.name in SPLIT else [sizes]
+    if len(parts) == 1:
+        create(path, shapes)
+        return
+    names = [f"{path.stem}-{number:05d}-of-{len(parts):05d}{path.suffix}" for number in range(1, len(parts) + 1)]
+    for name, part in zip(names, parts, strict=True):
+        create(path.with_name(name), {each: shapes[each] for each in part})
+    places = {each: name for name, part in zip(names, parts, strict=True) for each in part}
+    total = sum(tensor.nbytes for tensor in sizes.values())
+    index = path.with_name(f"{path.name}.index.json")
+    content = {"metadata": {"total_size": total}, "weight_map": places}
+    index.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    fsync(index)
+
+
+def entries(path: Path) -> dict[str, Entry]:
+    """Where everything lies. Raises CheckpointError where a file is missing or holds anything but fp32."""
+    found: dict[str, Entry] = {}
+    for each in shards_of(path):
+        with each.open("rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            content = json.loads(handle.read(length))
+        content.pop("__metadata__", None)
+        for name, facts in content.items():
+            if facts["dtype"] != "F32":
+                raise CheckpointError(f"{name} in {each} is {facts['dtype']}, not F32", hint="recompute it in fp32")
+            offset = 8 + length + facts["data_offsets"][0]
+            found[name] = Entry(path=each, shape=torch.Size(facts["shape"]), offset=offset)
+    return found
+
+
+def write(path: Path, shapes: Shapes, values: Values) -> None:
+    """Write together with all ranks: the first makes the files, each fills in its fragments."""
+    if dist.get_rank() == 0:
+        create_all(path, shapes)
+    dist.barrier()
+    found = entries(path)
+    for each in dict.fromkeys(entry.path for entry in found.values()):
+        with each.open("r+b") as handle:
+            for name, (fragment, tensor) in values.items():
+                if found[name].path == each:
+                    handle.seek(found[name].offset + ITEM * fragment.start)
+                    # A copy: memory that numpy has seen can never be given away (see deepspeed_rest).
+                    tensor.detach().to("cpu", torch.float32, copy=True).numpy().tofile(handle)
+            handle.flush()
+            os.fsync(handle.fileno())
+    dist.barrier()
+
+
+@torch.no_grad()
+def read(path: Path, shapes: Shapes, targets: Values) -> None:
+    """Fill this rank's fragments. Raises CheckpointError unless the files' names and shapes are those of the model."""
+    found = entries(path)
+    differing = sorted(set(shapes) ^ set(found))
+    if differing:
+        raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint="load its own checkpoint")
+    for name, shape in shapes.items():
+        if found[name].shape != shape:
+            shapes_said = f"{tuple(found[name].shape)}, not {tuple(shape)}"
+            raise CheckpointError(f"{name} in {path} has shape {shapes_said}", hint="load the model's own checkpoint")
+    for name, (fragment, target) in targets.items():
+        entry = found[name]
+        data = np.fromfile(entry.path, "<f4", count=fragment.length, offset=entry.offset + ITEM * fragment.start)
+        if len(data) != fragment.length:
+            raise CheckpointError(f"{entry.path} ends inside {name}", hint="the file is cut short: save it again")
+        target.copy_(torch.from_numpy(data))

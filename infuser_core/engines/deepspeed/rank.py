@@ -1,0 +1,380 @@
+"""One trainer rank: its parts of every batch, its shard of every parameter.
+
+Every method is a collective: all ranks of a group call it, in the same order, or none.
+"""
+
+import gc
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.durable import fsync
+from infuser_core.engines.cluster.ranks import Seat
+from infuser_core.engines.deepspeed import files
+from infuser_core.engines.deepspeed.probe import Against, LayerProbe, company, shard_sums
+from infuser_core.engines.deepspeed.shard import Fragment
+from infuser_core.engines.deepspeed.split import Part
+from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
+from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
+from infuser_core.engines.protocols import Objective
+from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
+from infuser_core.engines.training.attention_choice import choose, heads_of
+from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
+from infuser_core.engines.training.packing import Packer, Segment
+from infuser_core.engines.training.policy import Policy, batch_terms
+
+COLLECTIVE = timedelta(hours=1)
+"""Longest wait in a collective: the slowest rank's largest step. Dead and silent ranks are found from outside."""
+
+Values = dict[int, dict[int, list[float]]]
+"""Log-probabilities by place of the group and place of the row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankOptions:
+    """What a rank is told at its start."""
+
+    zero: ZeroOptions
+    """How DeepSpeed shards."""
+    device: str
+    """`cpu` or `cuda`."""
+    dtype: str
+    """Compute dtype; masters, gradients and moments are fp32."""
+    threads: int
+    """CPU threads."""
+    token_budget: int
+    """Most tokens of a micro-batch."""
+    shared_prompts: bool
+    """False gives every response its own copy of the prompt."""
+    gradient_checkpointing: bool
+    """Whether activations are computed again in backward."""
+    probe: str
+    """`fast`, or `reference` where all ranks share every question: for any parameter kind."""
+    optimizer: AdamWOptions
+    """AdamW's constants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What a rank's part of a pass adds to the report."""
+
+    loss: float
+    """Negative objective."""
+    clipped: float
+    """Tokens on which the clipped branch was active."""
+    ratio: float
+    """Sum of importance ratios."""
+    tis: float
+    """Sum of truncated importance weights."""
+    tokens: int
+    """Response tokens computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProbed:
+    """What a rank found of the questions."""
+
+    scores: dict[int, list[float]]
+    """The four sums of every question it knows them of, by place (see deepspeed_probe)."""
+    logprobs: Values
+    """Of the rows it computed."""
+    sums: Sums
+    """Its share of the report."""
+    reference_norm: float
+    """Norm of the reference direction."""
+
+
+class _Tally:
+    """Adds up micro-batches, and remembers their log-probabilities where asked."""
+
+    def __init__(self, parts: Sequence[Part], told: Callable[[int, int], None]) -> None:
+        self.logprobs: Values = {}
+        self._parts = parts
+        self._told = told
+        self._terms: list[Tensor] = []
+        self._tokens = 0
+        self._rows = 0
+
+    def note(self, segments: Sequence[Segment], logprobs_S: Tensor, terms: ObjectiveTerms) -> None:
+        """One micro-batch of a pass with a backward."""
+        parts = (terms.loss, terms.clipped, terms.ratio, terms.tis)
+        self._terms.append(torch.stack([each.detach().double() for each in parts]))
+        self._remember(segments, logprobs_S)
+
+    def remember(self, segments: Sequence[Segment], logprobs_S: Tensor) -> None:
+        """One micro-batch of a pass without."""
+        self._remember(segments, logprobs_S)
+
+    def sums(self) -> Sums:
+        """The rank's share."""
+        values = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * 4
+        return Sums(loss=values[0], clipped=values[1], ratio=values[2], tis=values[3], tokens=self._tokens)
+
+    def _remember(self, segments: Sequence[Segment], logprobs_S: Tensor) -> None:
+        values = iter(logprobs_S.detach().tolist())
+        for segment in segments:
+            rows = self.logprobs.setdefault(self._parts[segment.group].place, {})
+            for place, row in zip(segment.places, segment.rows, strict=True):
+                rows[place] = list(islice(values, len(row.token_ids)))
+                self._tokens += len(row.token_ids)
+                self._rows += 1
+        self._told(self._rows, self._tokens)
+
+
+class DeepSpeedRank:
+    """One rank; it meets the others at its start."""
+
+    def __init__(self, seat: Seat, options: RankOptions) -> None:
+        torch.set_num_threads(options.threads)
+        _meet(seat, options.device)
+        self._options = options
+        self._device = device = torch.device(options.device)
+        self._packer = Packer(
+            token_budget=options.token_budget,
+            shared_prompts=options.shared_prompts,
+            device=device,
+            dtype=torch.float32,
+        )
+        self._zero: Zero | None = None
+        self._probe: LayerProbe | None = None
+        self._parked: Parked | None = None
+        self.progress = (0, 0)
+
+    def load(self, folder: str) -> int:
+        """Take weights, moments and step of a checkpoint folder; returns the step."""
+        source = Path(folder)
+        state = read_state(source)
+        self._unload()
+        model = empty_model(source)
+        if self._options.gradient_checkpointing:
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
+            model.train()
+        dtype = choose_dtype(self._options.dtype)
+        heads = heads_of(model.config.get_text_config())
+        self._attention = choose("auto", heads=heads, dtype=dtype, device=self._device)
+        self._packer = replace(self._packer, layout=self._attention.make)
+        policy = Policy(model, compute_dtype=dtype)
+        # Looked at before DeepSpeed takes the weights apart.
+        self._probe = LayerProbe(policy, self._packer) if self._options.probe == "fast" else None
+        self._source = source
+        self._zero = zero = Zero(policy, self._options.zero, device=self._device)
+        # The shard has what AdamW asks of flat parameters: a buffer, its gradient, chunks and a norm.
+        self._adamw = AdamW(cast(FlatParameters, zero.shard), self._options.optimizer)
+        self._adamw.steps = state.step
+        # Alignment leaves elements that belong to no parameter.
+        zero.shard.data.zero_()
+        files.read(source / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data))
+        zero.publish()
+        files.read(source / MOMENTS, self._moment_shapes(), self._moments())
+        return state.step
+
+    def facts(self) -> dict[str, Any]:
+        """What this rank computes on and how."""
+        return {"device": device_name(self._device), "attention": self._attention.name}
+
+    def zero_grad(self) -> None:
+        """Drop accumulated gradients."""
+        self._loaded().shard.gradient.zero_()
+
+    def forward_backward(self, parts: Sequence[Part], objective: Objective, denominator: int) -> Sums:
+        """Accumulate the gradient of -J of all ranks' parts, divided by `denominator`."""
+        return self._accumulate(parts, objective, denominator, self._loaded().shard.gradient).sums()
+
+    def optim_step(self, learning_rate: float) -> float:
+        """One AdamW step; returns the norm before clipping. A norm that is not finite changes nothing."""
+        zero = self._loaded()
+        norm = self._adamw.step(learning_rate)
+        if math.isfinite(norm):
+            zero.publish()
+        return norm
+
+    @torch.no_grad()
+    def logprobs(self, parts: Sequence[Part], temperature: float) -> Values:
+        """Log-probability of every response token of its parts."""
+        zero, tally = self._loaded(), self._tally(parts)
+        for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
+            batch = self._packer.pack(segments or [company()])
+            with zero.settled():
+                logprobs_S = zero.forward(batch, temperature)
+            if segments is not None:
+                tally.remember(segments, logprobs_S)
+        return tally.logprobs
+
+    def probe(
+        self,
+        whole: Sequence[Part],
+        shared: Sequence[Sequence[Part]],
+        objective: Objective,
+        reference: str,
+        denominator: int | None,
+    ) -> RankProbed:
+        """Score the `whole` questions alone, and with all ranks the `shared` ones, of which it has its rows."""
+        zero = self._loaded()
+        kept = torch.zeros_like(zero.shard.data)
+        files.read(Path(reference), zero.shard.shapes, self._placed(kept))
+        against = Against(reference=kept, objective=objective, denominator=denominator)
+        norm = zero.shard.norm(kept)
+        tally = self._tally(whole)
+        scores: dict[int, list[float]] = {}
+        batches, split = self._packer.plan_whole([part.group for part in whole])
+        assert not split, "a question over the budget belongs to all ranks"
+        if self._agree(len(batches)):
+            assert self._probe is not None, "without a layer probe all ranks share every question"
+            found = self._probe.run(zero, self._adamw, self._padded(batches), against, tally.note)
+            scores = {whole[place].place: sums.tolist() for place, sums in found.items()}
+        shares = [tally.sums()]
+        logprobs = tally.logprobs
+        for parts in shared:
+            more = self._accumulate_alone(parts, against, scores)
+            shares.append(more.sums())
+            for place, rows in more.logprobs.items():
+                logprobs.setdefault(place, {}).update(rows)
+        return RankProbed(scores=scores, logprobs=logprobs, sums=added(shares), reference_norm=norm)
+
+    def keep_gradient(self, path: str) -> float:
+        """Write the ascent direction; returns the gradient's norm."""
+        shard = self._loaded().shard
+        files.write(Path(path), shard.shapes, self._placed(-shard.gradient))
+        return shard.norm(shard.gradient)
+
+    def add_gradient(self, path: str) -> None:
+        """Accumulate a kept gradient."""
+        shard = self._loaded().shard
+        kept = torch.zeros_like(shard.gradient)
+        files.read(Path(path), shard.shapes, self._placed(kept))
+        shard.gradient.sub_(kept)
+
+    def sleep(self) -> None:
+        """Free the accelerator: masters, moments and gradient move to the host, everything else is lost."""
+        zero, adamw = self._loaded(), self._adamw
+        kept = [zero.shard.data, zero.shard.gradient, adamw.first, adamw.second]
+        on_device = [each for each in kept if each.device.type == self._device.type]
+        self._parked = Parked(kept=on_device, lost=zero.scratch())
+        self._forget_blocks()
+
+    def wake(self) -> None:
+        """Take the memory back, as it was."""
+        if self._parked is not None:
+            self._parked.restore()
+            self._parked = None
+            self._loaded().publish()
+
+    def save(self, path: str) -> int:
+        """Write weights, moments, step and companion files into an existing folder; returns the step."""
+        zero, folder = self._loaded(), Path(path)
+        files.write(folder / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data))
+        files.write(folder / MOMENTS, self._moment_shapes(), self._moments())
+        if dist.get_rank() == 0:
+            write_state(TrainerState(step=self._adamw.steps, optimizer=self._options.optimizer.to_json()), folder)
+            for copied in copy_companions(self._source, folder):
+                fsync(copied)
+        dist.barrier()
+        return self._adamw.steps
+
+    def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> _Tally:
+        zero, tally = self._loaded(), self._tally(parts)
+        for segments in self._padded(self._packer.plan([part.group for part in parts])):
+            batch = self._packer.pack(segments or [company()])
+            with zero.settled():
+                logprobs_S = zero.forward(batch, objective.temperature)
+                terms = batch_terms(logprobs_S, batch, objective, denominator)
+                zero.backward(terms.loss, into)
+            if segments is not None:
+                tally.note(segments, logprobs_S, terms)
+        return tally
+
+    def _accumulate_alone(self, parts: Sequence[Part], against: Against, scores: dict[int, list[float]]) -> _Tally:
+        """One question's own gradient over all ranks, its sums, and its share of the update's gradient."""
+        zero = self._loaded()
+        alone = torch.zeros_like(zero.shard.gradient)
+        tally = self._accumulate(parts, against.objective, 1, alone)
+        sums = shard_sums(alone, zero, self._adamw, against.reference).tolist()
+        if dist.get_rank() == 0:
+            scores[parts[0].place] = sums
+        if against.denominator is not None:
+            zero.shard.gradient.add_(alone, alpha=1.0 / against.denominator)
+        return tally
+
+    def _padded(self, batches: Sequence[list[Segment]]) -> list[list[Segment] | None]:
+        """As many micro-batches as the rank with the most has: the others keep it company."""
+        return [*batches, *[None] * (self._agree(len(batches)) - len(batches))]
+
+    def _agree(self, count: int) -> int:
+        most = torch.tensor(count, device=self._device)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        return int(most)
+
+    def _tally(self, parts: Sequence[Part]) -> _Tally:
+        # Autocast would keep a copy of every weight it has seen, and sharded weights come and go.
+        torch.set_autocast_cache_enabled(False)
+        self._told(0, 0)
+        return _Tally(parts, self._told)
+
+    def _told(self, rows: int, tokens: int) -> None:
+        self.progress = (rows, tokens)
+
+    def _placed(self, buffer: Tensor) -> dict[str, tuple[Fragment, Tensor]]:
+        shard = self._loaded().shard
+        views = shard.views(buffer)
+        return {fragment.name: (fragment, views[fragment.name]) for fragment in shard.fragments}
+
+    def _moments(self) -> dict[str, tuple[Fragment, Tensor]]:
+        first, second = self._placed(self._adamw.first), self._placed(self._adamw.second)
+        return {f"m.{name}": value for name, value in first.items()} | {f"v.{name}": v for name, v in second.items()}
+
+    def _moment_shapes(self) -> Mapping[str, torch.Size]:
+        shapes = self._loaded().shard.shapes
+        return {f"{kind}.{name}": shape for kind in ("m", "v") for name, shape in shapes.items()}
+
+    def _loaded(self) -> Zero:
+        assert self._zero is not None, "the driver loads first"
+        return self._zero
+
+    def _unload(self) -> None:
+        if self._zero is not None:
+            self._zero.destroy()
+            self._zero = self._probe = self._parked = None
+            del self._adamw
+            gc.collect()
+            self._forget_blocks()
+
+    def _forget_blocks(self) -> None:
+        if self._device.type == "cuda":
+            # The allocator keeps freed blocks for itself, and a sampler counts what is free.
+            torch.cuda.empty_cache()
+
+
+def _meet(seat: Seat, device: str) -> None:
+    """Join the group. The environment is where DeepSpeed looks for what torch.distributed was told."""
+    os.environ.update(RANK=str(seat.rank), WORLD_SIZE=str(seat.ranks), LOCAL_RANK="0")
+    if seat.local:
+        os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
+    dist.init_process_group(
+        "gloo" if device == "cpu" else "nccl",
+        init_method=seat.meeting,
+        rank=seat.rank,
+        world_size=seat.ranks,
+        timeout=COLLECTIVE,
+    )
+
+
+def added(shares: Sequence[Sums]) -> Sums:
+    """The sum of several shares."""
+    return Sums(
+        loss=sum(each.loss for each in shares),
+        clipped=sum(each.clipped for each in shares),
+        ratio=sum(each.ratio for each in shares),
+        tis=sum(each.tis for each in shares),
+        tokens=sum(each.tokens for each in shares),
+    )

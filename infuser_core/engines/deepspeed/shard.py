@@ -1,0 +1,165 @@
+"""Shard: one rank's part of all parameters as one fp32 buffer, and whole parameters gathered from all ranks.
+
+Shard buffers are flat tensors of one layout: masters, both moments, gradients, a reference direction. A fragment is the
+contiguous run of a parameter that a rank owns; every element of every parameter has one owner.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from infuser_core.engines.training.adamw import CPU_CHUNK, DEVICE_CHUNK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """A run of one parameter in a rank's buffers."""
+
+    name: str
+    """Parameter."""
+    offset: int
+    """First element in the rank's buffers."""
+    start: int
+    """First element in the flattened parameter."""
+    length: int
+    """Elements."""
+
+
+class Shard:
+    """What one rank owns: `data` holds the master weights, `gradient` the accumulated gradient of -J.
+
+    It stands where FlatParameters stands in the local trainer: AdamW steps on it, its norms are those of all ranks.
+    """
+
+    def __init__(
+        self, data: Tensor, fragments: Sequence[Fragment], *, shapes: Mapping[str, torch.Size], device: torch.device
+    ) -> None:
+        self.data = data
+        self.gradient = torch.zeros_like(data)
+        self.fragments = list(fragments)
+        self.shapes = dict(shapes)
+        self.device = device
+        self._by_name = {fragment.name: fragment for fragment in self.fragments}
+        everyone: list[list[Fragment] | None] = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, self.fragments)
+        self._owners: dict[str, list[tuple[int, Fragment]]] = {name: [] for name in shapes}
+        for rank, theirs in enumerate(everyone):
+            for fragment in theirs or []:
+                self._owners[fragment.name].append((rank, fragment))
+
+    def views(self, buffer: Tensor) -> dict[str, Tensor]:
+        """This rank's fragments of a buffer, flat, by parameter."""
+        return {each.name: buffer[each.offset : each.offset + each.length] for each in self.fragments}
+
+    def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """The same pieces of several buffers, one piece after the other."""
+        size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
+        return zip(*(buffer.split(size) for buffer in buffers), strict=True)
+
+    def norm(self, buffer: Tensor) -> float:
+        """Euclidean norm over all ranks' buffers, accumulated in fp64."""
+        squares = torch.stack([(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)])
+        return float(self.total(squares.sum()).sqrt())
+
+    def total(self, value: Tensor) -> Tensor:
+        """A small fp64 tensor summed over ranks, on the compute device."""
+        moved = value.to(self.device)
+        dist.all_reduce(moved)
+        return moved
+
+    def whole(self, name: str, buffer: Tensor) -> Tensor:
+        """A parameter's values of a buffer from every owner, in its shape, on the compute device. All ranks call it."""
+        shape, owners = self.shapes[name], self._owners[name]
+        mine = self._by_name.get(name)
+        step = owners[0][1].length
+        if mine is not None and _even(owners, step):
+            sent = torch.zeros(step, dtype=buffer.dtype, device=self.device)
+            sent[: mine.length] = buffer[mine.offset : mine.offset + mine.length]
+            found = torch.empty(step * len(owners), dtype=buffer.dtype, device=self.device)
+            dist.all_gather_into_tensor(found, sent)
+            return found[: shape.numel()].view(shape)
+        found = torch.empty(shape.numel(), dtype=buffer.dtype, device=self.device)
+        if mine is not None:
+            found[mine.start : mine.start + mine.length] = buffer[mine.offset : mine.offset + mine.length]
+        for rank, each in owners:
+            dist.broadcast(found[each.start : each.start + each.length], src=rank)
+        return found.view(shape)
+
+    def add_whole(self, name: str, values: Tensor, buffer: Tensor) -> None:
+        """Add every rank's `values` of a parameter to its owners' fragments of a buffer. All ranks call it."""
+        flat = values.reshape(-1)
+        for rank, each in self._owners[name]:
+            part = flat[each.start : each.start + each.length]
+            dist.reduce(part, dst=rank)
+            if rank == dist.get_rank():
+                buffer[each.offset : each.offset + each.length] += part.to(buffer.device)
+
+
+def _even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
+    """Whether every rank owns one run, all of the same length but for the end."""
+    ends = [each.start + each.length for _, each in owners]
+    starts = [each.start for _, each in owners]
+    if len(owners) != dist.get_world_size() or starts != [0, *ends[:-1]]:
+        return False
+    return all(min((rank + 1) * step, ends[-1]) == end for rank, end in enumerate(ends))
+
+
+KEPT = 2
+"""Parameters held at a time: a weight and its bias take turns while one layer's gradient is formed."""
+
+
+class Gathered(Mapping[str, Tensor]):
+    """Whole parameters of a sharded buffer, made when asked for."""
+
+    def __init__(self, shard: Shard, buffer: Tensor) -> None:
+        self._shard = shard
+        self._buffer = buffer
+        self._held: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._held:
+            while len(self._held) >= KEPT:
+                del self._held[next(iter(self._held))]
+            self._held[name] = self._shard.whole(name, self._buffer)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shard.shapes)
+
+    def __len__(self) -> int:
+        return len(self._shard.shapes)
+
+
+class Scattered(Mapping[str, Tensor]):
+    """Whole parameters to add to: what was added goes to its owners when the pass moves on, or at `flush`."""
+
+    def __init__(self, shard: Shard, buffer: Tensor) -> None:
+        self._shard = shard
+        self._buffer = buffer
+        self._held: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._held:
+            while len(self._held) >= KEPT:
+                self._release()
+            shape = self._shard.shapes[name]
+            self._held[name] = torch.zeros(shape, dtype=self._buffer.dtype, device=self._shard.device)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shard.shapes)
+
+    def __len__(self) -> int:
+        return len(self._shard.shapes)
+
+    def flush(self) -> None:
+        """Send everything that is held to its owners."""
+        while self._held:
+            self._release()
+
+    def _release(self) -> None:
+        name = next(iter(self._held))
+        self._shard.add_whole(name, self._held.pop(name), self._buffer)

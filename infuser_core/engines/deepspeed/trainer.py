@@ -1,0 +1,296 @@
+"""A trainer on several ranks: the local trainer's results, with weights and AdamW's state sharded by DeepSpeed.
+
+This is the driver's side: it deals rows to ranks and adds up what they report. The ranks are in deepspeed_rank.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from infuser_core.engines.cluster.ranks import RankGroup
+from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed, Sums, Values, added
+from infuser_core.engines.deepspeed.split import Part, cut, split
+from infuser_core.engines.deepspeed.zero import OFFLOADS, ZeroOptions
+from infuser_core.engines.hf.causal_lm import choose_device
+from infuser_core.engines.local.trainer import PROBES, TOKEN_BUDGETS
+from infuser_core.engines.probe.reference import ProbeLedger
+from infuser_core.engines.protocols import (
+    Objective,
+    Probed,
+    Progress,
+    Similarity,
+    StepReport,
+    TrainGroup,
+    no_progress,
+)
+from infuser_core.engines.training.adamw import AdamWOptions
+from infuser_core.engines.training.checkpoint import read_state, refuse_other_constants
+from infuser_core.engines.training.packing import plan_whole
+from infuser_core.errors import EngineError
+from infuser_core.schemas import Checkpoint
+
+RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
+
+
+class DeepSpeedTrainer:
+    """protocols.Trainer on `ranks` processes, one per accelerator; equal to LocalTrainer up to rounding.
+
+    `zero_stage` 2 shards AdamW's state and gradients, 3 the weights as well. `offload` keeps that state in host
+    memory (`optimizer`), and with stage 3 the weights too (`all`). `shared` leaves half of every accelerator, by Ray's
+    count, to the ranks of another role. The other options are LocalTrainer's.
+    """
+
+    def __init__(
+        self,
+        *,
+        ranks: int = 1,
+        zero_stage: int = 3,
+        offload: str = "none",
+        dtype: str = "float32",
+        device: str = "auto",
+        threads: int = 1,
+        token_budget: int | None = None,
+        shared_prompts: bool = True,
+        gradient_checkpointing: bool = False,
+        probe: str = "fast",
+        shared: bool = False,
+        optimizer: AdamWOptions | Mapping[str, float] | None = None,
+    ) -> None:
+        _refuse(zero_stage=zero_stage, offload=offload, dtype=dtype, probe=probe)
+        kind = choose_device(device).type
+        self._options = RankOptions(
+            zero=ZeroOptions(stage=zero_stage, offload=offload),
+            device=kind,
+            dtype=dtype,
+            threads=threads,
+            token_budget=token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"]),
+            shared_prompts=shared_prompts,
+            gradient_checkpointing=gradient_checkpointing,
+            probe=probe,
+            optimizer=optimizer if isinstance(optimizer, AdamWOptions) else AdamWOptions(**(optimizer or {})),
+        )
+        self._ranks = ranks
+        self._loaded = self._asleep = False
+        self._rank_facts: dict[str, Any] = {}
+        environment = {"DS_ACCELERATOR": kind, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+        gpus = 0.0 if kind == "cpu" else 1.0
+        self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, shared=shared, environment=environment)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the ranks are gone: a new trainer is needed."""
+        return self._group.failed
+
+    def alive(self) -> bool:
+        """Whether every rank answers."""
+        return self._group.alive()
+
+    def close(self) -> None:
+        """End the ranks."""
+        self._group.close()
+
+    def sleep(self) -> None:
+        """Free the accelerators' memory until the next request: what a checkpoint holds moves to the host."""
+        if self._loaded and not self._asleep and not self.failed:
+            self._everyone("sleep")
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Nothing yet: the memory comes back with the next request, and not at all where that is a load."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the ranks compute on and how, for an artifact's record."""
+        options = self._options
+        return {
+            "engine": "deepspeed",
+            "ranks": self._ranks,
+            "zero_stage": options.zero.stage,
+            "dtype": options.dtype,
+            "token_budget": options.token_budget,
+            **self._rank_facts,
+        }
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state."""
+        folder = Path(checkpoint.path)
+        # Refused before any rank has touched what it holds.
+        refuse_other_constants(self._options.optimizer, read_state(folder), folder)
+        self._asleep = False
+        self._everyone("load", str(folder))
+        self._rank_facts = dict(self._everyone("facts")[0])
+        self._loaded = True
+
+    def zero_grad(self) -> None:
+        """Drop accumulated gradients."""
+        self._require()
+        self._everyone("zero_grad")
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        """Accumulate the gradient of -J summed over groups, divided by `denominator` (eq:unified_obj)."""
+        self._require()
+        arguments = [(parts, objective, denominator) for parts in split(groups, self._ranks)]
+        total = sum(len(group.rows) for group in groups)
+        shares: list[Sums] = self._group.call("forward_backward", arguments, progress=progress, total=total)
+        sums = added(shares)
+        progress(total, total, sums.tokens)
+        return _report(sums, groups)
+
+    def optim_step(self, learning_rate: float) -> float:
+        """One AdamW step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
+        self._require()
+        norms: list[float] = self._everyone("optim_step", learning_rate)
+        return norms[0]
+
+    def logprobs(
+        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
+    ) -> list[list[list[float]]]:
+        """Log-probability of every response token at `temperature`: [group][row][token], nats."""
+        self._require()
+        arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]
+        total = sum(len(group.rows) for group in groups)
+        found: list[Values] = self._group.call("logprobs", arguments, progress=progress, total=total)
+        return _rows(groups, found)
+
+    def probe(
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
+    ) -> list[Similarity]:
+        """Each group's own AdamW direction against `reference` (eq:adamw_moments)."""
+        return self.probe_once(groups, objective, reference, progress=progress).similarities
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        """`probe`, its forward pass's log-probabilities and, with `denominator`, the update's gradient as well."""
+        self._require()
+        alone, together = self._deal(groups)
+        arguments = [
+            (alone[rank], [parts[rank] for parts in together], objective, str(reference), denominator)
+            for rank in range(self._ranks)
+        ]
+        total = sum(len(group.rows) for group in groups)
+        found: list[RankProbed] = self._group.call(
+            "probe", arguments, progress=_by_group(progress, len(groups), total), total=total
+        )
+        ledger = ProbeLedger(
+            groups, reference_norm=found[0].reference_norm, device=torch.device("cpu"), progress=no_progress
+        )
+        for each in found:
+            for place, four in each.scores.items():
+                ledger.sums[place] = torch.tensor(four, dtype=torch.float64)
+        sums = added([each.sums for each in found])
+        progress(len(groups), len(groups), sums.tokens)
+        return Probed(
+            similarities=ledger.close().similarities,
+            logprobs=_rows(groups, [each.logprobs for each in found]),
+            report=_report(sums, groups, divisor=denominator or 1),
+        )
+
+    def keep_gradient(self, path: Path) -> float:
+        """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
+        self._require()
+        norms: list[float] = self._everyone("keep_gradient", str(path))
+        return norms[0]
+
+    def add_gradient(self, path: Path) -> None:
+        """Accumulate a kept gradient: the inverse of `keep_gradient`."""
+        self._require()
+        self._everyone("add_gradient", str(path))
+
+    def save(self, path: Path) -> int:
+        """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
+        self._require()
+        steps: list[int] = self._everyone("save", str(path))
+        return steps[0]
+
+    def _deal(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Part]], list[list[list[Part]]]]:
+        """Questions of one rank each, by rank; and questions of all ranks, by question and rank."""
+        options = self._options
+        _, large = plan_whole(groups, token_budget=options.token_budget, shared_prompts=options.shared_prompts)
+        places = set(large) if options.probe == "fast" else set(range(len(groups)))
+        small = [_silent(group) if place in places else group for place, group in enumerate(groups)]
+        together = [self._share(place, groups[place]) for place in sorted(places)]
+        return split(small, self._ranks, whole=True), [parts for parts in together if any(parts)]
+
+    def _share(self, place: int, group: TrainGroup) -> list[list[Part]]:
+        tokens = sum(len(row.token_ids) for row in group.rows if row.advantage)
+        share = len(group.prompt_token_ids) + -(-tokens // self._ranks)
+        pieces = cut(group, share) if tokens else []
+        return [
+            [Part(place=place, group=piece) for piece in pieces[rank :: self._ranks]] for rank in range(self._ranks)
+        ]
+
+    def _everyone(self, method: str, *arguments: Any) -> list[Any]:
+        return self._group.call(method, [arguments] * self._ranks)
+
+    def _require(self) -> None:
+        if not self._loaded:
+            raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
+        if self._asleep:
+            self._asleep = False
+            self._everyone("wake")
+
+
+def _refuse(*, zero_stage: int, offload: str, dtype: str, probe: str) -> None:
+    """Options that cannot run, before any process starts. Raises EngineError."""
+    if find_spec("deepspeed") is None:
+        raise EngineError(
+            "the trainer `deepspeed` needs the package of that name", hint="pip install 'infuser[deepspeed]'"
+        )
+    if zero_stage not in (2, 3):
+        raise EngineError(f"unknown ZeRO stage {zero_stage}", hint="choose 2 or 3")
+    if offload not in OFFLOADS or (offload == "all" and zero_stage != 3):
+        raise EngineError(
+            f"offload {offload!r} with ZeRO stage {zero_stage}", hint="choose none, optimizer, or with stage 3 all"
+        )
+    if dtype == "float64":
+        raise EngineError("the trainer `deepspeed` keeps fp32 masters", hint="choose float32 or bfloat16")
+    if probe not in PROBES:
+        raise EngineError(f"unknown probe {probe!r}", hint=f"choose one of {', '.join(PROBES)}")
+
+
+def _silent(group: TrainGroup) -> TrainGroup:
+    return TrainGroup(group_id=group.group_id, prompt_token_ids=group.prompt_token_ids, rows=[])
+
+
+def _by_group(progress: Progress, groups: int, rows: int) -> Progress:
+    """A reporter of groups that is told of rows."""
+
+    def tell(done: int, total: int, tokens: int) -> None:
+        progress(done * groups // max(1, rows), groups, tokens)
+
+    return tell
+
+
+def _report(sums: Sums, groups: Sequence[TrainGroup], *, divisor: int = 1) -> StepReport:
+    return StepReport(
+        loss=sums.loss / divisor,
+        num_tokens=sum(len(row.token_ids) for group in groups for row in group.rows),
+        clip_fraction=sums.clipped / max(1, sums.tokens),
+        mean_ratio=sums.ratio / sums.tokens if sums.tokens else 1.0,
+        mean_tis=sums.tis / sums.tokens if sums.tokens else 1.0,
+    )
+
+
+def _rows(groups: Sequence[TrainGroup], found: Sequence[Values]) -> list[list[list[float]]]:
+    """Every rank's log-probabilities in the caller's order; empty where none were computed."""
+    results: list[list[list[float]]] = [[[] for _ in group.rows] for group in groups]
+    for values in found:
+        for place, rows in values.items():
+            for row, logprobs_T in rows.items():
+                results[place][row] = logprobs_T
+    return results
+
+
+TRAINER = DeepSpeedTrainer
+"""What `trainer: deepspeed` in a configuration means."""

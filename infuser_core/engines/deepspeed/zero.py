@@ -1,0 +1,291 @@
+"""DeepSpeed's ZeRO for one rank: weights and gradients sharded, gathered and reduced as passes need them."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.initialization import no_init_weights
+
+from infuser_core.engines.deepspeed.shard import Fragment, Shard
+from infuser_core.engines.hf.attention import IMPLEMENTATION
+from infuser_core.engines.hf.causal_lm import read_config, refuse_logit_changes, without_dropout
+from infuser_core.engines.probe.sums import QuestionSums
+from infuser_core.engines.probe.target_head import TargetHead
+from infuser_core.engines.training.packing import MicroBatch
+from infuser_core.engines.training.policy import Policy
+
+
+class Parked:
+    """Buffers without storage until `restore`: the `kept` ones have copies on the host, the rest is lost."""
+
+    def __init__(self, kept: Iterable[Tensor], lost: Iterable[Tensor]) -> None:
+        self._copies = [(each, each.detach().to("cpu", copy=True)) for each in kept]
+        self._storages = emptied([*(each for each, _ in self._copies), *lost])
+
+    def restore(self) -> None:
+        """Take the memory back: copies where they were, zeros elsewhere."""
+        for storage, size in self._storages:
+            storage.resize_(size)
+            torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).zero_()
+        for each, copy in self._copies:
+            each.detach().copy_(copy)
+        self._copies, self._storages = [], []
+
+
+def emptied(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage, int]]:
+    """Free what lies under the buffers, once each; the storages and their sizes in bytes."""
+    found: list[tuple[torch.UntypedStorage, int]] = []
+    for each in buffers:
+        storage = each.untyped_storage()
+        # Pinned host memory keeps its size.
+        if storage.nbytes() and storage.resizable():
+            found.append((storage, storage.nbytes()))
+            storage.resize_(0)
+    return found
+
+
+def empty_model(folder: Path) -> PreTrainedModel:
+    """The architecture of a folder on the CPU, fp32, as `load_model` gives it but for what the parameters hold."""
+    config = read_config(folder)
+    refuse_logit_changes(config)
+    with no_init_weights():
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation=IMPLEMENTATION, trust_remote_code=False
+        )
+    # A part of what was left out above.
+    model.tie_weights()
+    return without_dropout(model).eval()
+
+
+ONE_GROUP = 10**15
+"""Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
+
+OFFLOADS = ("none", "optimizer", "all")
+"""What may lie in host memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroOptions:
+    """How DeepSpeed shards."""
+
+    stage: int
+    """2 shards moments, masters and gradients; 3 the weights as well."""
+    offload: str
+    """`none`, `optimizer` (masters, moments and gradients in host memory) or `all` (stage 3: weights as well)."""
+    bucket: int = 5 * 10**7
+    """Elements reduced or prefetched at a time."""
+
+    def to_config(self) -> dict[str, Any]:
+        """DeepSpeed's configuration. Gradients are taken from it after every micro-batch: it accumulates nothing."""
+        zero: dict[str, Any] = {
+            "stage": self.stage,
+            "contiguous_gradients": True,
+            "overlap_comm": False,
+            "reduce_bucket_size": self.bucket,
+            "allgather_bucket_size": self.bucket,
+        }
+        if self.stage == 3:
+            zero |= {
+                "sub_group_size": ONE_GROUP,
+                "stage3_prefetch_bucket_size": self.bucket,
+                # Every parameter is sharded: one rule for files, probe and gradients.
+                "stage3_param_persistence_threshold": 0,
+            }
+        if self.offload != "none":
+            zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        if self.offload == "all":
+            zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        return {
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 1,
+            "steps_per_print": 10**9,
+            "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
+            "zero_optimization": zero,
+        }
+
+
+class PolicyModule(nn.Module):
+    """The forward calls of a policy as one module, which is what DeepSpeed's hooks want to see."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.model = policy.model
+        self._policy = policy
+
+    def forward(
+        self,
+        batch: MicroBatch,
+        temperature: float,
+        head: TargetHead | None = None,
+        sums: QuestionSums | None = None,
+    ) -> Tensor:
+        """Log-probabilities [S]; with `sums` through the head that forms gradients question by question."""
+        if head is None or sums is None:
+            return self._policy.logprobs(batch, temperature=temperature)
+        return head.logprobs(self._policy.predictors(batch), batch.targets_S, temperature, sums)
+
+
+class Zero:
+    """A policy under DeepSpeed, and this rank's shard of it."""
+
+    def __init__(self, policy: Policy, options: ZeroOptions, *, device: torch.device) -> None:
+        deepspeed = _deepspeed()
+        self.policy = policy
+        self._stage = options.stage
+        self.parameters = list(policy.model.parameters())
+        module = PolicyModule(policy)
+        names = {id(parameter): name for name, parameter in policy.model.named_parameters()}
+        shapes = {name: parameter.shape for name, parameter in policy.model.named_parameters()}
+        if self._stage == 3:
+            _partition(module, options, device)
+        # Holds the parameter groups alone: it never steps, so its constants are never used.
+        holder = torch.optim.AdamW(self.parameters, lr=0.0)
+        self._engine, self._zero, _, _ = deepspeed.initialize(
+            model=module, optimizer=holder, config=options.to_config(), dist_init_required=False
+        )
+        head = policy.model.get_output_embeddings()
+        if self._stage == 3 and head is not None:
+            # The probe's head reads the output weight outside of its layer.
+            for parameter in head.parameters(recurse=False):
+                deepspeed.zero.register_external_parameter(module, parameter)
+        flat, fragments = self._layout(names)
+        self.shard = Shard(flat, fragments, shapes=shapes, device=device)
+
+    def forward(self, batch: MicroBatch, temperature: float) -> Tensor:
+        """Log-probabilities of a micro-batch, [S]. All ranks call it."""
+        found: Tensor = self._engine(batch, temperature)
+        return found
+
+    def recorded(self, batch: MicroBatch, temperature: float, head: TargetHead, sums: QuestionSums) -> Tensor:
+        """Log-probabilities whose backward reports to `sums` and leaves no gradient. All ranks call it."""
+        found: Tensor = self._engine.module(batch, temperature, head, sums)
+        return found
+
+    def backward(self, loss: Tensor, into: Tensor) -> None:
+        """Add the gradient of the sum of all ranks' losses to the shard buffer `into`. All ranks call it."""
+        # DeepSpeed divides by the number of ranks.
+        self._engine.backward(loss * dist.get_world_size())
+        for fragment, gradient in self._gradients():
+            into[fragment.offset : fragment.offset + fragment.length] += gradient
+        self._forget()
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """A pass after which no weight stays gathered, wherever its backward ended."""
+        try:
+            yield
+        finally:
+            if self._stage == 3:
+                self._zero._partition_all_parameters()
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Make the weights that passes use those of `shard.data`. All ranks call it."""
+        if self._stage == 2:
+            self._zero.update_lp_params()
+        else:
+            self._zero._partition_all_parameters()
+            self._zero._reassign_or_swap_out_partitioned_parameters(0)
+
+    def scratch(self) -> list[Tensor]:
+        """DeepSpeed's buffers on the compute device whose values `publish` or the next pass makes."""
+        parts = [getattr(parameter, "ds_tensor", parameter) for parameter in self.parameters]
+        gradients = [*(self._zero.averaged_gradients.get(0) or []), self._masters().grad]
+        gradients.append(getattr(self._zero, "grad_partitions_flat_buffer", None))
+        for bucket in self._zero.ipg_buckets.values():
+            held = bucket.buffer
+            gradients += held if isinstance(held, list) else [held]
+        found = [each.detach() for each in [*parts, *gradients] if each is not None]
+        return [each for each in found if each.device.type == self.shard.device.type]
+
+    def destroy(self) -> None:
+        """Let go of DeepSpeed's hooks and buffers."""
+        # Its hooks and closures outlive it: only what is freed by hand is free.
+        emptied([*self.scratch(), self.shard.data, self.shard.gradient])
+        self._engine.destroy()
+
+    def _layout(self, names: dict[int, str]) -> tuple[Tensor, list[Fragment]]:
+        """The flat fp32 masters of this rank, and what lies where in them."""
+        fragments: list[Fragment] = []
+        if self._stage == 2:
+            (flat,) = self._zero.single_partition_of_fp32_groups
+            for parameter in self._zero.bit16_groups[0]:
+                if parameter._hp_mapping is not None:
+                    mine, there = parameter._hp_mapping.hp_fragment_address, parameter._hp_mapping.lp_fragment_address
+                    name = names[id(parameter)]
+                    fragments.append(Fragment(name=name, offset=mine.start, start=there.start, length=mine.numel))
+            return flat.detach(), fragments
+        (flat,) = self._zero.fp32_partitioned_groups_flat
+        for parameter in self._zero.fp16_groups[0]:
+            _, offset, step = self._zero.grad_position[self._zero.get_param_id(parameter)]
+            start = dist.get_rank() * step
+            length = max(0, min(step, parameter.ds_numel - start))
+            fragments.append(
+                Fragment(name=names[id(parameter)], offset=offset, start=min(start, parameter.ds_numel), length=length)
+            )
+        return flat.detach(), fragments
+
+    def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
+        """This micro-batch's gradient of every fragment."""
+        kept = self._kept()
+        if kept is not None:
+            yield from zip(self.shard.fragments, self.shard.views(kept).values(), strict=True)
+            return
+        if self._stage == 2:
+            flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])
+            yield from zip(self.shard.fragments, self.shard.views(flat).values(), strict=True)
+            return
+        for fragment, part in zip(self.shard.fragments, self._zero.averaged_gradients[0], strict=True):
+            yield fragment, part[: fragment.length]
+
+    def _kept(self) -> Tensor | None:
+        """Where offloading put the gradient: beside the masters in host memory."""
+        flat = self._masters()
+        found: Tensor | None = flat.grad
+        return found
+
+    def _masters(self) -> Tensor:
+        held = (
+            self._zero.single_partition_of_fp32_groups if self._stage == 2 else self._zero.fp32_partitioned_groups_flat
+        )
+        (flat,) = held
+        masters: Tensor = flat
+        return masters
+
+    def _forget(self) -> None:
+        """The next micro-batch starts anew."""
+        self._zero.zero_grad()
+        if self._stage == 2:
+            self._zero.micro_step_id = -1
+            self._zero.averaged_gradients[0] = None
+        kept = self._masters().grad
+        if kept is not None:
+            kept.zero_()
+
+
+def _partition(module: nn.Module, options: ZeroOptions, device: torch.device) -> None:
+    """Shard the parameters, one after the other; the whole model never lies on the device."""
+    _deepspeed().zero.Init(module=module, config_dict_or_path=options.to_config(), dtype=torch.float32)
+    # DeepSpeed leaves a model that is sharded already where it is, its buffers included.
+    for owner in module.modules():
+        for name, buffer in owner.named_buffers(recurse=False):
+            setattr(owner, name, buffer.to(device))
+
+
+def _deepspeed() -> Any:
+    """The package, without its own CPU collectives, which it would compile at first use: gloo has them."""
+    import deepspeed
+
+    os.environ.setdefault("DS_SKIP_CUDA_CHECK", "1")
+    deepspeed.ops.__compatible_ops__ = {}
+    if not deepspeed.comm.is_initialized():
+        deepspeed.init_distributed(dist_init_required=False, verbose=False)
+    return deepspeed

@@ -1,0 +1,238 @@
+"""A transformers causal language model in a checkpoint folder: load, run, and the files that travel with it."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from infuser_core.engines.hf.attention import IMPLEMENTATION, Layout
+from infuser_core.engines.hf.renderer import record_template
+from infuser_core.errors import CheckpointError, EngineError
+
+TOLERANCE = 1e-3
+"""Largest deviation from the formula at which a layer counts as one: stock layers round to fp32 or less."""
+
+
+def epsilon_of(module: nn.Module) -> float | None:
+    """The constant under the root; None where the module names none."""
+    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    return found if isinstance(found, float) else None
+
+
+def rms_norm(states: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """weight * x / sqrt(mean(x^2) + eps) over the last dimension, in the operands' dtype."""
+    return states * torch.rsqrt(states.square().mean(-1, keepdim=True) + eps) * weight
+
+
+@torch.no_grad()
+def is_rms_norm(module: nn.Module) -> bool:
+    """Whether the module is `rms_norm` with one vector of weights, tried on numbers."""
+    own, eps = dict(module.named_parameters(recurse=False)), epsilon_of(module)
+    if list(own) != ["weight"] or own["weight"].dim() != 1 or eps is None:
+        return False
+    weight = own["weight"]
+    generator = torch.Generator().manual_seed(0)
+    # Shifted, so that a norm that subtracts the mean gives another result.
+    trial = torch.randn(3, len(weight), generator=generator).add_(0.5).to(weight.device, weight.dtype)
+    found, expected = module(trial), rms_norm(trial, weight, eps)
+    return found.shape == expected.shape and bool((found - expected).abs().max() <= TOLERANCE)
+
+
+def compute_in_own_dtype(model: nn.Module) -> None:
+    """Stock norms round to fp32 whatever the model's dtype; let those of a float64 model compute in float64."""
+    for module in model.modules():
+        if is_rms_norm(module):
+            module.__dict__["forward"] = _Exact(module)
+
+
+class _Exact:
+    """A norm's forward method without the stock one's rounding."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __call__(self, states: Tensor) -> Tensor:
+        weight, eps = self._module.weight, epsilon_of(self._module)
+        assert isinstance(weight, Tensor) and eps is not None
+        return rms_norm(states, weight, eps)
+
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+"""Environment variable without which cuBLAS refuses to promise repeatable sums."""
+
+
+def repeat_exactly(wanted: bool) -> None:
+    """From now on, repeatable kernels or an error; False leaves the process as it is."""
+    if not wanted:
+        return
+    os.environ.setdefault(WORKSPACE, ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    # Nothing reads memory before it is written, so that filling it first would only take time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+COMPANIONS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "chat_template*",
+    "LICENSE*",
+)
+"""Files beside the weights that every checkpoint of a run carries unchanged."""
+
+WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
+"""The weights themselves."""
+
+_building = Lock()
+
+UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+"""Config keys that change logits after the output layer, which the engines apply themselves."""
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the accelerator where there is one. Raises EngineError for cuda without an accelerator."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise EngineError(f"device {name!r} was asked for, and torch sees no accelerator", hint="use device: auto")
+    return torch.device(name)
+
+
+def device_name(device: torch.device) -> str:
+    """What an artifact's record calls a device: an accelerator's model, or `cpu` with the threads of this process."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type
+
+
+def choose_dtype(name: str) -> torch.dtype:
+    """The torch dtype of a configuration name. Raises EngineError for an unknown one."""
+    if name not in DTYPES:
+        raise EngineError(f"unknown dtype {name!r}", hint=f"choose one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode."""
+    config = read_config(folder)
+    refuse_logit_changes(config)
+    model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    if dtype == torch.float64:
+        compute_in_own_dtype(model)
+    nn.Module.to(model, device)
+    return model.eval()
+
+
+def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
+    """The same model, which drops nothing in training mode either."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def read_config(folder: Path) -> PretrainedConfig:
+    """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
+
+    Code that lies beside weights is never run.
+    """
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the model in {folder} is none that transformers knows: {str(error).splitlines()[0]}",
+            hint="code that comes with a model is never run: choose an architecture of transformers",
+        ) from error
+    return config
+
+
+def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+    """The model of a folder on the CPU, with transformers' attention of that name. Runs no code of the folder."""
+    transformers_logging.disable_progress_bar()
+    # While it builds a model, transformers changes settings of the whole process.
+    with _building:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation=attention,
+            local_files_only=True,
+            trust_remote_code=False,
+        )
+    return model
+
+
+def refuse_logit_changes(config: object) -> None:
+    """Raises EngineError for a model whose logits are more than a linear map of its hidden states."""
+    for key in UNSUPPORTED:
+        if getattr(config, key, None) not in (None, 1.0):
+            raise EngineError(f"the model's config sets {key}, which the engines do not apply", hint="choose another")
+
+
+def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: Layout) -> Tensor:
+    """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer."""
+    output = model.base_model(input_ids=input_ids, position_ids=position_ids, use_cache=False, layout=layout)
+    return output.last_hidden_state
+
+
+def end_tokens(model: PreTrainedModel, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response of a loaded model (see `ends_of`)."""
+    return ends_of(model.generation_config, model.config, tokenizer_end)
+
+
+def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response of a model folder (see `ends_of`)."""
+    stored = (folder / "generation_config.json").is_file()
+    generation = GenerationConfig.from_pretrained(folder, local_files_only=True) if stored else None
+    return ends_of(generation, read_config(folder), tokenizer_end)
+
+
+def ends_of(generation: GenerationConfig | None, config: PretrainedConfig, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response: those of the generation config, else of the config; and the tokenizer's own.
+
+    A base model thus ends at its end-of-text token alone, whatever marks the end of a turn in its template; a chat
+    model whose tokenizer ends turns ends at those as well. Raises EngineError where nobody names any.
+    """
+    named: list[int] = []
+    for source in (generation, config):
+        found = getattr(source, "eos_token_id", None)
+        if found is not None:
+            named = list(found) if isinstance(found, list) else [int(found)]
+            break
+    if tokenizer_end is not None and tokenizer_end not in named:
+        named.append(tokenizer_end)
+    if not named:
+        raise EngineError("neither model nor tokenizer names an end-of-sequence token", hint="set eos_token_id")
+    return named
+
+
+def copy_companions(source: Path, target: Path) -> list[Path]:
+    """Copy config and tokenizer files, and write down the chat template where there was none; returns what is new."""
+    copies = [Path(shutil.copyfile(found, target / found.name)) for found in _found(source, COMPANIONS)]
+    return sorted([*copies, *record_template(source, target)])
+
+
+def link_model_files(source: Path, target: Path) -> Path:
+    """Fill a folder with links to what a model consists of, without optimizer state; returns the folder."""
+    for found in _found(source, (*COMPANIONS, *WEIGHTS)):
+        (target / found.name).symlink_to(found.absolute())
+    return target
+
+
+def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return sorted({found for pattern in patterns for found in folder.glob(pattern) if found.is_file()})

@@ -1,0 +1,355 @@
+"""A sampler over a transformers causal language model: prompts once per group, one decode loop for all rows.
+
+Shapes: _R rows, _V vocabulary. The uniform number of a token is a hash of (its sample's seed, its position), so a
+response depends on nothing else that happens to be sampled beside it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infuser_core.engines.hf.causal_lm import (
+    choose_device,
+    choose_dtype,
+    device_name,
+    end_tokens,
+    hidden_states,
+    load_model,
+    repeat_exactly,
+)
+from infuser_core.engines.hf.decode_cache import DecodeCache, PrefillLayout
+from infuser_core.engines.hf.renderer import Renderer
+from infuser_core.engines.protocols import (
+    Completion,
+    Keep,
+    Progress,
+    PromptGroup,
+    SamplingParams,
+    no_keep,
+    no_progress,
+)
+from infuser_core.errors import EngineError
+from infuser_core.schemas import Checkpoint
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""Increment of the splitmix64 generator."""
+
+CHUNK_CELLS = 1 << 25
+"""Logits handled at a time: fp64 cumulative sums of this many take 256 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """One token per row."""
+
+    tokens_R: Tensor
+    """Token ids, int64."""
+    logprobs_R: Tensor
+    """Their log-probabilities at the sampling temperature, before top-k and top-p, nats, fp32."""
+
+
+def _mix(z: np.ndarray) -> np.ndarray:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
+    """One fp64 number in [0, 1) per uint64 seed for the token at `position` (splitmix64 finaliser, twice)."""
+    with np.errstate(over="ignore"):
+        # The first mix separates neighbouring seeds, which would otherwise be shifted copies of one stream.
+        bits = _mix(_mix(seeds_R + GOLDEN) + GOLDEN * np.uint64(position + 1))
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Picked:
+    """Draw one token per row; `uniforms_R` is fp64. Temperature 0 takes the most likely token."""
+    rows = max(1, CHUNK_CELLS // logits_RV.shape[1])
+    parts = [_pick(*chunk, params) for chunk in zip(logits_RV.split(rows), uniforms_R.split(rows), strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    return Picked(
+        tokens_R=torch.cat([part.tokens_R for part in parts]),
+        logprobs_R=torch.cat([part.logprobs_R for part in parts]),
+    )
+
+
+def _pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Picked:
+    greedy = params.temperature == 0.0
+    logprobs_RV = torch.log_softmax(logits_RV.float() / (1.0 if greedy else params.temperature), dim=-1)
+    if greedy:
+        tokens_R = logprobs_RV.argmax(dim=-1)
+    elif params.top_p >= 1.0 and not 0 < params.top_k < logprobs_RV.shape[1]:
+        tokens_R = _inverse_cdf(logprobs_RV.exp(), uniforms_R)
+    else:
+        tokens_R = _restricted(logprobs_RV, uniforms_R, params)
+    return Picked(tokens_R=tokens_R, logprobs_R=logprobs_RV.gather(1, tokens_R[:, None]).squeeze(1))
+
+
+def _inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
+    # fp64: the sum over a vocabulary of 150k fp32 terms would move the borders by more than rare tokens weigh.
+    cumulative_RV = weights_RV.cumsum(dim=-1, dtype=torch.float64)
+    targets_R1 = (uniforms_R * cumulative_RV[:, -1])[:, None]
+    return torch.searchsorted(cumulative_RV, targets_R1, right=True).squeeze(1).clamp(max=weights_RV.shape[1] - 1)
+
+
+def _restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Tensor:
+    """Top-k first, then top-p over what top-k kept, renormalised: the order of vLLM and transformers."""
+    limit = params.top_k if 0 < params.top_k < logprobs_RV.shape[1] else logprobs_RV.shape[1]
+    # Stable: equal probabilities keep token order, so a tie at the border breaks the same way everywhere.
+    sorted_RV, order_RV = logprobs_RV.sort(dim=-1, descending=True, stable=True)
+    weights_RK = sorted_RV[:, :limit].exp()
+    if params.top_p < 1.0:
+        cumulative_RK = weights_RK.cumsum(dim=-1, dtype=torch.float64)
+        before_RK = cumulative_RK - weights_RK
+        keep_RK = before_RK < params.top_p * cumulative_RK[:, -1:]
+        keep_RK[:, 0] = True
+        weights_RK = weights_RK * keep_RK
+    return order_RV.gather(1, _inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
+
+
+SHRINK_AT = 0.75
+"""The batch is rebuilt without finished rows once it fits into this share of its rows: rebuilding copies the cache."""
+
+
+class HFSampler:
+    """protocols.Sampler on one device.
+
+    `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
+    the prompt tokens of one prefill call. `deterministic`: see exactness; on an accelerator torch has no repeatable
+    cumulative sum, and says so.
+    """
+
+    def __init__(
+        self,
+        *,
+        dtype: str = "float32",
+        device: str = "auto",
+        threads: int = 1,
+        cache_tokens: int = 262_144,
+        prefill_tokens: int = 16_384,
+        deterministic: bool = False,
+    ) -> None:
+        torch.set_num_threads(threads)
+        repeat_exactly(deterministic)
+        self._dtype = choose_dtype(dtype)
+        self._device = choose_device(device)
+        self._cache_tokens = cache_tokens
+        self._prefill_tokens = prefill_tokens
+        self._model: PreTrainedModel | None = None
+        self._renderer: Renderer | None = None
+        self._ends: list[int] = []
+
+    forgets = True
+    """Asleep it holds nothing: whoever wakes it loads a checkpoint."""
+
+    def sleep(self) -> None:
+        """Give the memory to others."""
+        self._model, self._renderer = None, None
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        """Nothing comes back by itself: load."""
+
+    def facts(self) -> dict[str, Any]:
+        """What it computes on and how, for an artifact's record."""
+        return {
+            "engine": "hf",
+            "device": device_name(self._device),
+            "dtype": str(self._dtype).removeprefix("torch."),
+            "attention": "sdpa, decoding by matrix products",
+        }
+
+    @property
+    def tokenizer(self) -> Renderer:
+        """The loaded checkpoint's tokenizer."""
+        if self._renderer is None:
+            raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
+        return self._renderer
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take the checkpoint's weights and tokenizer."""
+        folder = Path(checkpoint.path)
+        self._renderer = Renderer(folder)
+        self._model = load_model(folder, dtype=self._dtype, device=self._device)
+        self._ends = end_tokens(self._model, self._renderer.end_token)
+
+    @torch.inference_mode()
+    def sample(
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        progress: Progress = no_progress,
+        keep: Keep = no_keep,
+    ) -> list[list[Completion]]:
+        """One completion per seed and group, in the caller's order. Raises EngineError for an unusable prompt."""
+        if self._model is None:
+            raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
+        self._check(groups, params)
+        results: list[list[Completion]] = [[] for _ in groups]
+        total, done, tokens = sum(len(group.seeds) for group in groups), 0, 0
+        for places in self._batches(groups, params):
+            batch = _Batch(self._model, [groups[place] for place in places], params, self._ends, self._prefill_tokens)
+            for place, completions in zip(places, batch.run(), strict=True):
+                results[place] = completions
+                done += len(completions)
+                tokens += sum(len(completion.token_ids) for completion in completions)
+                keep(place, completions)
+            progress(done, total, tokens)
+        return results
+
+    def _check(self, groups: Sequence[PromptGroup], params: SamplingParams) -> None:
+        assert self._model is not None
+        limit = getattr(self._model.config, "max_position_embeddings", None)
+        for group in groups:
+            length = len(group.token_ids)
+            if length == 0:
+                raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
+            if limit is not None and length + params.max_tokens > limit:
+                raise EngineError(
+                    f"prompt of {group.group_id!r}: {length} tokens and a response limit of {params.max_tokens} "
+                    f"exceed the model's {limit} positions",
+                    hint="lower max_tokens or shorten the prompt",
+                )
+
+    def _batches(self, groups: Sequence[PromptGroup], params: SamplingParams) -> Iterator[list[int]]:
+        """Places of the groups of each batch, longest prompts first so that a batch pads little."""
+        order = sorted(range(len(groups)), key=lambda place: -len(groups[place].token_ids))
+        batch: list[int] = []
+        used = 0
+        for place in order:
+            if not groups[place].seeds:
+                continue
+            need = len(groups[place].token_ids) + len(groups[place].seeds) * params.max_tokens
+            if batch and used + need > self._cache_tokens:
+                yield batch
+                batch, used = [], 0
+            batch.append(place)
+            used += need
+        if batch:
+            yield batch
+
+
+class _Batch:
+    """One decoding batch: a grid of groups x samples that loses its finished rows as it goes."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        groups: list[PromptGroup],
+        params: SamplingParams,
+        ends: list[int],
+        prefill_tokens: int,
+    ) -> None:
+        self._model, self._groups, self._params, self._prefill_tokens = model, groups, params, prefill_tokens
+        self._device = model.device
+        samples = max(len(group.seeds) for group in groups)
+        lengths_G = torch.tensor([len(group.token_ids) for group in groups], device=self._device)
+        self._cache = DecodeCache(lengths_G, samples, params.max_tokens)
+        self._ends = torch.tensor(ends, device=self._device)
+        self._seeds_R, self._alive_R = _grid(groups, samples)
+        self._rows_R = np.arange(len(self._alive_R))
+        self._tokens_RT = torch.zeros(len(self._alive_R), params.max_tokens, dtype=torch.int64)
+        self._logprobs_RT = torch.zeros(len(self._alive_R), params.max_tokens)
+        self._lengths_R = np.full(len(self._alive_R), params.max_tokens)
+        self._stopped_R = np.zeros(len(self._alive_R), dtype=bool)
+
+    def run(self) -> list[list[Completion]]:
+        """Decode until every row has ended or reached the response limit."""
+        samples = self._cache.samples
+        logits_RV = self._prefill().repeat_interleave(samples, dim=0)
+        for position in range(self._params.max_tokens):
+            tokens_R = self._choose(logits_RV, position)
+            if position + 1 == self._params.max_tokens or not self._alive_R.any():
+                break
+            logits_RV = self._step(self._shrink(tokens_R), position)
+        return [self._completions(place * samples, len(group.seeds)) for place, group in enumerate(self._groups)]
+
+    def _prefill(self) -> Tensor:
+        """Logits [G, V] after each prompt; keys and values are kept in the cache."""
+        lengths = [len(group.token_ids) for group in self._groups]
+        last: list[Tensor] = []
+        start = 0
+        while start < len(lengths):
+            # Groups come longest first, so the first prompt of a call sets its width.
+            stop = min(len(lengths), start + max(1, self._prefill_tokens // lengths[start]))
+            width = lengths[start]
+            ids = [group.token_ids + [0] * (width - len(group.token_ids)) for group in self._groups[start:stop]]
+            positions = torch.arange(width, device=self._device).expand(stop - start, width)
+            layout = PrefillLayout(self._cache, start, width)
+            hidden = hidden_states(self._model, torch.tensor(ids, device=self._device), positions, layout)
+            ends = self._cache.lengths_G[start:stop] - 1
+            last.append(hidden[torch.arange(stop - start, device=self._device), ends])
+            start = stop
+        return self._head(torch.cat(last))
+
+    def _choose(self, logits_RV: Tensor, position: int) -> Tensor:
+        """Draw and record the token at `position` of every row; mark rows that ended."""
+        uniforms_R = torch.from_numpy(uniforms(self._seeds_R, position)).to(self._device)
+        picked = pick(logits_RV, uniforms_R, self._params)
+        self._tokens_RT[self._rows_R, position] = picked.tokens_R.cpu()
+        self._logprobs_RT[self._rows_R, position] = picked.logprobs_R.cpu()
+        ended_R = torch.isin(picked.tokens_R, self._ends).cpu().numpy() & self._alive_R
+        self._lengths_R[self._rows_R[ended_R]] = position + 1
+        self._stopped_R[self._rows_R[ended_R]] = True
+        self._alive_R = self._alive_R & ~ended_R
+        return picked.tokens_R
+
+    def _step(self, tokens_R: Tensor, position: int) -> Tensor:
+        """Logits [R, V] after the token drawn at `position`."""
+        positions_R = (self._cache.lengths_G + position).repeat_interleave(self._cache.samples)
+        hidden = hidden_states(self._model, tokens_R[:, None], positions_R[:, None], self._cache)
+        self._cache.next_step()
+        return self._head(hidden[:, 0])
+
+    def _shrink(self, tokens_R: Tensor) -> Tensor:
+        """Drop finished groups, and narrow the grid to the most rows any group still runs; returns kept tokens."""
+        alive_GN = self._alive_R.reshape(self._cache.groups, self._cache.samples)
+        counts_G = alive_GN.sum(axis=1)
+        kept_G, width = np.flatnonzero(counts_G), int(counts_G.max())
+        if len(kept_G) * width > SHRINK_AT * len(self._alive_R):
+            return tokens_R
+        columns_GN = np.argsort(~alive_GN, axis=1, kind="stable")[kept_G, :width]
+        rows = (kept_G[:, None] * self._cache.samples + columns_GN).reshape(-1)
+        rows_tensor = torch.from_numpy(rows).to(self._device)
+        self._cache.keep(torch.from_numpy(kept_G).to(self._device), rows_tensor, width)
+        self._seeds_R, self._alive_R, self._rows_R = self._seeds_R[rows], self._alive_R[rows], self._rows_R[rows]
+        return tokens_R.index_select(0, rows_tensor)
+
+    def _head(self, hidden: Tensor) -> Tensor:
+        return self._model.get_output_embeddings()(hidden)
+
+    def _completions(self, first: int, count: int) -> list[Completion]:
+        completions = []
+        for row in range(first, first + count):
+            length = int(self._lengths_R[row])
+            completions.append(
+                Completion(
+                    token_ids=self._tokens_RT[row, :length].tolist(),
+                    logprobs=self._logprobs_RT[row, :length].tolist(),
+                    finish_reason="stop" if self._stopped_R[row] else "length",
+                )
+            )
+        return completions
+
+
+def _grid(groups: list[PromptGroup], samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Seeds (uint64) and running flags of the G x N rows; groups with fewer samples fill up with idle rows."""
+    seeds_GN = np.zeros((len(groups), samples), dtype=np.uint64)
+    alive_GN = np.zeros((len(groups), samples), dtype=bool)
+    for place, group in enumerate(groups):
+        seeds_GN[place, : len(group.seeds)] = np.array(group.seeds, dtype=np.uint64)
+        alive_GN[place, : len(group.seeds)] = True
+    return seeds_GN.reshape(-1), alive_GN.reshape(-1)
+
+
+SAMPLER = HFSampler
+"""What `sampler: hf` in a configuration means."""

@@ -1,0 +1,71 @@
+"""Hugging Face model folders: the first checkpoint of a run made from one, and a checkpoint exported as one."""
+
+from pathlib import Path
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel
+
+from infuser_core.config.run import SamplingSettings
+from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, end_tokens, load_model
+from infuser_core.engines.hf.renderer import Renderer
+from infuser_core.engines.training.adamw import AdamWOptions
+from infuser_core.engines.training.checkpoint import (
+    WEIGHTS,
+    TrainerState,
+    flush,
+    write_moments,
+    write_state,
+    write_tensors,
+)
+
+
+def prepare_anchor(source: Path, out: Path, *, options: AdamWOptions | None = None) -> None:
+    """Write a trainable checkpoint of the model in `source` into the folder `out`: fp32 weights, zero state, step 0.
+
+    Raises CheckpointError where `source` is no model folder.
+    """
+    model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
+    out.mkdir(parents=True, exist_ok=True)
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    write_tensors(weights, out / WEIGHTS)
+    zeros = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    write_moments(zeros, {name: torch.zeros_like(weight) for name, weight in weights.items()}, out)
+    write_state(TrainerState(step=0, optimizer=(options or AdamWOptions()).to_json()), out)
+    for copied in copy_companions(source, out):
+        flush(copied)
+
+
+SHARD_BYTES = 5_000_000_000
+"""Weights above this size are written as several files with an index."""
+
+
+def write_hub_layout(
+    source: Path,
+    out: Path,
+    *,
+    dtype: str,
+    sampling: SamplingSettings,
+    max_tokens: int,
+    shard_bytes: int = SHARD_BYTES,
+) -> None:
+    """Write the model in a checkpoint folder into the existing folder `out`, its weights in `dtype`.
+
+    The tokenizer's files are copied as they are. `sampling` and `max_tokens` become the generation config.
+    """
+    model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
+    model.generation_config = _generation(model, Renderer(source).end_token, sampling, max_tokens)
+    copy_companions(source, out)
+    model.save_pretrained(out, max_shard_size=shard_bytes)
+
+
+def _generation(
+    model: PreTrainedModel, end_token: int | None, sampling: SamplingSettings, max_tokens: int
+) -> GenerationConfig:
+    ends = end_tokens(model, end_token)
+    pad = getattr(model.config, "pad_token_id", None)
+    common = {"eos_token_id": ends, "pad_token_id": ends[0] if pad is None else pad, "max_new_tokens": max_tokens}
+    if sampling.temperature == 0:
+        return GenerationConfig(do_sample=False, **common)
+    # Left out, top_k would be the library's own default; 0 switches it off.
+    drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": max(0, sampling.top_k)}
+    return GenerationConfig(do_sample=True, **drawn, **common)

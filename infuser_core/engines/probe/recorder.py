@@ -1,0 +1,204 @@
+"""Recorder: a model's layers hand their weight gradients to the probe, question by question.
+operands to `note` instead of forming a gradient. Weights take part in the graph and receive None.
+
+Shapes: _T tokens, _O and _I output and input features.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from infuser_core.engines.hf.causal_lm import epsilon_of, is_rms_norm
+from infuser_core.engines.probe.sums import QuestionSums, refusal
+
+
+class RecordedLinear(torch.autograd.Function):
+    """y = x W^T + b in the dtype of x; `note(dy, x)` gets [T, O] and [T, I]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, note: Callable[[Tensor, Tensor], None]
+    ) -> Tensor:
+        ctx.save_for_backward(states, weight)
+        ctx.note = note
+        return F.linear(states, weight.to(states.dtype), None if bias is None else bias.to(states.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        states, weight = ctx.saved_tensors
+        ctx.note(gradients[0].flatten(0, -2), states.flatten(0, -2))
+        return gradients[0] @ weight.to(gradients[0].dtype), None, None, None
+
+
+class RecordedEmbedding(torch.autograd.Function):
+    """Rows of a weight by token id; `note(dy)` gets [T, I]."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor, note: Callable[[Tensor], None]) -> Tensor:
+        ctx.note = note
+        return F.embedding(tokens, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None]:
+        ctx.note(gradients[0].flatten(0, -2))
+        return None, None, None
+
+
+class RecordedNorm(torch.autograd.Function):
+    """y = weight * x / sqrt(mean(x^2) + eps) in the weight's dtype; `note` gets each token's share of d weight."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, eps: float, note: Callable[[Tensor], None]) -> Tensor:
+        wide = states.to(weight.dtype)
+        scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_().div_(wide.shape[-1]).add_(eps).rsqrt_()
+        ctx.save_for_backward(states, weight, scale)
+        ctx.note = note
+        return (wide * scale).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        states, weight, scale = ctx.saved_tensors
+        gradient = gradients[0].to(weight.dtype)
+        normed = states.to(weight.dtype) * scale
+        share = gradient * normed
+        ctx.note(share)
+        mean = (share @ weight).unsqueeze_(-1).div_(weight.numel())
+        result = (gradient * weight).sub_(normed.mul_(mean)).mul_(scale)
+        return result.to(states.dtype), None, None, None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadNames:
+    """The output layer's parameters."""
+
+    weight: str
+    """Name of its weight, the embedding's where they are tied."""
+    bias: str | None
+    """Name of its bias."""
+    tied: bool
+    """Whether the embedding shares the weight."""
+
+
+class Recorder:
+    """The parameter layers of a model. Raises EngineError for one whose gradient it cannot form, naming it."""
+
+    def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
+        self._compute_dtype = compute_dtype
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._sums: QuestionSums | None = None
+        self._forwards: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = []
+        self.head = self._head(model)
+        users: dict[str, list[str]] = {}
+        for path, module in model.named_modules():
+            own = [self._names[id(parameter)] for parameter in module.parameters(recurse=False)]
+            for name in own:
+                users.setdefault(name, []).append(path)
+            if own and module is not model.get_output_embeddings():
+                self._forwards.append((module, self._forward(path, module)))
+        for name, paths in users.items():
+            if len(paths) > 1 and not (name == self.head.weight and self.head.tied and len(paths) == 2):
+                raise refusal(f"{name}, shared by {' and '.join(paths)}")
+
+    @contextmanager
+    def recording(self, sums: QuestionSums) -> Iterator[None]:
+        """Forward passes inside, and backward passes through them, report to `sums`."""
+        self._sums = sums
+        own = [(module, module.__dict__.get("forward")) for module, _ in self._forwards]
+        for module, forward in self._forwards:
+            module.__dict__["forward"] = forward
+        try:
+            yield
+        finally:
+            for module, before in own:
+                del module.__dict__["forward"]
+                if before is not None:
+                    module.__dict__["forward"] = before
+            self._sums = None
+
+    def _now(self) -> QuestionSums:
+        assert self._sums is not None, "recorded layers are in place only while recording"
+        return self._sums
+
+    def _head(self, model: PreTrainedModel) -> HeadNames:
+        head = model.get_output_embeddings()
+        if type(head) is not nn.Linear:
+            raise refusal(f"the output layer {type(head).__name__}")
+        weight = self._names[id(head.weight)]
+        bias = None if head.bias is None else self._names[id(head.bias)]
+        return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)
+
+    def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
+        if is_rms_norm(module):
+            return self._norm(module)
+        if "forward" in module.__dict__:
+            raise refusal(f"{path}, whose forward method something else has replaced")
+        if type(module) is nn.Linear:
+            return self._linear(module)
+        if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
+            return self._embedding(module)
+        names = ", ".join(name for name, _ in module.named_parameters(recurse=False))
+        raise refusal(f"{path} ({type(module).__name__} with {names})")
+
+    def _linear(self, module: nn.Linear) -> Callable[[Tensor], Tensor]:
+        weight_name = self._names[id(module.weight)]
+        bias_name = None if module.bias is None else self._names[id(module.bias)]
+
+        def forward(states: Tensor) -> Tensor:
+            sums = self._now()
+
+            def note(left_TO: Tensor, right_TI: Tensor) -> None:
+                sums.add_linear(weight_name, left_TO, right_TI)
+                if bias_name is not None:
+                    sums.add_tokens(bias_name, left_TO)
+
+            output: Tensor = RecordedLinear.apply(states.to(self._compute_dtype), module.weight, module.bias, note)
+            return output
+
+        return forward
+
+    def _embedding(self, module: nn.Embedding) -> Callable[[Tensor], Tensor]:
+        name = self._names[id(module.weight)]
+
+        def forward(tokens: Tensor) -> Tensor:
+            sums = self._now()
+
+            def note(gradients_TI: Tensor) -> None:
+                sums.add_embedding(name, gradients_TI, padding=module.padding_idx)
+
+            output: Tensor = RecordedEmbedding.apply(tokens, module.weight, note)
+            return output
+
+        return forward
+
+    def _norm(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
+        weight = module.weight
+        eps = epsilon_of(module)
+        assert isinstance(weight, nn.Parameter) and eps is not None
+        name, wide = self._names[id(weight)], weight.dtype
+        # Some stock layers multiply by the scale after returning to the input's dtype, some before.
+        with torch.no_grad():
+            widens = module(torch.ones(1, len(weight), dtype=torch.bfloat16, device=weight.device)).dtype == wide
+
+        def forward(states: Tensor) -> Tensor:
+            sums = self._now()
+            _require_token_order(name, states, sums.num_tokens)
+
+            def note(gradients: Tensor) -> None:
+                sums.add_tokens(name, gradients)
+
+            output: Tensor = RecordedNorm.apply(states, weight, eps, note)
+            return output if widens else output.to(states.dtype)
+
+        return forward
+
+
+def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:
+    """Per-question sums need the tokens outermost: [1, T, ...], one after the other in memory."""
+    if states.shape[:2] != (1, num_tokens) or states.stride(1) < max(states.stride()[2:]):
+        raise refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")

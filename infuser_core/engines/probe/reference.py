@@ -1,0 +1,149 @@
+"""The reference probe: one question after the other, its whole gradient in a buffer. The fast one is checked by it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import norm, partial_sums
+from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
+from infuser_core.engines.training.adamw import AdamW, FlatParameters
+from infuser_core.engines.training.packing import Packer, Segment
+from infuser_core.engines.training.policy import Policy, ReportSums, batch_terms
+
+
+class ProbeLedger:
+    """Collects sums, log-probabilities and the report of one probe, and tells the progress reporter."""
+
+    def __init__(
+        self, groups: Sequence[TrainGroup], *, reference_norm: float, device: torch.device, progress: Progress
+    ) -> None:
+        self.sums = torch.zeros(len(groups), 4, dtype=torch.float64, device=device)
+        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every group, g the gradient of -J."""
+        self._groups = groups
+        self._reference_norm = reference_norm
+        self._progress = progress
+        self._logprobs: list[list[list[float]]] = [[[] for _ in group.rows] for group in groups]
+        self._report = ReportSums()
+        self._done = sum(not any(row.advantage and row.token_ids for row in group.rows) for group in groups)
+
+    def note(self, segments: Sequence[Segment], logprobs_S: Tensor, terms: ObjectiveTerms) -> None:
+        """One micro-batch: its rows' log-probabilities and its share of the report."""
+        values = iter(logprobs_S.detach().tolist())
+        for segment in segments:
+            for place, row in zip(segment.places, segment.rows, strict=True):
+                self._logprobs[segment.group][place] = list(islice(values, len(row.token_ids)))
+        self._report.add(terms)
+
+    def finish(self, groups: int) -> None:
+        """That many more groups are done."""
+        self._done += groups
+        self._progress(self._done, len(self._groups), self._report.tokens)
+
+    def close(self, *, divisor: int = 1) -> Probed:
+        """Everything found; the report's loss is divided by `divisor`."""
+        self._progress(len(self._groups), len(self._groups), self._report.tokens)
+        return Probed(
+            similarities=[
+                self._similarity(group.group_id, sums)
+                for group, sums in zip(self._groups, self.sums.tolist(), strict=True)
+            ],
+            logprobs=self._logprobs,
+            report=self._report.report(self._groups, divisor=divisor),
+        )
+
+    def _similarity(self, group_id: str, sums: list[float]) -> Similarity:
+        dot, raw_dot, direction_sq, gradient_sq = sums
+        return Similarity(
+            group_id=group_id,
+            # The sums are of -J; Gamma is odd in g, so turning the sign turns both products.
+            dot=-dot,
+            raw_dot=-raw_dot,
+            direction_norm=norm(direction_sq),
+            gradient_norm=norm(gradient_sq),
+            reference_norm=self._reference_norm,
+        )
+
+
+class Probe(Protocol):
+    """Fills a ledger with every group's sums; changes nothing but, with a denominator, the accumulated gradient."""
+
+    def run(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Tensor,
+        ledger: ProbeLedger,
+        *,
+        denominator: int | None,
+    ) -> None:
+        """Probe all groups against the flat `reference`; add the gradient of -J over `denominator` where given."""
+        ...
+
+
+class ReferenceProbe:
+    """One backward per micro-batch of one question; memory: one gradient of the model's size for all of them."""
+
+    def __init__(self, policy: Policy, flat: FlatParameters, adamw: AdamW, packer: Packer) -> None:
+        self._policy = policy
+        self._flat = flat
+        self._adamw = adamw
+        self._packer = packer
+
+    def run(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Tensor,
+        ledger: ProbeLedger,
+        *,
+        denominator: int | None,
+    ) -> None:
+        """See Probe."""
+        places = [place for place, group in enumerate(groups) if any(row.advantage for row in group.rows)]
+        self.run_some(groups, places, objective, reference, ledger, denominator=denominator)
+
+    def run_some(
+        self,
+        groups: Sequence[TrainGroup],
+        places: Iterable[int],
+        objective: Objective,
+        reference: Tensor,
+        ledger: ProbeLedger,
+        *,
+        denominator: int | None,
+    ) -> None:
+        """The groups at these places."""
+        scratch = torch.zeros_like(self._flat.gradient)
+        self._flat.bind(scratch)
+        try:
+            for place in places:
+                scratch.zero_()
+                self._group(groups, place, objective, ledger)
+                ledger.sums[place] = self._sums(scratch, reference)
+                if denominator is not None:
+                    self._flat.gradient.add_(scratch, alpha=1.0 / denominator)
+                ledger.finish(1)
+        finally:
+            self._flat.bind(self._flat.gradient)
+
+    def _group(self, groups: Sequence[TrainGroup], place: int, objective: Objective, ledger: ProbeLedger) -> None:
+        for segments in self._packer.plan([groups[place]]):
+            segments = [replace(segment, group=place) for segment in segments]
+            batch = self._packer.pack(segments)
+            logprobs_S = self._policy.logprobs(batch, temperature=objective.temperature)
+            terms = batch_terms(logprobs_S, batch, objective, 1)
+            terms.loss.backward()
+            ledger.note(segments, logprobs_S, terms)
+
+    @torch.no_grad()
+    def _sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
+        options, step = self._adamw.options, self._adamw.steps
+        chunks = self._flat.chunks(gradient, reference, self._adamw.second)
+        return torch.stack(
+            [partial_sums(g, ref, v, step=step, beta2=options.beta2, eps=options.eps) for g, ref, v in chunks]
+        ).sum(0)

@@ -1,0 +1,302 @@
+"""Per-question weight gradients, reduced to four scalars as soon as they exist, and dropped."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import batched_norms, moment_shares, row_sums
+from infuser_core.engines.probe.spans import Spans, Words
+from infuser_core.errors import EngineError
+
+CPU_PIECE = 1 << 17
+"""Elements of a piece on a CPU: 512 KiB in fp32. Smaller ones cost more in calls than they save in cache misses."""
+
+DEVICE_PIECE = 1 << 26
+"""Elements of a piece on an accelerator: 256 MiB in fp32."""
+
+
+class Workspace:
+    """A piece, its scratch and its moment, each of `elements` elements or of one weight row where that is longer."""
+
+    def __init__(self, *, dtype: torch.dtype, device: torch.device, elements: int | None = None) -> None:
+        self.elements = elements or (CPU_PIECE if device.type == "cpu" else DEVICE_PIECE)
+        self.dtype = dtype
+        self.device = device
+        self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(3)]
+
+    def tile(self, rows: int, columns: int) -> tuple[int, int]:
+        """Weight rows of a piece, and questions that fit into it with all of these rows."""
+        height = max(1, min(rows, self.elements // columns))
+        return height, max(1, self.elements // (height * columns))
+
+    def piece(self, *shape: int) -> Tensor:
+        """Room for a piece, uninitialised; the previous piece is lost."""
+        return self._room(0, shape)
+
+    def scratch(self, *shape: int) -> Tensor:
+        """Room for what is computed from a piece, uninitialised."""
+        return self._room(1, shape)
+
+    def moment(self, *shape: int) -> Tensor:
+        """Room for the second moment that belongs to a piece, uninitialised."""
+        return self._room(2, shape)
+
+    def _room(self, which: int, shape: tuple[int, ...]) -> Tensor:
+        wanted = math.prod(shape)
+        if self._buffers[which].numel() < wanted:
+            size = max(wanted, self.elements)
+            self._buffers[which] = torch.empty(size, dtype=self.dtype, device=self.device)
+        return self._buffers[which][:wanted].view(shape)
+
+
+def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
+    """left @ right with the result in `dtype`, whatever the operands' own: bf16 operands, fp32 sums and result."""
+    if left.dtype == dtype:
+        return torch.mm(left, right, out=out)
+    if left.device.type == "cpu":
+        return torch.mm(left.to(dtype), right.to(dtype), out=out)
+    if out is None:
+        return torch.mm(left, right, out_dtype=dtype)
+    return torch.mm(left, right, out_dtype=dtype, out=out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preconditioner:
+    """What turns a gradient into its four sums (eq:adamw_moments)."""
+
+    reference: Mapping[str, Tensor]
+    """Reference direction of every parameter."""
+    second: Mapping[str, Tensor]
+    """AdamW's v of every parameter."""
+    step: int
+    """Optimizer steps so far."""
+    beta2: float
+    """Decay of v."""
+    eps: float
+    """Added to the root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the pieces of some rows of a parameter are held against."""
+
+    reference_N: Tensor
+    """The reference's part."""
+    decayed_N: Tensor
+    """b2 v / (1 - b2^t); overwritten by the next target."""
+
+
+class PieceScorer:
+    """Adds up [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of the questions of one micro-batch, in fp64."""
+
+    def __init__(self, preconditioner: Preconditioner, workspace: Workspace, questions: int) -> None:
+        self.workspace = workspace
+        self._preconditioner = preconditioner
+        self._decayed, self._fresh = moment_shares(step=preconditioner.step, beta2=preconditioner.beta2)
+        self._questions = questions
+        self._norms: list[Tensor] = []
+        self._owners: list[int] = []
+        self._rest = torch.zeros(4, questions, dtype=torch.float64, device=workspace.device)
+
+    def size(self, name: str) -> int:
+        """Elements of a parameter."""
+        return self._preconditioner.reference[name].numel()
+
+    def target(self, name: str, rows: slice) -> Target:
+        """What pieces of these rows are held against."""
+        reference_N = self._preconditioner.reference[name][rows].reshape(-1)
+        second_N = self._preconditioner.second[name][rows].reshape(-1)
+        decayed_N = torch.mul(second_N, self._decayed, out=self.workspace.moment(len(second_N)))
+        return Target(reference_N=reference_N, decayed_N=decayed_N)
+
+    def score(self, pieces: Tensor, target: Target, picked: slice) -> None:
+        """Pieces [K, ...] of the questions `picked`."""
+        pieces_KN = pieces.flatten(1)
+        norms_4K = batched_norms(
+            pieces_KN,
+            target.reference_N,
+            target.decayed_N,
+            fresh=self._fresh,
+            eps=self._preconditioner.eps,
+            scratch_KN=self.workspace.scratch(*pieces_KN.shape),
+        )
+        self._norms.append(norms_4K)
+        self._owners += range(picked.start, picked.stop)
+
+    def score_rows(self, name: str, rows_UI: Tensor, words: Words) -> None:
+        """Embedding rows, each its question's whole gradient of that row."""
+        height, _ = self.workspace.tile(*rows_UI.shape)
+        for start in range(0, len(rows_UI), height):
+            cut = slice(start, start + height)
+            tokens = words.tokens_U[cut]
+            sums_U4 = row_sums(
+                rows_UI[cut],
+                self._preconditioner.reference[name][tokens],
+                self._preconditioner.second[name][tokens],
+                step=self._preconditioner.step,
+                beta2=self._preconditioner.beta2,
+                eps=self._preconditioner.eps,
+            )
+            self._rest += (words.member_QU[:, cut] @ sums_U4).t()
+
+    def totals(self) -> Tensor:
+        """The sums so far, fp64 of shape [Q, 4]."""
+        if not self._norms:
+            return self._rest.t()
+        sums_4M = torch.cat(self._norms, dim=1).double()
+        sums_4M[2:].square_()
+        owners_M = torch.tensor(self._owners, device=sums_4M.device)
+        # A product and not index_add_: its order of addition is the same every time on every device.
+        member_MQ = (owners_M[:, None] == torch.arange(self._questions, device=sums_4M.device)).double()
+        return (self._rest + sums_4M @ member_MQ).t()
+
+
+Watch = Callable[[str, int, slice | Tensor, Tensor], None]
+"""`watch(parameter, place, rows, piece)` sees every piece of the gradient of -J; a group's pieces add up to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulator:
+    """Where the sum of all questions' gradients goes on the way."""
+
+    gradient: Mapping[str, Tensor]
+    """Accumulated gradient of every parameter."""
+    scale: float
+    """Factor of every question's gradient."""
+
+
+class QuestionSums:
+    """Forms the per-question gradients of one micro-batch, piece by piece, and gives them to `scorer`."""
+
+    def __init__(
+        self, spans: Spans, scorer: PieceScorer, *, accumulator: Accumulator | None = None, watch: Watch | None = None
+    ) -> None:
+        self.spans = spans
+        self._scorer = scorer
+        self._accumulator = accumulator
+        self._watch = watch
+        self._everyone = slice(0, len(spans))
+        self._held: dict[str, Tensor] = {}
+        self._seen: set[str] = set()
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return self.spans.member_QT.shape[1]
+
+    def piece_rows(self, rows: int, columns: int) -> int:
+        """Weight rows that fit into a piece."""
+        return self._scorer.workspace.tile(rows, columns)[0]
+
+    def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
+        """The weight gradient left^T right of every question. Raises EngineError where the weight is used twice."""
+        self._once(name)
+        if len(left_TO) != self.num_tokens:
+            raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")
+        if left_TO.device.type == "cpu":
+            # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
+            left_TO, right_TI = left_TO.to(self._scorer.workspace.dtype), right_TI.to(self._scorer.workspace.dtype)
+        rows, columns = left_TO.shape[1], right_TI.shape[1]
+        lefts = left_TO.t().split(self.spans.lengths, dim=1)
+        rights = right_TI.split(self.spans.lengths)
+        height, together = self._scorer.workspace.tile(rows, columns)
+        for start in range(0, rows, height):
+            tile = slice(start, min(rows, start + height))
+            target = self._scorer.target(name, tile)
+            for first in range(0, len(lefts), together):
+                picked = slice(first, min(len(lefts), first + together))
+                pieces = self._scorer.workspace.piece(picked.stop - first, tile.stop - start, columns)
+                for piece, left, right in zip(pieces.unbind(0), lefts[picked], rights[picked], strict=True):
+                    product(left[tile], right, piece.dtype, out=piece)
+                self._note(name, tile, pieces, picked)
+                self._scorer.score(pieces, target, picked)
+
+    def add_tokens(self, name: str, gradients: Tensor) -> None:
+        """A vector that every token adds to, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
+        self._once(name)
+        member_QT = self.spans.member_QT
+        pieces = member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype)
+        size = self._scorer.size(name)
+        if pieces.shape[1] != size:
+            pieces = pieces.view(len(pieces), -1, size).sum(1)
+        self._note(name, slice(None), pieces, self._everyone)
+        self._scorer.score(pieces, self._scorer.target(name, slice(None)), self._everyone)
+
+    def add_head_rows(
+        self, name: str, question: int, rows: slice, left_SO: Tensor, right_SI: Tensor, *, hold: bool
+    ) -> None:
+        """Rows of one question's left^T right, at most a piece of them.
+
+        `hold` keeps the rows that the question's own tokens touch for `add_embedding`: a tied weight's two parts are
+        added before the square root sees them.
+        """
+        pieces = self._scorer.workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
+        product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
+        picked = slice(question, question + 1)
+        self._note(name, rows, pieces, picked)
+        if hold:
+            self._hold(name, question, rows, pieces[0])
+        self._scorer.score(pieces, self._scorer.target(name, rows), picked)
+
+    def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
+        """Elements of one question's bias gradient, from operands in the parameter's dtype."""
+        pieces = left_SO.sum(0)[None]
+        picked = slice(question, question + 1)
+        self._note(name, rows, pieces, picked)
+        self._scorer.score(pieces, self._scorer.target(name, rows), picked)
+
+    def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
+        """The touched rows of an embedding; untouched ones have gradient 0 and add exactly 0."""
+        self._once(name)
+        words = self.spans.words
+        count = len(words.tokens_U)
+        gradients_TI = gradients_TI.to(self._scorer.workspace.dtype)
+        # The kernel behind embedding's own backward: sums rows of equal index in a fixed order on every device.
+        rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
+        if padding is not None:
+            rows_UI.masked_fill_((words.tokens_U == padding)[:, None], 0.0)
+        self._note_words(name, rows_UI)
+        if name in self._held:
+            rows_UI += self._held.pop(name)
+        self._scorer.score_rows(name, rows_UI, words)
+
+    def _once(self, name: str) -> None:
+        if name in self._seen:
+            raise refusal(f"{name}, which is used more than once in a forward pass")
+        self._seen.add(name)
+
+    def _note(self, name: str, rows: slice, pieces: Tensor, picked: slice) -> None:
+        if self._accumulator is not None:
+            target = self._accumulator.gradient[name][rows]
+            target.add_(pieces[0] if len(pieces) == 1 else pieces.sum(0), alpha=self._accumulator.scale)
+        if self._watch is not None:
+            for place, piece in zip(self.spans.places[picked], pieces, strict=True):
+                self._watch(name, place, rows, piece.clone())
+
+    def _note_words(self, name: str, rows_UI: Tensor) -> None:
+        words = self.spans.words
+        if self._accumulator is not None:
+            for cut in words.cuts:
+                # One question at a time: its rows differ, so that the order of addition is the same every time.
+                target = self._accumulator.gradient[name]
+                target.index_add_(0, words.tokens_U[cut], rows_UI[cut], alpha=self._accumulator.scale)
+        if self._watch is not None:
+            for place, cut in zip(self.spans.places, words.cuts, strict=True):
+                self._watch(name, place, words.tokens_U[cut], rows_UI[cut].clone())
+
+    def _hold(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
+        words = self.spans.words
+        if name not in self._held:
+            self._held[name] = piece.new_zeros(len(words.tokens_U), piece.shape[1])
+        touched = words.between(question, rows)
+        places = words.tokens_U[touched] - rows.start
+        self._held[name][touched] = piece[places]
+        piece[places] = 0.0
+
+
+def refusal(what: str) -> EngineError:
+    """The error for a model that only the plain probe can score."""
+    return EngineError(f"the fast probe cannot handle {what}", hint="set the trainer's probe to reference")

@@ -1,0 +1,249 @@
+"""Attention over packed segments: a response sees its prompt and itself, never its neighbours.
+
+Linear layers run on the flat tokens; attention alone goes through padded buckets of like-shaped segments, because a
+batched kernel beats one call per segment. Shapes: _T flat tokens, _G segments, _N responses, _P prompt tokens,
+_L response tokens, _H key-value heads, _D head size.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from infuser_core.engines.hf.decode_cache import causal_window
+
+PADDED_WORK = 1.25
+"""A bucket takes one more segment while padding multiplies its attention work by no more than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentShape:
+    """Lengths of one segment, tokens."""
+
+    prompt: int
+    """Prompt length."""
+    rows: list[int]
+    """Length of each response."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Segments that attend in one kernel call, padded to the same shape."""
+
+    start: int
+    """First padded slot of the bucket: prompts [G, P] lie there, responses [G, N, L] behind them."""
+    groups: int
+    """Segments, G."""
+    prompt: int
+    """Longest prompt, P."""
+    samples: int
+    """Most responses, N."""
+    response: int
+    """Longest response, L."""
+    padding_GP: Tensor | None
+    """True where a prompt slot is padding; None where all prompts have one length."""
+
+    @property
+    def middle(self) -> int:
+        """First slot of the responses."""
+        return self.start + self.groups * self.prompt
+
+    @property
+    def stop(self) -> int:
+        """One past the last slot."""
+        return self.middle + self.groups * self.samples * self.response
+
+
+class PackedLayout:
+    """Layout of a packed sequence [1, T]; holds the two index maps between flat tokens and padded slots."""
+
+    def __init__(self, shapes: Sequence[SegmentShape], *, device: torch.device) -> None:
+        self.longest = max(shape.prompt + max(shape.rows) for shape in shapes)
+        self._buckets: list[Bucket] = []
+        slots: list[np.ndarray] = []
+        used, flat = 0, 0
+        for members in _bucketed(shapes):
+            bucket, places, flat = _bucket(members, used, flat, device)
+            self._buckets.append(bucket)
+            slots.append(places)
+            used = bucket.stop
+        slots_all = np.concatenate(slots)
+        pads = np.flatnonzero(slots_all < 0)
+        inverse = np.empty(flat, dtype=np.int64)
+        real = np.flatnonzero(slots_all >= 0)
+        inverse[slots_all[real]] = real
+        slots_all[pads] = 0
+        self._slots, self._pads, self._inverse = (
+            torch.from_numpy(each).to(device) for each in (slots_all, pads, inverse)
+        )
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
+        """Attention output [1, T, heads, D]."""
+        heads, size = query.shape[1], query.shape[3]
+        padded = [self._unpack(each) for each in (query, key, value)]
+        parts = [out for bucket in self._buckets for out in _attend(bucket, *padded, scaling=scaling, window=window)]
+        flat = _Pack.apply(torch.cat(parts), self._slots, self._pads, self._inverse)
+        return flat.view(1, -1, heads, size)
+
+    def _unpack(self, states: Tensor) -> Tensor:
+        """[1, heads, T, D] to padded slots [slots, heads, D]."""
+        flat = states[0].transpose(0, 1).flatten(1)
+        padded = _Unpack.apply(flat, self._slots, self._inverse)
+        return padded.view(-1, states.shape[1], states.shape[3])
+
+
+class _Unpack(torch.autograd.Function):
+    """Flat tokens to padded slots. Pads repeat token 0; nothing reads them, so backward gathers as well."""
+
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor, slots: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        return flat.index_select(0, slots)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (inverse,) = ctx.saved_tensors
+        return gradients[0].index_select(0, inverse), None, None
+
+
+class _Pack(torch.autograd.Function):
+    """Padded slots to flat tokens; pads get a zero gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, slots: Tensor, pads: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(slots, pads)
+        return padded.index_select(0, inverse)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        slots, pads = ctx.saved_tensors
+        return gradients[0].index_select(0, slots).index_fill_(0, pads, 0.0), None, None, None
+
+
+def _attend(
+    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None
+) -> Iterator[Tensor]:
+    """Outputs of the prompt slots and of the response slots, each [slots, heads * D]."""
+    prompts = slice(bucket.start, bucket.middle)
+    responses = slice(bucket.middle, bucket.stop)
+    grid = (bucket.groups, bucket.prompt)
+    given = [each[prompts].unflatten(0, grid) for each in (query, key, value)]
+    yield _prompt_attention(*given, scaling=scaling, window=window)
+    yield _response_attention(bucket, query[responses], *_keys(bucket, key, value), scaling=scaling, window=window)
+
+
+def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None) -> Tensor:
+    """Causal attention of [G, P, heads, D]; prompts are padded to the right, where no real token looks."""
+    repeats = query.shape[2] // key.shape[2]
+    keys, values = (each.repeat_interleave(repeats, 2).transpose(1, 2) for each in (key, value))
+    mask = None if window is None else causal_window(query.shape[1], window, device=query.device)
+    output = F.scaled_dot_product_attention(
+        query.transpose(1, 2), keys, values, attn_mask=mask, is_causal=mask is None, scale=scaling
+    )
+    return output.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _keys(bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values every response sees: its prompt, then itself, [G N, H, P + L, D]."""
+    groups, samples, width = bucket.groups, bucket.samples, bucket.prompt
+
+    def joined(states: Tensor) -> Tensor:
+        prompt = states[bucket.start : bucket.middle].unflatten(0, (groups, 1, width))
+        own = states[bucket.middle : bucket.stop].unflatten(0, (groups, samples, bucket.response))
+        shared = prompt.expand(-1, samples, -1, -1, -1)
+        return torch.cat([shared, own], dim=2).flatten(0, 1).transpose(1, 2)
+
+    return joined(key), joined(value)
+
+
+def _response_attention(
+    bucket: Bucket, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float, window: int | None
+) -> Tensor:
+    rows, kv_heads, size = keys.shape[0], keys.shape[1], keys.shape[3]
+    repeats = query.shape[1] // kv_heads
+    # Query heads that share a key head become rows of one query block: keys are read once and never repeated.
+    folded = query.view(rows, bucket.response, kv_heads, repeats, size).permute(0, 2, 3, 1, 4)
+    folded = folded.reshape(rows, kv_heads, repeats * bucket.response, size)
+    mask = _response_mask(bucket, repeats, query.device, window)
+    output = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scaling)
+    output = output.view(rows, kv_heads, repeats, bucket.response, size).permute(0, 3, 1, 2, 4)
+    return output.reshape(rows * bucket.response, -1)
+
+
+def _response_mask(bucket: Bucket, repeats: int, device: torch.device, window: int | None) -> Tensor:
+    """True where a response token may look: the real prompt and its own past, broadcast over rows and heads."""
+    if window is not None:
+        return _response_window(bucket, repeats, device, window)
+    own = torch.ones(bucket.response, bucket.response, dtype=torch.bool, device=device).tril()
+    own = own.repeat(repeats, 1)
+    prompt = torch.ones(own.shape[0], bucket.prompt, dtype=torch.bool, device=device)
+    mask = torch.cat([prompt, own], dim=1)[None, None]
+    if bucket.padding_GP is None:
+        return mask
+    rows = mask.expand(bucket.groups, 1, -1, -1).clone()
+    rows[..., : bucket.prompt] &= ~bucket.padding_GP[:, None, None]
+    return rows.repeat_interleave(bucket.samples, 0)
+
+
+def _response_window(bucket: Bucket, repeats: int, device: torch.device, window: int) -> Tensor:
+    """The same where a token looks back no further than `window`: that depends on each prompt's own length."""
+    lengths_G = torch.full((bucket.groups,), bucket.prompt, device=device)
+    if bucket.padding_GP is not None:
+        lengths_G -= bucket.padding_GP.sum(1)
+    places_L = torch.arange(bucket.response, device=device)
+    slots_P = torch.arange(bucket.prompt, device=device)
+    ages_GLP = (lengths_G[:, None] + places_L)[:, :, None] - slots_P
+    prompt = (slots_P < lengths_G[:, None])[:, None] & (ages_GLP < window)
+    own = causal_window(bucket.response, window, device=device).expand(bucket.groups, -1, -1)
+    mask = torch.cat([prompt, own], dim=2).repeat(1, repeats, 1)[:, None]
+    return mask.repeat_interleave(bucket.samples, 0)
+
+
+def _work(groups: int, prompt: int, samples: int, response: int) -> int:
+    return groups * (prompt * prompt // 2 + samples * response * (prompt + response))
+
+
+def _bucketed(shapes: Sequence[SegmentShape]) -> Iterator[Sequence[SegmentShape]]:
+    """Runs of consecutive segments whose padding stays within PADDED_WORK."""
+    start, alone, prompt, samples, response = 0, 0, 0, 0, 0
+    for place, shape in enumerate(shapes):
+        own = _work(1, shape.prompt, len(shape.rows), max(shape.rows))
+        wider = (max(prompt, shape.prompt), max(samples, len(shape.rows)), max(response, max(shape.rows)))
+        if place > start and _work(place - start + 1, *wider) > PADDED_WORK * (alone + own):
+            yield shapes[start:place]
+            start, alone, wider = place, 0, (shape.prompt, len(shape.rows), max(shape.rows))
+        alone += own
+        prompt, samples, response = wider
+    yield shapes[start:]
+
+
+def _bucket(
+    shapes: Sequence[SegmentShape], start: int, flat: int, device: torch.device
+) -> tuple[Bucket, np.ndarray, int]:
+    """The bucket, the flat token of each of its slots (-1 for padding), and the first flat token behind it."""
+    width, samples = max(shape.prompt for shape in shapes), max(len(shape.rows) for shape in shapes)
+    response = max(max(shape.rows) for shape in shapes)
+    prompts = np.full((len(shapes), width), -1, dtype=np.int64)
+    responses = np.full((len(shapes), samples, response), -1, dtype=np.int64)
+    for place, shape in enumerate(shapes):
+        prompts[place, : shape.prompt] = np.arange(flat, flat + shape.prompt)
+        flat += shape.prompt
+        for row, length in enumerate(shape.rows):
+            responses[place, row, :length] = np.arange(flat, flat + length)
+            flat += length
+    padding = prompts < 0
+    bucket = Bucket(
+        start=start,
+        groups=len(shapes),
+        prompt=width,
+        samples=samples,
+        response=response,
+        padding_GP=torch.from_numpy(padding).to(device) if padding.any() else None,
+    )
+    return bucket, np.concatenate([prompts.reshape(-1), responses.reshape(-1)]), flat

@@ -1,0 +1,241 @@
+"""A sampler made of vLLM engines, one per accelerator or tensor-parallel group, each a process of its own.
+
+Nothing here imports vllm. Groups wait in one queue and go to the engine with the least left to do, so that no engine
+waits for another and a long response holds up nothing but itself.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from infuser_core.engines.hf.causal_lm import (
+    choose_device,
+    choose_dtype,
+    device_name,
+    folder_ends,
+    link_model_files,
+    read_config,
+)
+from infuser_core.engines.hf.renderer import Renderer
+from infuser_core.engines.protocols import (
+    Completion,
+    Keep,
+    Progress,
+    PromptGroup,
+    SamplingParams,
+    no_keep,
+    no_progress,
+)
+from infuser_core.engines.vllm.draw import Draw
+from infuser_core.engines.vllm.process import EngineProcess, VLLMOptions, interpreter, launches
+from infuser_core.engines.vllm.sync_check import PARAMS, Agreement, Reference, fixed_groups
+from infuser_core.errors import EngineError
+from infuser_core.schemas import Checkpoint, Role
+
+
+class VLLMSampler:
+    """protocols.Sampler over vLLM engines; `options` are the fields of VLLMOptions.
+
+    Whatever goes wrong ends every engine; the next request starts fresh ones with the same checkpoint.
+    """
+
+    def __init__(self, *, dtype: str = "bfloat16", device: str = "auto", threads: int = 1, **options: Any) -> None:
+        choose_dtype(dtype)
+        if dtype == "float64":
+            raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
+        self._options = VLLMOptions(**options)
+        interpreter(self._options)
+        self._dtype, self._device, self._threads = dtype, choose_device(device), threads
+        self._engines: list[EngineProcess] = []
+        self._folder: Path | None = None
+        self._scratch: Path | None = None
+        self._renderer: Renderer | None = None
+        self._asleep = False
+        self._limit: int | None = None
+        self._longest: int | None = None
+        self.agreements: list[Agreement] = []
+        """What the check after the last change of weights found, by engine."""
+
+    @property
+    def tokenizer(self) -> Renderer:
+        """The loaded checkpoint's tokenizer."""
+        if self._renderer is None:
+            raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
+        return self._renderer
+
+    def facts(self) -> dict[str, Any]:
+        """What it computes on and how, for an artifact's record."""
+        return {
+            "engine": "vllm",
+            "device": device_name(self._device),
+            "dtype": self._dtype,
+            "engines": len(self._engines),
+            "max_model_len": self._limit,
+        }
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the running engines; each is the id of a process group."""
+        return [engine.pid for engine in self._engines]
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take the checkpoint's weights and tokenizer, and check that the engines compute with them.
+
+        Raises EngineError where their log-probabilities are not the checkpoint's own.
+        """
+        folder = Path(checkpoint.path)
+        config = read_config(folder).get_text_config()
+        self._renderer = Renderer(folder)
+        self._ends = folder_ends(folder, self._renderer.end_token)
+        self._vocabulary = int(config.vocab_size)
+        # Judges and other readers of the corpus are asked things of any length.
+        longest = self._options.max_model_len if checkpoint.role in (Role.SOLVER, Role.GENERATOR) else None
+        limits = [getattr(config, "max_position_embeddings", None), longest]
+        self._limit = min((limit for limit in limits if limit), default=None)
+        self._longest = None if longest is None else self._limit
+        self._folder = folder
+        self._take(folder)
+
+    def sample(
+        self,
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        progress: Progress = no_progress,
+        keep: Keep = no_keep,
+    ) -> list[list[Completion]]:
+        """One completion per seed and group, in the caller's order; `keep(place, completions)` as groups end.
+
+        Raises EngineError for an unusable prompt, and for an engine that died or hung, with its reason.
+        """
+        if self._folder is None:
+            raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
+        self._check(groups, params)
+        if not self._engines:
+            self._take(self._folder)
+        self.wake()
+        return self._draw(self._engines, groups, params, progress, keep)
+
+    def sleep(self) -> None:
+        """Free the accelerators' memory until the next request: weights move to the host, cached prompts are lost."""
+        if self._engines and not self._asleep:
+            self._ask("sleep")
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Take the memory back."""
+        if self._asleep:
+            self._ask("wake")
+            self._asleep = False
+
+    def close(self) -> None:
+        """End every engine."""
+        self._end()
+        if self._scratch is not None:
+            rmtree(self._scratch, ignore_errors=True)
+
+    def __del__(self) -> None:
+        if getattr(self, "_engines", None):
+            self.close()
+
+    def _take(self, folder: Path) -> None:
+        """Engines that hold the folder's weights, and the proof."""
+        with ExitStack() as failed, closing(Reference(folder)) as reference:
+            # Whatever they hold then, it is not what was asked for.
+            failed.callback(self._fail)
+            if self._engines and self._options.updates == "in_place":
+                self.wake()
+                self._ask("reload", str(self._view(folder)))
+            else:
+                self.close()
+                self._start(folder)
+            self.agreements = [self._agreement(engine, reference) for engine in self._engines]
+            failed.pop_all()
+
+    def _view(self, folder: Path) -> Path:
+        """A folder of links to the model's files alone: the engine would take optimizer state for weights."""
+        assert self._scratch is not None
+        return link_model_files(folder, Path(tempfile.mkdtemp(prefix="model-", dir=self._scratch)))
+
+    def _start(self, folder: Path) -> None:
+        self._scratch = Path(tempfile.mkdtemp(prefix="infuser-vllm-"))
+        planned = launches(
+            replace(self._options, max_model_len=self._longest),
+            model=self._view(folder),
+            scratch=self._scratch,
+            dtype=self._dtype,
+            device=self._device,
+            threads=self._threads,
+        )
+        for launch in planned:
+            self._engines.append(EngineProcess(launch))
+        for engine in self._engines:
+            engine.expect("ready", seconds=self._options.start_seconds)
+
+    def _agreement(self, engine: EngineProcess, reference: Reference) -> Agreement:
+        groups = fixed_groups(self._vocabulary)
+        drawn = self._draw([engine], groups, PARAMS, no_progress, no_keep)
+        return reference.check(engine.name, groups, drawn, self._dtype)
+
+    def _draw(
+        self,
+        engines: Sequence[EngineProcess],
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        progress: Progress,
+        keep: Keep,
+    ) -> list[list[Completion]]:
+        draw = Draw(
+            engines,
+            groups,
+            params,
+            ends=self._ends,
+            capacity=self._options.max_sequences,
+            silent_seconds=self._options.silent_seconds,
+        )
+        with ExitStack() as failed:
+            # The engines still compute for a caller who is gone, or do not live any more.
+            failed.callback(self._fail)
+            drawn = draw.run(progress, keep)
+            failed.pop_all()
+        return drawn
+
+    def _ask(self, command: str, *values: Any) -> None:
+        """Let every engine do something, all at the same time."""
+        with ExitStack() as failed:
+            failed.callback(self._fail)
+            for engine in self._engines:
+                engine.send(command, *values)
+            for engine in self._engines:
+                engine.expect("obeyed", command, seconds=self._options.start_seconds)
+            failed.pop_all()
+
+    def _fail(self) -> None:
+        """End every engine and let its output lie, which the error names."""
+        self._end()
+        self._scratch = None
+
+    def _end(self) -> None:
+        for engine in self._engines:
+            engine.kill()
+        self._engines, self._asleep = [], False
+
+    def _check(self, groups: Sequence[PromptGroup], params: SamplingParams) -> None:
+        for group in groups:
+            length = len(group.token_ids)
+            if length == 0:
+                raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
+            if self._limit is not None and length + params.max_tokens > self._limit:
+                raise EngineError(
+                    f"prompt of {group.group_id!r}: {length} tokens and a response limit of {params.max_tokens} "
+                    f"exceed the engine's {self._limit} positions",
+                    hint="lower max_tokens or shorten the prompt",
+                )
+
+
+SAMPLER = VLLMSampler
+"""What `sampler: vllm` in a configuration means."""

@@ -1,0 +1,131 @@
+"""Models by name: a folder, the nano anchor, a checkpoint of the store, of a run or of the hub, or an address.
+address."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core.anchors import anchor_digest, anchor_folder
+from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
+from infuser_core.config.sources import FolderAnchor, HubAnchor, World
+from infuser_core.errors import UsageError
+from infuser_core.nano.lab import anchor_path
+from infuser_core.schemas import Checkpoint, Role, Selection
+from infuser_core.store import runs
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Store
+
+ADDRESS = "openai:"
+_NANO: dict[str, World] = {
+    "nano": "basic",
+    "nano-hard": "hard",
+    "nano-strong": "strong",
+    "nano-wide": "wide",
+}
+_FORMS = "a model folder, nano, nano-hard, nano-strong, nano-wide, RUN@iteration, RUN@selected, a key of the store, \
+owner/name[@revision], or openai:MODEL@http://host:port/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examinee:
+    """The model, found."""
+
+    name: str
+    """What tables call it: as it was asked for."""
+    digest: str
+    """What identifies its weights; for an address, the address."""
+    folder: Path | None
+    """Folder in Hugging Face layout; None for a model behind an address."""
+    config: RunConfig | None
+    """Configuration of the run that the model belongs to, where there is one."""
+    world: str = ""
+    """Micro-world of a nano anchor, empty for others."""
+
+    def checkpoint(self) -> Checkpoint:
+        """What a sampler loads."""
+        assert self.folder is not None, "a model behind an address has no files here"
+        return Checkpoint(checkpoint_id=self.digest, role=Role.SOLVER, path=str(self.folder), step=0)
+
+
+def find_model(root: Path, text: str) -> Examinee:
+    """The model that `text` names. Raises UsageError listing the forms when nothing is called so."""
+    if text.startswith(ADDRESS):
+        from infuser_core.engines.endpoint import parse_address
+
+        address = parse_address(text)
+        digest = f"{ADDRESS}{address.model}@{address.url}"
+        return Examinee(name=address.model, digest=digest, folder=None, config=None)
+    if text in _NANO:
+        return _in_folder(text, anchor_path(_NANO[text]), world=_NANO[text])
+    if Path(text).is_dir():
+        return _in_folder(text, anchor_folder(FolderAnchor(type="folder", path=text)))
+    name, mark, place = text.rpartition("@")
+    if mark and name in runs.list_runs(root):
+        return _of_run(Store(root), name, place)
+    found = [ref for ref in Store(root).refs() if ref.key.startswith(text) or ref.id.startswith(text)]
+    if found:
+        return _in_store(Store(root), text, found)
+    repo, _, revision = text.partition("@")
+    if repo.count("/") == 1 and not text.startswith((".", "/", "~")):
+        folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or "main"))
+        return _in_folder(text, folder)
+    raise UsageError(f"--model {text}: there is no such model", hint=_FORMS)
+
+
+def _in_folder(name: str, folder: Path, *, world: str = "") -> Examinee:
+    return Examinee(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
+
+
+def _in_store(store: Store, text: str, found: list[ArtifactRef]) -> Examinee:
+    if len(found) > 1:
+        keys = f"{found[0].key} and {found[1].key}"
+        raise UsageError(f"--model {text}: {len(found)} artifacts start so", hint=f"e.g. {keys}")
+    return _checkpoint(store, found[0], name=found[0].key, config=_made_by(store, found[0].key))
+
+
+def _made_by(store: Store, key: str) -> RunConfig | None:
+    """Configuration of the first run that has this artifact: it says how its models are asked."""
+    for name in runs.list_runs(store.root):
+        if any(entry.key == key for entry in Journal(store.root, name).latest()):
+            return validate(runs.read_config(store.root, name))
+    return None
+
+
+def _checkpoint(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> Examinee:
+    if not (store.folder(ref.kind, ref.key) / "config.json").is_file():
+        raise UsageError(f"{ref.key} is no checkpoint", hint="keys of checkpoints start with anchor- or update_")
+    return Examinee(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config)
+
+
+def _of_run(store: Store, name: str, place: str) -> Examinee:
+    """The run's solver after some iterations, or the selected one."""
+    journal = Journal(store.root, name)
+    solvers = {
+        entry.iteration + 1: entry.key for entry in journal.latest() if entry.phase in ("update_solver", "anchor")
+    }
+    number = _selected(store, journal) if place == "selected" else place
+    if not str(number).isdigit() or int(number) not in solvers:
+        known = ", ".join(map(str, sorted(solvers))) or "none yet"
+        raise UsageError(f"--model {name}@{place}: no such checkpoint", hint=f"iterations: {known}; or {name}@selected")
+    key = solvers[int(number)]
+    (ref,) = [ref for ref in store.refs() if ref.key == key]
+    config = validate(runs.read_config(store.root, name))
+    return _checkpoint(store, ref, name=f"{name}@{place}", config=config)
+
+
+def _selected(store: Store, journal: Journal) -> int:
+    keys = [entry.key for entry in journal.latest() if entry.phase == "select"]
+    for ref in store.refs():
+        if keys and ref.key == keys[-1]:
+            return store.rows(ref, "selections", Selection)[0].selected_iteration
+    raise UsageError(f"run {journal.path.parent.name} has selected no checkpoint yet", hint="`infuser resume` ends it")
+
+
+def is_nano(examinee: Examinee) -> bool:
+    """Whether the model speaks the micro-world's language only."""
+    if examinee.world or (examinee.config is not None and examinee.config.anchor.type == "nano"):
+        return True
+    card = examinee.folder / "card.json" if examinee.folder else None
+    return card is not None and card.is_file() and "world" in json.loads(card.read_text(encoding="utf-8"))

@@ -1,0 +1,234 @@
+"""The results of an examination: one JSON object, and the same numbers as tables and in the leaderboard layout."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infuser_core.evaluation.plan import Plan
+from infuser_core.evaluation.scores import SheetScore
+from infuser_core.report.markdown import escape
+from infuser_core.schemas import QuestionScore
+from infuser_core.statistics.rounding import exactly, mean_of, printed
+
+JSON = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What a judge had a hand in."""
+
+    name: str = ""
+    """The judging model; empty without one."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Benchmark label to responses whose verdict is the judge's."""
+
+
+NO_JUDGE = Judged()
+
+
+def results_of(
+    record: Mapping[str, Any], scores: Sequence[SheetScore], *, preset: str, too_long: str, judged: Judged = NO_JUDGE
+) -> JSON:
+    """Everything that is known of the examination, without times or places: equal answers give equal text."""
+    identity = record["identity"]
+    notes = notes_of(scores, limit=identity["limit"], seed=identity["seed"])
+    notes += [f"{label}: {count:,} verdicts are the judge's ({judged.name})" for label, count in judged.counts.items()]
+    return {
+        "model": record["model"],
+        "model_digest": identity["model"],
+        "preset": preset,
+        "too_long": too_long,
+        "judge": judged.name,
+        "seed": identity["seed"],
+        "sampling": identity["sampling"],
+        "prompt_tokens": identity["prompt_tokens"],
+        "limit": identity["limit"],
+        "benchmarks": {
+            found.sheet.label: _facts(found) | {"judged": judged.counts.get(found.sheet.label, 0)} for found in scores
+        },
+        "categories": averages(scores),
+        "notes": [*notes, *record.get("notes", [])],
+    }
+
+
+def _facts(found: SheetScore) -> JSON:
+    sheet, score = found.sheet, found.score
+    return {
+        "name": sheet.name,
+        "title": sheet.title,
+        "category": sheet.category,
+        "questions": score.num_questions,
+        "available": sheet.num_available,
+        "expected": sheet.expected,
+        "samples": score.num_samples,
+        "accuracy": score.accuracy,
+        "low": score.low,
+        "high": score.high,
+        "answered": score.answered,
+        "unverified": score.unverified,
+        "prompt_too_long": found.num_too_long,
+        "mean_response_tokens": score.mean_response_tokens,
+        "cut": found.cut,
+        "max_tokens": sheet.max_tokens,
+    }
+
+
+def averages(scores: Sequence[SheetScore]) -> dict[str, float]:
+    """Unweighted means of the benchmarks of each category and, last, of all; nothing for a single benchmark."""
+    if len(scores) < 2:
+        return {}
+    groups: dict[str, list[float]] = {}
+    for found in scores:
+        groups.setdefault(found.sheet.category or "other", []).append(found.score.accuracy)
+    means = {name: float(mean_of(values)) for name, values in groups.items()}
+    return means | {"overall": float(mean_of([found.score.accuracy for found in scores]))}
+
+
+def notes_of(scores: Sequence[SheetScore], *, limit: int | None, seed: int) -> list[str]:
+    """What a reader must know before comparing the numbers."""
+    notes = []
+    for found in scores:
+        sheet = found.sheet
+        if limit is not None and limit < sheet.num_available:
+            part = f"{limit:,} of {sheet.num_available:,} questions"
+            notes.append(f"{sheet.label}: limited to {part}, stratified by domain, seed {seed}")
+        if found.num_too_long:
+            notes.append(f"{sheet.label}: {found.num_too_long:,} questions did not fit the prompt limit")
+        if found.score.unverified:
+            notes.append(
+                f"{sheet.label}: {found.score.unverified:,} responses could not be verified; they count as wrong"
+            )
+    return notes
+
+
+COLUMNS = (
+    "benchmark", "category", "questions", "samples", "accuracy", "95% interval", "answered", "unverified", "too long",
+    "tokens", "cut",
+)  # fmt: skip
+
+
+def rows_of(results: JSON) -> list[list[str]]:
+    """The table for people: percentages with two decimals, averages last."""
+    rows = [
+        [
+            label,
+            facts["category"],
+            str(facts["questions"]),
+            str(facts["samples"]),
+            percent(facts["accuracy"]),
+            f"{percent(facts['low'])} - {percent(facts['high'])}",
+            percent(facts["answered"], 1),
+            str(facts["unverified"]),
+            str(facts["prompt_too_long"]),
+            printed(facts["mean_response_tokens"], 1),
+            percent(facts["cut"], 1),
+        ]
+        for label, facts in results["benchmarks"].items()
+    ]
+    blank = [""] * (len(COLUMNS) - 5)
+    means = shown_means(results["categories"])
+    return rows + [[f"mean: {name}", "", "", "", percent(value), *blank] for name, value in means.items()]
+
+
+def shown_means(means: Mapping[str, float]) -> dict[str, float]:
+    """The averages that a table shows: with one category its mean is the overall one."""
+    return dict(means) if len(means) > 2 else dict(list(means.items())[-1:])
+
+
+def percent(share: float, digits: int = 2) -> str:
+    """A share as a percentage, ties away from zero."""
+    return printed(exactly(share) * 100, digits)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side for a terminal: the first to the left, numbers to the right."""
+    cells = [list(columns), *[list(row) for row in rows]]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    left = [not any(line[place][:1].isdigit() for line in cells[1:]) for place in range(len(columns))]
+    lines = [
+        "  ".join(
+            value.ljust(width) if to_left else value.rjust(width)
+            for value, width, to_left in zip(line, widths, left, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def terminal(results: JSON) -> str:
+    """The results as lines for a terminal."""
+    head = f"model {results['model']}, preset {results['preset']}, seed {results['seed']}; percentages"
+    return "\n".join([head, aligned(COLUMNS, rows_of(results)), *(f"note: {note}" for note in results["notes"])])
+
+
+def markdown(results: JSON) -> str:
+    """The results as a Markdown page."""
+    marks = [":---", ":---", *["---:"] * (len(COLUMNS) - 2)]
+    table = [COLUMNS, marks, *[[escape(cell) for cell in row] for row in rows_of(results)]]
+    lines = ["| " + " | ".join(row) + " |" for row in table]
+    sampling = ", ".join(f"{name} {value}" for name, value in results["sampling"].items())
+    return "\n".join(
+        [
+            f"# Evaluation of {escape(results['model'])}",
+            "",
+            f"Preset {results['preset']}, seed {results['seed']}, {sampling}. Percentages; intervals are Wilson's over "
+            "questions. Unanswered and unverified responses count as wrong.",
+            "",
+            *lines,
+            "",
+            *(f"- {escape(note)}" for note in results["notes"]),
+        ]
+    ).rstrip() + "\n"  # fmt: skip
+
+
+def as_csv(results: JSON) -> str:
+    """One line per benchmark with full precision."""
+    names = ["benchmark", *next(iter(results["benchmarks"].values()))]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*names, "preset"])
+    for label, facts in results["benchmarks"].items():
+        writer.writerow([label, *(facts[name] for name in names[1:]), results["preset"]])
+    return out.getvalue()
+
+
+def leaderboard(results: JSON, plan: Plan, questions: Sequence[QuestionScore]) -> JSON:
+    """One JSON object per run in the layout that leaderboards import: results by task, configuration, sample counts."""
+    tasks = {}
+    for sheet in plan.sheets:
+        shares = [q.num_correct / q.num_samples for q in questions if q.benchmark == sheet.label and q.num_samples]
+        tasks[sheet.label] = {"alias": sheet.title, "acc,none": results["benchmarks"][sheet.label]["accuracy"]} | {
+            "acc_stderr,none": _standard_error(shares)
+        }
+    return {
+        "results": tasks,
+        "model_name": results["model"],
+        "config": {
+            "model": results["model"],
+            "model_sha": results["model_digest"],
+            "random_seed": results["seed"],
+            "limit": results["limit"],
+            "gen_kwargs": results["sampling"],
+            "filter": results["preset"],
+        },
+        "n-shot": {sheet.label: 0 for sheet in plan.sheets},
+        "n-samples": {
+            sheet.label: {
+                "original": sheet.num_available,
+                "effective": results["benchmarks"][sheet.label]["questions"],
+            }
+            for sheet in plan.sheets
+        },
+        "repeats": {sheet.label: results["benchmarks"][sheet.label]["samples"] for sheet in plan.sheets},
+    }
+
+
+def _standard_error(shares: Sequence[float]) -> float:
+    """Of the mean over questions."""
+    if len(shares) < 2:
+        return 0.0
+    mean = sum(shares) / len(shares)
+    return math.sqrt(sum((share - mean) ** 2 for share in shares) / (len(shares) - 1) / len(shares))

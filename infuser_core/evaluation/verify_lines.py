@@ -1,0 +1,188 @@
+"""Verdicts for other programs: one JSON object in, one verdict out (`infuser verify`).
+
+Keys that are none of ours are the caller's own and are passed over.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from infuser_core.errors import InfuserError
+from infuser_core.schemas import Question
+from infuser_core.verifiers import find
+from infuser_core.verifiers.parts.batch import Job, check_all
+from infuser_core.verifiers.parts.extract import PRESETS
+from infuser_core.verifiers.parts.grading import Finding, Grading, as_text, no_answer, unverified
+
+SECONDS = 6.0
+"""Time limit of a program where the line names none, seconds."""
+PROGRAMS = 2
+"""Programs that run at once."""
+GRADING = ("route", "answer_type", "tolerance", "unit")
+"""Keys that say how answers are compared, beside `multiple`."""
+
+
+class _Malformed(Exception):
+    """A line that cannot be asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A line that was understood."""
+
+    preset: str
+    """Which extraction."""
+    job: Job | None
+    """What is verified; None for a program."""
+    run: Callable[[], Finding] | None = None
+    """Runs a program; None for an answer."""
+
+
+def answer_lines(lines: Sequence[bytes]) -> Iterator[str]:
+    """One JSON verdict per line, in order. No line stops the others: a malformed one is answered as unverified.
+
+    Answers are verified together; programs run two at a time, and a verdict is given as soon as those before it are.
+    """
+    found: dict[int, Finding] = {}
+    asked: dict[int, _Asked] = {}
+    for place, line in enumerate(lines):
+        try:
+            asked[place] = _understood(line)
+        except _Malformed as error:
+            found[place] = unverified(None, str(error))
+    for preset in sorted({one.preset for one in asked.values() if one.job}):
+        found |= _checked({p: one.job for p, one in asked.items() if one.job and one.preset == preset}, preset)
+    with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
+        running = {place: pool.submit(_ran, one.run) for place, one in asked.items() if one.run is not None}
+        for place in range(len(lines)):
+            yield _line(running[place].result() if place in running else found[place])
+
+
+def _checked(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
+    """All together; where one of them raises, one by one, so that only it goes unanswered."""
+    try:
+        return dict(zip(jobs, check_all(list(jobs.values()), preset=preset), strict=True))
+    except InfuserError as error:
+        if len(jobs) == 1:
+            return dict.fromkeys(jobs, unverified(None, str(error)))
+        return {place: finding for p, job in jobs.items() for place, finding in _checked({p: job}, preset).items()}
+
+
+def _ran(run: Callable[[], Finding]) -> Finding:
+    try:
+        return run()
+    except InfuserError as error:
+        return unverified(None, str(error))
+
+
+def _line(finding: Finding) -> str:
+    facts = {"verdict": finding.verdict.value, "extracted": finding.extracted, "reason": str(finding.reason)}
+    return json.dumps(facts, ensure_ascii=True)
+
+
+def _understood(line: bytes) -> _Asked:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _Malformed(f"not JSON: {str(error)[:80]}") from None
+    if not isinstance(values, dict):
+        raise _Malformed("no JSON object")
+    kind = values.get("kind")
+    if kind not in _kinds():
+        raise _Malformed(f"unknown kind {str(kind)[:40]!r}: one of {', '.join(_kinds())}")
+    preset = values.get("preset", "paper")
+    if preset not in PRESETS:
+        raise _Malformed(f"unknown preset {str(preset)[:40]!r}: one of {', '.join(PRESETS)}")
+    if kind == "code":
+        return _program(values, preset)
+    question = _question(kind, _gold(values, kind), _choices(values), _grading(values))
+    return _Asked(preset=preset, job=Job(response=_text(values, "response"), question=question))
+
+
+@cache
+def _kinds() -> tuple[str, ...]:
+    return tuple(find.names())
+
+
+def _program(values: Mapping[str, Any], preset: str) -> _Asked:
+    # Costs a process pool's imports: only those who run programs pay.
+    from infuser_core.verifiers import code
+    from infuser_core.verifiers.code import program
+
+    tests, seconds = values.get("tests"), values.get("seconds", SECONDS)
+    if not isinstance(tests, list) or not tests or not all(isinstance(test, dict) for test in tests):
+        raise _Malformed('tests: needed, a list of {"stdin", "stdout"} or {"call", "args", "expected"}')
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:
+        raise _Malformed(f"seconds = {str(seconds)[:40]}: expected a number above 0, at most 600")
+    if "solution" in values:
+        solution: str | None = _text(values, "solution")
+    else:
+        entry = tests[0].get("call", "")
+        solution = program(_text(values, "response"), preset=preset, entry=entry if isinstance(entry, str) else "")
+    if solution is None:
+        return _Asked(preset=preset, job=None, run=lambda: no_answer("no program"))
+    return _Asked(preset=preset, job=None, run=lambda: code.verify_solution(solution, tests, seconds=float(seconds)))
+
+
+def _text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    if not isinstance(value, str):
+        raise _Malformed(f"{key}: needed, a string" if value is None else f"{key}: expected a string")
+    return value
+
+
+def _gold(values: Mapping[str, Any], kind: str) -> str:
+    """The reference answer; numbers are taken as they print."""
+    gold = values.get("gold")
+    if isinstance(gold, bool) or not isinstance(gold, str | int | float):
+        raise _Malformed("gold: needed, a string or a number")
+    text = gold if isinstance(gold, str) else json.dumps(gold)
+    if kind == "choice":
+        letter, number = text.strip().upper(), len(_choices(values)) or 26
+        if len(letter) != 1 or not 0 <= ord(letter) - ord("A") < number:
+            raise _Malformed(f"gold = {text[:40]!r}: expected the letter of one of {number} choices")
+    return text
+
+
+def _choices(values: Mapping[str, Any]) -> list[str]:
+    """Texts of the choices, empty ones for a mere number of them; nothing where every letter counts."""
+    choices = values.get("choices")
+    if choices is None:
+        return []
+    if isinstance(choices, int) and not isinstance(choices, bool) and 2 <= choices <= 26:
+        return [""] * choices
+    if isinstance(choices, list) and 2 <= len(choices) <= 26:
+        return [str(choice) for choice in choices]
+    raise _Malformed(f"choices = {str(choices)[:40]}: expected a number or a list of 2 to 26")
+
+
+def _grading(values: Mapping[str, Any]) -> str:
+    multiple = values.get("multiple", False)
+    if not isinstance(multiple, bool):
+        raise _Malformed("multiple: expected true or false")
+    texts = {name: values[name] for name in GRADING if values.get(name) is not None}
+    for name, value in texts.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise _Malformed(f"{name}: expected a string")
+    if not texts and not multiple:
+        return ""
+    return as_text(Grading(multiple=multiple, **{name: str(value) for name, value in texts.items()}))
+
+
+def _question(kind: str, gold: str, choices: list[str], grading: str) -> Question:
+    return Question(
+        question_id="",
+        text="",
+        choices=choices,
+        answer=gold,
+        verifier=kind,
+        domain="",
+        subdomain="",
+        document_id="",
+        rollout_id="",
+        reasoning="",
+        grading=grading,
+    )

@@ -1,0 +1,134 @@
+"""Export of a checkpoint as a model folder of its own, written whole or not at all (`infuser export`)."""
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core.config.overlays import validate
+from infuser_core.durable import fsync
+from infuser_core.errors import StoreError, UsageError
+from infuser_core.export.card import card, facts_of
+from infuser_core.lineage.graph import UPDATES, Graph, graph_of
+from infuser_core.planning.history import history_of
+from infuser_core.schemas import Selection
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.runs import read_config
+from infuser_core.store.store import Store
+
+ROLES = ("solver", "generator")
+SELECTED = "selected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A model folder that was written."""
+
+    out: Path
+    """The folder."""
+    checkpoint_id: str
+    """Artifact that it was made from."""
+    iteration: int
+    """Iterations that the checkpoint has seen."""
+    files: Mapping[str, str]
+    """File name to sha256."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for scripts."""
+        return {
+            "out": str(self.out),
+            "checkpoint_id": self.checkpoint_id,
+            "iteration": self.iteration,
+            "files": dict(self.files),
+        }
+
+    def text(self) -> str:
+        """The result for people."""
+        return f"{self.out}: checkpoint {self.checkpoint_id} after {self.iteration} iterations, {len(self.files)} files"
+
+
+def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exported:
+    """Write a role's checkpoint after `iteration` iterations (a number, or `selected`) into a new folder.
+
+    Raises UsageError where the run has no such checkpoint, or the folder holds something.
+    """
+    if role not in ROLES:
+        raise UsageError(f"--role {role}: no such role", hint=f"one of {', '.join(ROLES)}")
+    _refuse_filled(out)
+    store = Store(root)
+    graph = graph_of(Catalogue(root), run)
+    number = _number(graph, store, iteration)
+    record = _checkpoint(graph, role, number)
+    config = history_of(root, run, validate(read_config(root, run))).measuring(number)
+    with _drafted(out) as draft:
+        from infuser_core.engines.local.hub import write_hub_layout
+
+        write_hub_layout(
+            store.verified_folder(record.ref),
+            draft,
+            dtype=config.engine.dtype,
+            sampling=config.evaluate.sampling if role == "solver" else config.cotrain.sampling,
+            max_tokens=config.cotrain.solver_tokens if role == "solver" else config.cotrain.generator_tokens,
+        )
+        files = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
+        facts = facts_of(graph, store, record, config, role=role, iteration=number, files=files)
+        (draft / "README.md").write_text(card(facts), encoding="utf-8")
+    return Exported(out=out, checkpoint_id=record.id, iteration=number, files=files)
+
+
+def _number(graph: Graph, store: Store, text: str) -> int:
+    """The iteration that is meant."""
+    done = max((record.iteration + 1 for record in graph.of(*UPDATES)), default=0)
+    valid = f"0 (the anchor) to {done}, or {SELECTED}"
+    if text == SELECTED:
+        chosen = graph.of("select")
+        if not chosen:
+            raise UsageError(f"run {graph.run} has selected no checkpoint yet", hint=f"finish it, or give {valid}")
+        return store.rows(chosen[-1].ref, "selections", Selection)[0].selected_iteration
+    if not text.isdigit() or int(text) > done:
+        raise UsageError(f"--iteration {text}: run {graph.run} has no such checkpoint", hint=f"give {valid}")
+    return int(text)
+
+
+def _checkpoint(graph: Graph, role: str, number: int) -> Record:
+    own = graph.of(f"update_{role}", iteration=number - 1)
+    # Of several in one place, from attempts that began again, the last one counts.
+    found = own[-1] if own else graph.checkpoint(role, number)
+    if found is None:
+        raise UsageError(f"run {graph.run} has no checkpoint yet", hint=f"`infuser resume {graph.run}` goes on with it")
+    return found
+
+
+def _refuse_filled(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"--out {out}: there is something already", hint="name a new or an empty folder")
+
+
+@contextmanager
+def _drafted(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its place when all went well, and is gone otherwise."""
+    draft = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        for path in [*draft.iterdir(), draft]:
+            fsync(path)
+        draft.rename(out.absolute())
+        fsync(draft.parent)
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            f"cannot write {out}: {error.strerror or error}", hint="free some space, or name another folder"
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

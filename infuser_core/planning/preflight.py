@@ -1,0 +1,176 @@
+"""Checks before a run: files, templates, plug-ins and a writable store must be there. Costs no torch."""
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from infuser_core import settings
+from infuser_core.anchors import anchor_folder
+from infuser_core.benchmarks.find import load as load_benchmark
+from infuser_core.benchmarks.parts.question_sets import load_questions
+from infuser_core.config.run import RunConfig
+from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, FolderAnchor, MixQuestions, QuestionSource
+from infuser_core.errors import ConfigError
+from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
+from infuser_core.prompts.load import load
+from infuser_core.prompts.load import load as load_prompt
+from infuser_core.rewards.find import load as load_reward
+from infuser_core.routes.find import MAIN_ROUTE, needs_documents, templates
+from infuser_core.routes.find import load as load_route
+from infuser_core.schemas import Question
+
+
+def missing(config: RunConfig) -> list[ConfigError]:
+    """Everything that is missing on this machine, in the order in which a run would ask for it.
+
+    A run that trains on the dev set alone, or by a route that needs no document, builds no corpus.
+    """
+    if not needs_documents(config):
+        return []
+    if config.corpus.pool:
+        return [*_pool(config), *_references(config)]
+    return [*_models(config), *_marker(config), *_references(config)]
+
+
+def _pool(config: RunConfig) -> Iterator[ConfigError]:
+    if not Path(config.corpus.pool).exists():
+        yield ConfigError(
+            f"corpus.pool = {config.corpus.pool!r}: no such file or folder",
+            hint="name a pool of `infuser corpus build`, or a documents.json",
+        )
+
+
+def _models(config: RunConfig) -> Iterator[ConfigError]:
+    corpus = config.corpus
+    named = {
+        "corpus.catalogue.model": corpus.catalogue.model,
+        "corpus.chunk.tokenizer": corpus.chunk.tokenizer,
+        "corpus.judge": corpus.judge,
+    }
+    for key, source in named.items():
+        if isinstance(source, FolderAnchor) and not (Path(source.path) / "config.json").is_file():
+            message = f"{key}.path = {source.path!r}: no config.json there"
+            yield ConfigError(message, hint="name a model folder in Hugging Face layout")
+    judge = corpus.judge
+    if judge is None or judge.type not in ("rules", "none"):
+        try:
+            load("judge_chunk", profile=config.prompts)
+        except ConfigError as error:
+            yield error
+
+
+def _marker(config: RunConfig) -> Iterator[ConfigError]:
+    """The external converter, where every book goes through it. A store with a pool may need no conversion any more."""
+    words = shlex.split(settings.marker_command())
+    if config.corpus.convert.type != "marker" or (words and shutil.which(words[0])):
+        return
+    if not any((settings.store_root() / "artifacts" / "pool").glob("*")):
+        yield ConfigError(
+            f"corpus.convert.type = 'marker': no command {settings.marker_command()!r} is installed",
+            hint="install marker-pdf in an environment of its own and name its marker_single in INFUSER_MARKER; or "
+            "--set corpus.convert.type=auto",
+        )
+
+
+def _references(config: RunConfig) -> Iterator[ConfigError]:
+    overlap = config.corpus.overlap
+    for key, paths in (("references", overlap.references), ("mixture", overlap.mixture)):
+        for number, path in enumerate(paths):
+            if not Path(path).exists():
+                yield ConfigError(
+                    f"corpus.overlap.{key}.{number} = {path!r}: no such file or folder",
+                    hint=f"fetch the data set, correct the path, or --set 'corpus.overlap.{key}=[]'",
+                )
+
+
+def preflight(config: RunConfig) -> None:
+    """Raise the first thing that would stop the run later, as a ConfigError or StoreError."""
+    settings.writable_store_root()
+    asked = [question for key, source in _sources(config) for question in _questions(key, source, config)]
+    for number, benchmark in enumerate(config.evaluate.benchmarks):
+        load = load_benchmark(benchmark.name)
+        if benchmark.path:
+            _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
+        # Read here once: a damaged file must not be found out after the training.
+        asked += load(benchmark)
+    asking = _generator_prompts(config)
+    reward = load_reward(config.cotrain.reward.name)
+    if config.cotrain.budget.mode == "bandit" and not reward.needs_influence:
+        raise ConfigError(
+            f"cotrain.budget.mode bandit: the reward {reward.name} measures no influence to follow",
+            hint="choose a reward that does, e.g. influence, or mode shares",
+        )
+    for key in ("labeller", "oracle"):
+        _must_import(f"cotrain.question.{key}", getattr(config.cotrain.question, key))
+    for prompt in (*asking, "solve_mcq", "judge_chunk", *_answer_prompts(asked)):
+        load_prompt(prompt, profile=config.prompts)
+    for model in (config.anchor, config.cotrain.generator.model):
+        if isinstance(model, FolderAnchor):
+            anchor_folder(model)
+    for error in missing(config):
+        raise error
+
+
+def _generator_prompts(config: RunConfig) -> list[str]:
+    """What a generator is asked with. Raises ConfigError where a run of given problems has none, or a generator."""
+    own = load_route(config.cotrain.route or MAIN_ROUTE)
+    problems = [load_route(each.route) for each in config.data.problems]
+    if own.given and not any(route.given for route in problems):
+        raise ConfigError(
+            f"cotrain.route = {own.name!r} trains on problems that are given, and data.problems lists none",
+            hint="name them, with their count, under data.problems",
+        )
+    if config.cotrain.generator.update and not templates(config):
+        raise ConfigError(
+            f"cotrain.route = {own.name!r} has nothing to write for a generator",
+            hint="set cotrain.generator.update to false",
+        )
+    shown = {WITH_EXAMPLES} if config.cotrain.examples else set[str]()
+    return sorted({*templates(config), *shown})
+
+
+def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
+    """Every set of questions with its key; the parts of a mixed set one by one."""
+    data = config.data
+    given: list[tuple[str, QuestionSource]] = [("data.dev", data.dev), ("data.validation", data.validation)]
+    given += [(f"data.problems.{number}.source", each.source) for number, each in enumerate(data.problems)]
+    examples = config.cotrain.examples
+    given += [("cotrain.examples.source", examples.source)] if examples and examples.source else []
+    found: list[tuple[str, QuestionSource]] = []
+    for key, source in given:
+        if isinstance(source, MixQuestions):
+            found += [(f"{key}.parts.{number}.source", part.source) for number, part in enumerate(source.parts)]
+        else:
+            found.append((key, source))
+    return found
+
+
+def _questions(key: str, source: QuestionSource, config: RunConfig) -> list[Question]:
+    """The questions of a source; those of files are read when they are needed."""
+    if isinstance(source, FileQuestions):
+        _must_exist(f"{key}.path", source.path)
+    if isinstance(source, BenchmarkQuestions):
+        return load_questions(source, seed=config.seed, evaluated=config.evaluate.benchmarks)
+    return []
+
+
+def _answer_prompts(questions: list[Question]) -> list[str]:
+    """Further templates that questions without choices are put with."""
+    verifiers = {question.verifier for question in questions if not question.choices}
+    return [*(["solve_code"] if "code" in verifiers else []), *(["solve_free_form"] if verifiers - {"code"} else [])]
+
+
+def _must_import(key: str, name: str) -> None:
+    module, _, attribute = name.partition(":")
+    try:
+        if name:
+            getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
+
+
+def _must_exist(key: str, path: str) -> None:
+    if not Path(path).exists():
+        raise ConfigError(f"{key} = {path!r}: no such file", hint="correct the path; relative ones start where you run")

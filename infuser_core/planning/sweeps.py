@@ -1,0 +1,152 @@
+"""Sweep files: grids of runs, one choice from each axis."""
+
+import re
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from infuser_core.config.overlays import load
+from infuser_core.config.sources import Settings
+from infuser_core.errors import ConfigError
+
+_UNFIT = re.compile(r"[^a-z0-9]+")
+
+
+class SweepFile(Settings):
+    """A sweep as written. Paths are relative to the file's folder."""
+
+    base: list[str] = Field(min_length=1)
+    """Configurations that every run starts from."""
+    set: list[str] = Field(default=[])
+    """`key=value` for every run."""
+    axes: dict[str, dict[str, list[str]] | list[Any]] = Field(min_length=1)
+    """An axis is labels, each with overlays and `key=value`, or a configuration leaf with its values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One value of an axis."""
+
+    label: str
+    """Its part of the variant's name; empty for values that are repetitions, not variants."""
+    files: tuple[Path, ...] = ()
+    """Overlays."""
+    overrides: tuple[str, ...] = ()
+    """`key=value`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One run of a sweep."""
+
+    run: str
+    """Name of the run: it follows from the settings, so that sweeps share runs."""
+    variant: str
+    """What tells it from other members but the seed."""
+    label: str
+    """Base configuration and variant, as comparisons name it."""
+    seed: int
+    """Run seed."""
+    arguments: tuple[str, ...]
+    """Arguments of `infuser run`."""
+
+
+def read_all(paths: Sequence[Path], *, against: str = "") -> list[Member]:
+    """The runs of several sweep files, each once.
+
+    Raises ConfigError like `read`, and where no run is of the variant `against`.
+    """
+    members = list({member.run: member for path in paths for member in read(path)}.values())
+    labels = dict.fromkeys(member.label for member in members)
+    if against and against not in labels:
+        raise ConfigError(f"--against {against}: no such variant", hint=f"variants: {', '.join(labels)}")
+    return members
+
+
+def read(path: Path) -> list[Member]:
+    """The runs of a sweep file, each once, in the order of its axes.
+
+    Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
+    """
+    sweep = _parsed(path)
+    folder = path.parent
+    axes = [list(_choices(name, values, folder)) for name, values in sweep.axes.items()]
+    members = [_member(sweep, folder, chosen) for chosen in product(*axes)]
+    return list({member.run: member for member in members}.values())
+
+
+def _parsed(path: Path) -> SweepFile:
+    hint = "configs/sweep/ has examples"
+    try:
+        return SweepFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}", hint=hint) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {where or 'the file'}: {first['msg']}", hint=hint) from None
+
+
+def _choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[Choice]:
+    if isinstance(values, Mapping):
+        for label, parts in values.items():
+            files = tuple(folder / part for part in parts if "=" not in part)
+            yield Choice(label=_fit(label), files=files, overrides=tuple(part for part in parts if "=" in part))
+        return
+    for value in values:
+        label = "" if name == "seed" else _fit(f"{'-'.join(name.split('.')[-2:])}-{value}")
+        yield Choice(label=label, overrides=(f"{name}={value}",))
+
+
+def _fit(label: str) -> str:
+    return _UNFIT.sub("-", label.lower()).strip("-")
+
+
+def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
+    files = [*(folder / name for name in sweep.base), *(file for choice in chosen for file in choice.files)]
+    overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides)]
+    labels = [choice.label for choice in chosen if choice.label]
+    # The overlays' own names would hide what else was chosen: the labels name the variant.
+    overrides += [f"variant={'-'.join(labels)}"] if labels else []
+    config = load(files, overrides)
+    settings = [part for override in overrides for part in ("--set", override)]
+    return Member(
+        run=config.run_name(),
+        variant=config.variant,
+        label=f"{config.name}-{config.variant}".rstrip("-"),
+        seed=config.seed,
+        arguments=("run", *map(str, files), *settings, "--name", config.run_name()),
+    )
+
+
+class Pace:
+    """How long runs take, for an estimate of the end."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, float] = {}
+        self._seconds: list[float] = []
+
+    def begin(self, run: str) -> None:
+        """A run starts now."""
+        self._started[run] = time.monotonic()
+
+    def end(self, run: str) -> None:
+        """It is over now."""
+        self._seconds.append(time.monotonic() - self._started.pop(run))
+
+    def remaining(self, waiting: int, jobs: int) -> float:
+        """Expected seconds until `waiting` more and those under way are done, `jobs` at a time; 0 before the first."""
+        if not self._seconds:
+            return 0.0
+        usual = statistics.fmean(self._seconds)
+        under_way = sum(max(usual - (time.monotonic() - at), 0.0) for at in self._started.values())
+        return (usual * waiting + under_way) / jobs

@@ -1,0 +1,182 @@
+"""The numbers that the INFUSER paper prints, as printed.
+
+`numbers.csv` holds every cell of its tables and the numbers stated in its prose (columns table, anchor, column, row,
+value, std), transcribed from the INFUSER paper; `claims.csv` adds counts that its prose states; `questions.csv` holds
+the questions per benchmark that its cells are multiples of (BBEH: 26 fewer than upstream publishes).
+"""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+
+SOURCE = "tables and prose of the INFUSER paper; values and decimals as printed"
+AVERAGE = "Category average: "
+RELATIVE = "Relative improvement (%): "
+OVERALL = ("14-benchmark mean", "Overall average")
+BASE = "Base"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One printed number."""
+
+    table: str
+    """Table of the paper."""
+    anchor: str
+    """Anchor model; empty where the table has none."""
+    column: str
+    """Column: usually a method."""
+    row: str
+    """Row: usually a benchmark."""
+    text: str
+    """The number as printed."""
+    std: str
+    """The standard deviation as printed beside it; empty without one."""
+
+    @property
+    def value(self) -> Decimal:
+        """The printed number."""
+        return Decimal(self.text)
+
+    @property
+    def deviation(self) -> Decimal | None:
+        """The printed standard deviation."""
+        return Decimal(self.std) if self.std else None
+
+    @property
+    def digits(self) -> int:
+        """Decimals printed."""
+        return decimals(self.value)
+
+    @property
+    def slack(self) -> Fraction:
+        """Half a unit of the last digit: how far the number may be from what was rounded."""
+        return Fraction(1, 2 * 10**self.digits)
+
+    @property
+    def name(self) -> str:
+        """Where it stands."""
+        return " / ".join(part for part in (self.anchor, self.column, self.row) if part)
+
+
+def decimals(value: Decimal) -> int:
+    """Decimals of a number."""
+    exponent = value.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One table for one anchor."""
+
+    table: str
+    """Table of the paper."""
+    anchor: str
+    """Anchor model."""
+    cells: tuple[Cell, ...]
+    """Cells in the order of the file."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns in order of appearance."""
+        return tuple(dict.fromkeys(cell.column for cell in self.cells))
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Rows in order of appearance."""
+        return tuple(dict.fromkeys(cell.row for cell in self.cells))
+
+    def find(self, column: str, row: str) -> Cell | None:
+        """The cell, or None where the paper prints none."""
+        return next((cell for cell in self.cells if (cell.column, cell.row) == (column, row)), None)
+
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Benchmarks of each category: the rows between one category's average and the next."""
+        found: dict[str, tuple[str, ...]] = {}
+        pending: list[str] = []
+        for row in self.rows:
+            if row.startswith(AVERAGE):
+                found[row.removeprefix(AVERAGE)] = tuple(pending)
+                pending = []
+            elif is_benchmark(row):
+                pending.append(row)
+        return found
+
+
+def is_benchmark(row: str) -> bool:
+    """Whether a row of an accuracy table is a benchmark and not made of others."""
+    return not row.startswith((AVERAGE, RELATIVE)) and row not in OVERALL
+
+
+@cache
+def cells() -> tuple[Cell, ...]:
+    """Every number of `numbers.csv` and `claims.csv`, in order."""
+    return tuple(cell for name in ("numbers.csv", "claims.csv") for cell in _read(name))
+
+
+def _read(name: str) -> Iterable[Cell]:
+    with (files(__package__) / name).open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            yield Cell(
+                table=line["table"],
+                anchor=line["anchor"],
+                column=line["column"],
+                row=line["row"],
+                text=line["value"],
+                std=line["std"],
+            )
+
+
+@cache
+def sheets(table: str = "") -> tuple[Sheet, ...]:
+    """The tables by anchor, in order of appearance; of one table when named."""
+    kept = [cell for cell in cells() if table in ("", cell.table)]
+    places = dict.fromkeys((cell.table, cell.anchor) for cell in kept)
+    return tuple(
+        Sheet(
+            table=name, anchor=anchor, cells=tuple(cell for cell in kept if (cell.table, cell.anchor) == (name, anchor))
+        )
+        for name, anchor in places
+    )
+
+
+def sheet(table: str, anchor: str = "") -> Sheet | None:
+    """One table for one anchor, or None."""
+    return next((found for found in sheets(table) if found.anchor == anchor), None)
+
+
+def accuracy_sheets() -> tuple[Sheet, ...]:
+    """Tables of accuracies with category averages."""
+    return tuple(found for found in sheets() if any(row.startswith(AVERAGE) for row in found.rows))
+
+
+@cache
+def questions() -> dict[str, int]:
+    """Questions per benchmark row."""
+    with (files(__package__) / "questions.csv").open(encoding="utf-8") as file:
+        return {line["row"]: int(line["questions"]) for line in csv.DictReader(file)}
+
+
+@cache
+def samples(row: str) -> int:
+    """Responses per question of a benchmark row, as the paper tabulates them."""
+    stated = [cell for cell in cells() if cell.table == "eval_samples" and cell.column == "n per question"]
+    own = [cell for cell in stated if row.startswith(cell.row)]
+    return int((own or [cell for cell in stated if cell.row.startswith("all other")])[0].value)
+
+
+def row_of(name: str, known: Sequence[str]) -> str:
+    """The paper's heading of a benchmark, by letters and digits alone; else the one that begins alike; else itself."""
+    own = _folded(name)
+    folded = {row: _folded(row) for row in known}
+    same = [row for row, key in folded.items() if key == own]
+    alike = [row for row, key in folded.items() if key.startswith(own)]
+    return same[0] if same else alike[0] if len(alike) == 1 else name
+
+
+def _folded(name: str) -> str:
+    return "".join(char for char in name.lower().replace("+", "plus") if char.isalnum())

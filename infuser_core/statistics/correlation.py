@@ -1,0 +1,226 @@
+"""Correlations with intervals: rank correlation by bootstrap, accuracy against response length."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from infuser_core.errors import UsageError
+from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Verdict
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCorrelation:
+    """Spearman's rank correlation of one predictor with one measured change."""
+
+    predictor: str
+    """Name of the predictor."""
+    target: str
+    """What was measured."""
+    spearman: float
+    """Spearman's rho; 0 where one side does not vary."""
+    low: float
+    """2.5% quantile over bootstrap resamples of the questions."""
+    high: float
+    """97.5% quantile."""
+    count: int
+    """Questions."""
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rho with average ranks for ties."""
+    return _pearson(rankdata(first), rankdata(second))
+
+
+def pearson(first: Sequence[float], second: Sequence[float]) -> float:
+    """Pearson's correlation; 0 where one side does not vary."""
+    return _pearson(np.asarray(first, float), np.asarray(second, float))
+
+
+def _pearson(first: np.ndarray, second: np.ndarray) -> float:
+    if first.size < 2:
+        return 0.0
+    left, right = first - first.mean(), second - second.mean()
+    scale = float(np.sqrt((left @ left) * (right @ right)))
+    return float(left @ right) / scale if scale > 0 else 0.0
+
+
+def rank_correlations(
+    predictors: Mapping[str, Sequence[float]], targets: Mapping[str, Sequence[float]], *, seed: int = 0
+) -> list[RankCorrelation]:
+    """Every predictor against every target, all on the same bootstrap resamples of the questions."""
+    count = len(next(iter(targets.values())))
+    draws = np.random.default_rng(seed).integers(0, count, size=(RESAMPLES, count)) if count else np.zeros((0, 0), int)
+    return [
+        _correlation(predictor, np.asarray(values, float), target, np.asarray(measured, float), draws)
+        for target, measured in targets.items()
+        for predictor, values in predictors.items()
+    ]
+
+
+def _correlation(
+    predictor: str, values: np.ndarray, target: str, measured: np.ndarray, draws: np.ndarray
+) -> RankCorrelation:
+    resampled = sorted(spearman(list(values[draw]), list(measured[draw])) for draw in draws)
+    return RankCorrelation(
+        predictor=predictor,
+        target=target,
+        spearman=spearman(list(values), list(measured)),
+        low=resampled[int(0.025 * len(resampled))] if resampled else -1.0,
+        high=resampled[int(0.975 * len(resampled))] if resampled else 1.0,
+        count=values.size,
+    )
+
+
+ALL = "all"
+TOO_LONG = "prompt_too_long"
+CUT = "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthStatistics:
+    """Lengths of one group of responses, in tokens."""
+
+    benchmark: str
+    """Benchmark label."""
+    group: str
+    """all, correct, wrong, no_answer or unverified."""
+    count: int
+    """Responses measured."""
+    mean: float
+    """Mean length; nan for an empty group."""
+    median: float
+    """Median length."""
+    p90: float
+    """90% quantile, linear between neighbours."""
+    cut: float
+    """Share that ended at the length limit."""
+    not_asked: int
+    """Responses to questions that did not fit the prompt: they have no length and are counted here only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthFit:
+    """accuracy = intercept + slope ln(length) by least squares."""
+
+    intercept: float
+    """Accuracy at length 1; the mean accuracy where there is no line."""
+    slope: float
+    """Change of accuracy per unit of ln(length); 0 where there is no line."""
+    pearson: float | None
+    """Correlation of accuracy with ln(length); None where one side does not vary."""
+    low: float
+    """Lower end of its 95% interval (Fisher's z); -1 where it is undetermined."""
+    high: float
+    """Upper end; 1 where it is undetermined."""
+    points: int
+    """Points of the fit."""
+    left_out: int
+    """Points of length 0 or less, which have no logarithm."""
+    reason: str
+    """Why there is no line or no interval; empty when both are there."""
+
+
+def length_statistics(
+    responses: Sequence[BenchmarkResponse], verdicts: Sequence[BenchmarkVerdict]
+) -> list[LengthStatistics]:
+    """All responses of each benchmark, then by verdict, benchmarks in order of appearance; verdicts of one preset.
+
+    Raises UsageError when a response has no verdict or two.
+    """
+    by_response = _joined(responses, verdicts)
+    found = []
+    for benchmark in dict.fromkeys(row.benchmark for row in responses):
+        mine = [row for row in responses if row.benchmark == benchmark]
+        found.append(_group(benchmark, ALL, mine))
+        for verdict in Verdict:
+            found.append(_group(benchmark, str(verdict), [r for r in mine if by_response[_key(r)] == verdict]))
+    return found
+
+
+def _key(row: BenchmarkResponse | BenchmarkVerdict) -> tuple[str, str, int]:
+    return row.benchmark, row.question_id, row.sample_index
+
+
+def _joined(
+    responses: Sequence[BenchmarkResponse], verdicts: Sequence[BenchmarkVerdict]
+) -> dict[tuple[str, str, int], str]:
+    by_response = {_key(row): row.verdict for row in verdicts}
+    if len(by_response) < len(verdicts):
+        raise UsageError("responses with several verdicts", hint="give the verdicts of a single preset")
+    bare = next((row for row in responses if _key(row) not in by_response), None)
+    if bare is not None:
+        raise UsageError(
+            f"{bare.benchmark} question {bare.question_id} sample {bare.sample_index} has no verdict",
+            hint="score the responses first: infuser rescore",
+        )
+    return by_response
+
+
+def _group(benchmark: str, group: str, rows: Sequence[BenchmarkResponse]) -> LengthStatistics:
+    asked = [row for row in rows if row.finish_reason != TOO_LONG]
+    lengths = np.array([row.response_tokens for row in asked], dtype=np.float64)
+    some = len(asked) > 0
+    return LengthStatistics(
+        benchmark=benchmark,
+        group=group,
+        count=len(asked),
+        mean=float(lengths.mean()) if some else float("nan"),
+        median=float(np.median(lengths)) if some else float("nan"),
+        p90=float(np.quantile(lengths, 0.9)) if some else float("nan"),
+        cut=sum(row.finish_reason == CUT for row in asked) / len(asked) if some else float("nan"),
+        not_asked=len(rows) - len(asked),
+    )
+
+
+def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> LengthFit:
+    """Least squares of accuracy on ln(length), one point per run or benchmark (paper: length and accuracy).
+
+    The rule for degenerate input: points without a logarithm are left out and counted; without two different lengths
+    the line is flat at the mean accuracy; where length or accuracy does not vary there is no correlation; below four
+    points, or with perfect correlation, Fisher's z has no interval and the widest, or the point itself, stands there.
+    Raises UsageError when no point is left.
+    """
+    kept = [(length, value) for length, value in zip(lengths, accuracies, strict=True) if length > 0]
+    if not kept:
+        raise UsageError("no response length above 0", hint="fit runs that produced responses")
+    logs, values = np.log([length for length, _ in kept]), np.array([value for _, value in kept], dtype=np.float64)
+    centred, risen = logs - logs.mean(), values - values.mean()
+    # Equal lengths may differ by a rounding error after the mean is taken away.
+    moved = float(np.ptp(logs)) > 0
+    slope = float(centred @ risen / (centred @ centred)) if moved else 0.0
+    pearson = _pearson_lengths(centred, risen) if moved and float(np.ptp(values)) > 0 else None
+    low, high, reason = _interval(pearson, len(kept))
+    return LengthFit(
+        intercept=float(values.mean()) - slope * float(logs.mean()),
+        slope=slope,
+        pearson=pearson,
+        low=low,
+        high=high,
+        points=len(kept),
+        left_out=len(lengths) - len(kept),
+        reason=reason if moved else "all lengths are equal",
+    )
+
+
+def _pearson_lengths(first: np.ndarray, second: np.ndarray) -> float:
+    value = float(first @ second) / math.sqrt(float(first @ first) * float(second @ second))
+    return max(-1.0, min(1.0, value))
+
+
+def _interval(pearson: float | None, points: int) -> tuple[float, float, str]:
+    """Ends of the 95% interval of a correlation, and why it is what it is where Fisher's z does not apply."""
+    if pearson is None:
+        return -1.0, 1.0, "accuracy does not vary"
+    if points < 4:
+        return -1.0, 1.0, f"{points} points are too few for an interval"
+    if abs(pearson) >= 1 - 1e-15:
+        return pearson, pearson, "the points lie on a line"
+    half = float(ndtri(0.975)) / math.sqrt(points - 3)
+    centre = math.atanh(pearson)
+    return math.tanh(centre - half), math.tanh(centre + half), ""

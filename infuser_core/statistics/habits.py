@@ -1,0 +1,143 @@
+"""Form of responses over training: boxes, ends, stray marks, scripts, lengths, well-formed JSON.
+
+The checkpoints of a run answer the same questions, so a change is paired by question.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from infuser_core.statistics.bootstrap import Difference, paired_difference
+from infuser_core.verifiers.parts.extract import boxes
+
+MARKS = r"<\|\w+\|>|\[/?INST\]|</?s>|<(start|end)_of_turn>"
+"""Marks of chat templates, written out in the text of a response."""
+ROLES = r"(?m)^\s*(System|User|Assistant|Human)\s*:"
+"""A line that begins another turn."""
+THOUGHTS = r"</?think(ing)?>"
+"""Tags around thoughts."""
+FOREIGN = r"[^\P{L}\p{Latin}\p{Greek}\p{Common}]"
+"""Letters of other scripts than Latin, Greek and those of formulas (RE2)."""
+FOREIGN_SHARE = 0.02
+"""Share of a response's characters that such letters may be: a name or a quotation is no change of language."""
+
+MEASURES: Mapping[str, str] = {
+    "one_box": "one boxed answer",
+    "box_last": "ends in its box",
+    "ended": "ends by itself",
+    "no_marks": "no chat marks",
+    "no_roles": "no further turns",
+    "no_thoughts": "no think tags",
+    "own_script": "own script",
+}
+"""Measure to what people call it; each is a share of responses."""
+
+NO_JSON = ("empty_response", "no_json_content", "no_json_object", "truncated_json", "invalid_json")
+"""Why a generator's reply holds no JSON object."""
+NO_FIELDS = "missing_required_fields"
+"""Why an object is no question although it is one."""
+_INSIDE = re.compile(r"\w")
+_BOX = "\\boxed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """One response's form."""
+
+    question_id: str
+    """Question answered."""
+    tokens: int
+    """Length, tokens."""
+    holds: Mapping[str, bool]
+    """Measure to whether the response has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """The responses of one checkpoint."""
+
+    iteration: int
+    """Iterations that it has seen; 0 is the anchor."""
+    responses: int
+    """Responses."""
+    median_tokens: float
+    """Median length, tokens."""
+    shares: Mapping[str, float]
+    """Measure to its share of the responses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A measure at two checkpoints of a run, on the questions that both answered."""
+
+    measure: str
+    """Key of MEASURES."""
+    before: float
+    """Share at the first."""
+    after: float
+    """Share at the second."""
+    difference: Difference
+    """After minus before, paired by question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxing:
+    """How a response uses the box of its answer."""
+
+    single: bool
+    """Whether there is exactly one."""
+    final: bool
+    """Whether no word follows the last one."""
+
+
+def boxing(tail: str) -> Boxing:
+    """Of a response from its first box on."""
+    found = boxes(tail)
+    if not found:
+        return Boxing(single=False, final=False)
+    start = tail.rfind(_BOX)
+    while not (last := boxes(tail[start:])):
+        # This one never closes.
+        start = tail.rfind(_BOX, 0, start)
+    rest = tail[start:]
+    after = rest[rest.index(last[-1], rest.index("{")) + len(last[-1]) :]
+    return Boxing(single=len(found) == 1, final=not _INSIDE.search(after))
+
+
+def retained(iteration: int, rows: Sequence[Manners]) -> Retained:
+    """Shares over the responses of a checkpoint, at least one."""
+    return Retained(
+        iteration=iteration,
+        responses=len(rows),
+        median_tokens=float(median(row.tokens for row in rows)),
+        shares={name: sum(row.holds[name] for row in rows) / len(rows) for name in MEASURES},
+    )
+
+
+def changes(before: Sequence[Manners], after: Sequence[Manners], *, seed: int = 0) -> list[Change]:
+    """Every measure at both checkpoints, over common questions; none where there are no common ones."""
+    first, second = _by_question(before), _by_question(after)
+    common = sorted(first.keys() & second.keys())
+    if not common:
+        return []
+    found = []
+    for name in MEASURES:
+        old_Q, new_Q = (np.array([_share(held[question], name) for question in common]) for held in (first, second))
+        left_out = len(first) + len(second) - 2 * len(common)
+        difference = paired_difference(old_Q, new_Q, seed=seed, left_out=left_out)
+        found.append(Change(measure=name, before=float(old_Q.mean()), after=float(new_Q.mean()), difference=difference))
+    return found
+
+
+def _by_question(rows: Sequence[Manners]) -> dict[str, list[Manners]]:
+    found: dict[str, list[Manners]] = {}
+    for row in rows:
+        found.setdefault(row.question_id, []).append(row)
+    return found
+
+
+def _share(rows: Sequence[Manners], name: str) -> float:
+    return sum(row.holds[name] for row in rows) / len(rows)

@@ -1,0 +1,150 @@
+"""Test whether a folder's file system can hold a store: renames, locks, fsync."""
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core.durable import fsync
+from infuser_core.errors import StoreError
+
+_SKEW = 30.0
+"""Seconds between this machine's clock and the file system's; a lease counts as dead after 60."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """One thing that was tried."""
+
+    name: str
+    """A word for scripts, e.g. `rename`."""
+    kept: bool
+    """Whether the file system does it."""
+    needed: bool
+    """False where the store also works without, only less well."""
+    what: str
+    """What it is for, and what was seen."""
+
+
+def probe(folder: Path) -> list[Promise]:
+    """Try everything in a folder of its own, gone afterwards. Raises StoreError where nothing can be written."""
+    scratch = folder / f".probe.{uuid.uuid4().hex}"
+    try:
+        scratch.mkdir(parents=True)
+    except OSError as error:
+        hint = "name a folder that you may write"
+        raise StoreError(f"cannot write {folder}: {error.strerror or error}", hint=hint) from error
+    try:
+        return [_try(scratch, *one) for one in _PROMISES]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def text(folder: Path, promises: Sequence[Promise]) -> str:
+    """The findings for people."""
+    lines = [f"{_WORDS[promise.kept, promise.needed]:8} {promise.name:10} {promise.what}" for promise in promises]
+    broken = [promise.name for promise in promises if promise.needed and not promise.kept]
+    verdict = f"cannot hold a store: {', '.join(broken)}" if broken else "can hold a store"
+    return "\n".join([*lines, f"{folder} {verdict}"])
+
+
+def _try(scratch: Path, name: str, needed: bool, what: str, attempt: Callable[[Path], str]) -> Promise:
+    place = scratch / name
+    place.mkdir()
+    try:
+        failure = attempt(place)
+    except OSError as error:
+        failure = error.strerror or str(error)
+    return Promise(name=name, kept=not failure, needed=needed, what=f"{what}: {failure}" if failure else what)
+
+
+def _rename(place: Path) -> str:
+    old, new = place / "old", place / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+    try:
+        old.rename(new)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    else:
+        return "a folder was renamed over one with files"
+    old.rename(place / "third")
+    return "" if (place / "third" / "file").read_text() == "old" else "a renamed folder lost its content"
+
+
+def _replace(place: Path) -> str:
+    (place / "file").write_text("old")
+    with (place / "file").open() as reader:
+        (place / "draft").write_text("new")
+        (place / "draft").replace(place / "file")
+        if reader.read() != "old":
+            return "an open file changed when its name was given to another"
+    return "" if (place / "file").read_text() == "new" else "the new content is not there"
+
+
+def _exclusive(place: Path) -> str:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+    os.close(os.open(place / "file", flags))
+    try:
+        os.close(os.open(place / "file", flags))
+    except FileExistsError:
+        return ""
+    return "a file was created twice"
+
+
+def _durable(place: Path) -> str:
+    (place / "file").write_text("content")
+    fsync(place / "file")
+    fsync(place)
+    return ""
+
+
+def _lock(place: Path) -> str:
+    with (place / "file").open("w") as first, (place / "file").open("w") as second:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ""
+    return "a lock was given twice"
+
+
+def _link(place: Path) -> str:
+    (place / "file").write_text("")
+    os.link(place / "file", place / "other")
+    try:
+        os.link(place / "file", place / "other")
+    except FileExistsError:
+        return ""
+    return "a link was made over a file"
+
+
+def _clock(place: Path) -> str:
+    (place / "file").write_text("")
+    skew = (place / "file").stat().st_mtime - time.time()
+    return "" if abs(skew) < _SKEW else f"the file system's clock is {skew:+.0f} s from this machine's"
+
+
+def _case(place: Path) -> str:
+    (place / "name").write_text("")
+    return "names that differ in case are the same" if (place / "NAME").exists() else ""
+
+
+_WORDS = {(True, True): "ok", (True, False): "ok", (False, True): "BROKEN", (False, False): "missing"}
+_PROMISES: tuple[tuple[str, bool, str, Callable[[Path], str]], ...] = (
+    ("rename", True, "an artifact appears by one rename, and the first of two writers wins", _rename),
+    ("replace", True, "a record is replaced as a whole, under its readers", _replace),
+    ("exclusive", True, "a file is created once (O_EXCL)", _exclusive),
+    ("fsync", True, "what is committed survives a power cut", _durable),
+    ("lock", True, "one process executes a run (flock)", _lock),
+    ("link", False, "of two machines that take a run one wins", _link),
+    ("clock", False, "a lease from another machine is judged by the file system's clock", _clock),
+    ("case", False, "keys and file names keep their case", _case),
+)

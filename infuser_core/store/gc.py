@@ -1,0 +1,272 @@
+"""`infuser gc`: list what may go, remove it when asked. Nothing else deletes.
+
+A folder that goes is renamed into `.trash` before it is emptied, the users of an artifact before what they were made
+from; files of a checkpoint are listed in `pruned.json` before they go. Killed anywhere, the store is sound, and the
+next `infuser gc --apply` goes on.
+"""
+
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core import faults
+from infuser_core.durable import fsync
+from infuser_core.errors import StoreError
+from infuser_core.store import pruned
+from infuser_core.store.catalogue import Catalogue, Holder, Record, checkpoints, holders, with_inputs
+from infuser_core.store.leftovers import TRASH, leftovers, size_of
+from infuser_core.store.retention import Course, Extent, Rule, Verdict, pinned, strongest, verdicts
+from infuser_core.store.store import read_manifest
+from infuser_core.store.verify import size
+
+_HEADINGS = {
+    "moments": "optimizer moments of old checkpoints",
+    "weights": "weights and moments of old checkpoints",
+    "unreferenced": "artifacts that no run holds",
+    "damaged": "what was set aside as damaged",
+    "staging": "workspaces of dead processes",
+    "pieces": "pieces of complete stages",
+    "draft": "temporary files",
+    "trash": "what an interrupted gc left",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Something that may go."""
+
+    kind: str
+    """One of the headings."""
+    path: Path
+    """A file or folder; for a checkpoint, its folder."""
+    files: Mapping[str, str]
+    """For a checkpoint, the files that go and the part each belongs to; empty where the whole path goes."""
+    bytes: int
+    """What it frees."""
+    why: str
+    """The rule, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What gc would remove, in the order of removal, and what it keeps."""
+
+    items: Sequence[Item]
+    """What may go."""
+    kept: Mapping[str, Mapping[str, Sequence[int]]]
+    """Run to extent to iterations of its checkpoints that stay so."""
+    notes: Sequence[str]
+    """What was left alone, and why."""
+
+    @property
+    def bytes(self) -> int:
+        """What it frees."""
+        return sum(item.bytes for item in self.items)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan for scripts."""
+        items = [{**asdict(item), "path": str(item.path), "files": list(item.files)} for item in self.items]
+        return {"bytes": self.bytes, "items": items, "kept": self.kept, "notes": list(self.notes)}
+
+    def text(self, *, applied: bool) -> str:
+        """The plan for people."""
+        lines = []
+        for kind, heading in _HEADINGS.items():
+            chosen = [item for item in self.items if item.kind == kind]
+            if chosen:
+                lines.append(f"{heading}: {len(chosen)}, {size(sum(item.bytes for item in chosen))}")
+                lines += [f"  {size(item.bytes):>9}  {item.path.name}  ({item.why})" for item in chosen]
+        for run, extents in self.kept.items():
+            shown = "; ".join(f"{extent} {_listed(numbers)}" for extent, numbers in extents.items())
+            lines.append(f"run {run} keeps its checkpoints after iterations: {shown}")
+        lines += [f"left alone: {note}" for note in self.notes]
+        if not self.items:
+            return "\n".join([*lines, "nothing to remove"])
+        if applied:
+            return "\n".join([*lines, f"removed {len(self.items)} items, {size(self.bytes)}"])
+        return "\n".join([*lines, f"nothing was removed: `infuser gc --apply` frees {size(self.bytes)}"])
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
+    """What may go now. Raises StoreError where the record of a run cannot be read: nobody knows then what it holds."""
+    catalogue, found = Catalogue(root), holders(root)
+    for holder in found:
+        if holder.broken:
+            raise StoreError(
+                f"gc cannot know what run {holder.name} holds: {holder.broken}",
+                hint=f"`infuser doctor {holder.name}` says what to do; or remove the run's folder if it is not wanted",
+            )
+    held = {key for holder in found for key in {*holder.keys, *with_inputs(catalogue, holder.keys)}}
+    notes: list[str] = []
+    items = [*_unreferenced(root, catalogue, held, found, notes)]
+    wanted = _wanted(root, catalogue, found, Rule(keep_full=keep_full, every=every))
+    items += [item for key, each in wanted.items() for item in _thinned(root, catalogue.records[key], each)]
+    for left in leftovers(root, held=frozenset(held)):
+        if left.needed:
+            notes.append(f"{left.path}: {left.needed}")
+        else:
+            why = f"left by {left.owner}" if left.kind != "damaged" else "computed again, or not needed"
+            items.append(Item(kind=left.kind, path=left.path, files={}, bytes=left.bytes, why=why))
+    order = list(_HEADINGS)
+    items.sort(key=lambda item: order.index(item.kind))
+    return Plan(items=items, kept=_kept(catalogue, found, wanted), notes=notes)
+
+
+def _unreferenced(
+    root: Path, catalogue: Catalogue, held: Collection[str], found: Sequence[Holder], notes: list[str]
+) -> Iterator[Item]:
+    """Users first, so that no artifact ever lacks what it was made from."""
+    free = {key: record for key, record in catalogue.records.items() if key not in held}
+    if not free:
+        return
+    live = [holder.name for holder in found if holder.live]
+    if live:
+        notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
+        return
+    depth: dict[str, int] = {}
+    for key in _from_the_end(free):
+        sources = (identity.split("@")[0] for identity in free[key].inputs.values())
+        for source in sources:
+            if source in free:
+                depth[source] = max(depth.get(source, 0), depth.get(key, 0) + 1)
+    for key in sorted(free, key=lambda key: (depth.get(key, 0), key)):
+        path = root / "artifacts" / free[key].phase / key
+        yield Item(kind="unreferenced", path=path, files={}, bytes=size_of(path), why="no run holds it")
+
+
+def _from_the_end(records: Mapping[str, Record]) -> list[str]:
+    """Keys in an order in which every artifact comes before what it was made from."""
+    done: dict[str, None] = {}
+
+    def visit(start: str) -> None:
+        ahead = [(start, False)]
+        while ahead:
+            key, seen = ahead.pop()
+            if seen:
+                done.setdefault(key)
+            elif key not in done:
+                ahead.append((key, True))
+                sources = [identity.split("@")[0] for identity in records[key].inputs.values()]
+                ahead += [(source, False) for source in sources if source in records and source not in done]
+
+    for key in records:
+        visit(key)
+    return list(done)[::-1]
+
+
+def _course(root: Path, catalogue: Catalogue, holder: Holder) -> Course:
+    numbers = {number for number, _ in checkpoints(catalogue, holder)}
+    passed = max(numbers, default=0)
+    at_rest = holder.ended and not holder.live
+    if not at_rest:
+        # What the newest attempt has reached: no attempt goes back behind that. Others may have had other artifacts.
+        passed = max((e.iteration + 1 for e in holder.current if e.phase == "update_solver" and e.digest), default=-1)
+    chosen = [catalogue.records[key] for key in holder.keys if key in catalogue.records and key.startswith("select-")]
+    selected = {int(record.summary["selected_iteration"]) for record in chosen}
+    return Course(
+        iterations=numbers,
+        passed=passed,
+        selected=selected.pop() if at_rest and len(selected) == 1 else None,
+        pinned=pinned(root, holder.name),
+    )
+
+
+def _wanted(root: Path, catalogue: Catalogue, found: Sequence[Holder], rule: Rule) -> dict[str, Verdict]:
+    """What stays of every checkpoint that a run holds."""
+    votes: dict[str, list[Verdict]] = {}
+    for holder in found:
+        told = verdicts(_course(root, catalogue, holder), rule)
+        for number, record in checkpoints(catalogue, holder):
+            votes.setdefault(record.key, []).append(told[number])
+    return {key: strongest(given) for key, given in votes.items()}
+
+
+def _thinned(root: Path, record: Record, verdict: Verdict) -> Iterator[Item]:
+    """What goes of a checkpoint; also what an interrupted gc has listed already."""
+    if verdict.extent == Extent.WHOLE:
+        return
+    folder = root / "artifacts" / record.phase / record.key
+    parts = [pruned.MOMENTS] if verdict.extent == Extent.WEIGHTS else [pruned.MOMENTS, pruned.WEIGHTS]
+    files = {
+        path.name: part for part in parts for pattern in pruned.PARTS[part] for path in sorted(folder.glob(pattern))
+    }
+    if files:
+        freed = sum((folder / name).stat().st_size for name in files)
+        yield Item(kind=parts[-1], path=folder, files=files, bytes=freed, why=verdict.why)
+
+
+def _kept(
+    catalogue: Catalogue, found: Sequence[Holder], wanted: Mapping[str, Verdict]
+) -> dict[str, dict[str, list[int]]]:
+    kept: dict[str, dict[str, list[int]]] = {}
+    for holder in found:
+        for number, record in checkpoints(catalogue, holder):
+            extents = kept.setdefault(holder.name, {})
+            numbers = extents.setdefault(wanted[record.key].extent.name.lower(), [])
+            if number not in numbers:
+                numbers.append(number)
+    return kept
+
+
+def apply(root: Path, chosen: Plan) -> None:
+    """Remove what was planned. Call it under `runs.sweeping`, with a plan made under it."""
+    with _errors(root):
+        for item in chosen.items:
+            if item.files:
+                _thin_out(item)
+            else:
+                _throw_away(root, item.path)
+        (root / "index" / "records.tsv").unlink(missing_ok=True)
+
+
+def _thin_out(item: Item) -> None:
+    manifest, known = read_manifest(item.path), pruned.read(item.path)
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    fresh = {
+        name: pruned.Removed(file=name, part=part, rule=item.why, at=now, **manifest.files[name])
+        for name, part in item.files.items()
+        if name not in known and name in manifest.files
+    }
+    if fresh:
+        pruned.write(item.path, [*known.values(), *fresh.values()])
+    faults.point("gc:recorded")
+    for name in item.files:
+        (item.path / name).unlink()
+        faults.point("gc:file")
+    fsync(item.path)
+
+
+def _throw_away(root: Path, path: Path) -> None:
+    trash = root / TRASH
+    if path.parent != trash:
+        trash.mkdir(exist_ok=True)
+        gone = trash / f"{path.name}.{uuid.uuid4().hex[:8]}"
+        path.rename(gone)
+        fsync(path.parent)
+        faults.point("gc:renamed")
+        path = gone
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    faults.point("gc:removed")
+
+
+@contextmanager
+def _errors(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        hint = "what was removed so far is recorded; `infuser gc --apply` goes on"
+        raise StoreError(f"cannot remove from {root}: {error.strerror or error}", hint=hint) from error

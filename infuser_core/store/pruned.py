@@ -1,0 +1,86 @@
+"""Files that gc removed from a checkpoint on purpose: `pruned.json` beside its commit record.
+
+The record is written before the first file goes and taken away after the last one is back, so at any moment a file of
+the artifact is there, or listed here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from infuser_core import faults
+from infuser_core.durable import fsync, write_json
+from infuser_core.errors import DamagedArtifactError, StoreError
+
+FILE = "pruned.json"
+FORMAT = 1
+MOMENTS, WEIGHTS = "moments", "weights"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    MOMENTS: ("optimizer*",),
+    WEIGHTS: ("model*.safetensors", "model.safetensors.index.json"),
+}
+"""Files of a checkpoint, relative to its folder: what only training needs, and what sampling needs too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """One file that is gone on purpose."""
+
+    file: str
+    """Name below the artifact's folder."""
+    part: str
+    """moments or weights."""
+    sha256: str
+    """Digest of its content, hex, as in the commit record."""
+    bytes: int
+    """Its size."""
+    rule: str
+    """Why it was not kept."""
+    at: str
+    """Local time of the removal, ISO 8601."""
+
+
+def read(folder: Path) -> dict[str, Removed]:
+    """Removed files by name; empty for a whole artifact. Raises DamagedArtifactError for an unreadable record."""
+    path = folder / FILE
+    try:
+        record = json.loads(path.read_bytes())
+        return {entry["file"]: Removed(**entry) for entry in record["removed"]}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedArtifactError(
+            f"the record {path} is damaged: {error}",
+            hint="`infuser repair` moves the artifact aside and computes it again",
+        ) from error
+
+
+def write(folder: Path, removed: Sequence[Removed]) -> None:
+    """The record, complete and durable, or not there at all."""
+    write_json(folder / FILE, {"format": FORMAT, "removed": [asdict(entry) for entry in removed]})
+
+
+def restore(source: Path, target: Path) -> None:
+    """Move what was removed from `target` back into it, from a folder with the same content."""
+    for name in read(target):
+        (source / name).replace(target / name)
+        faults.point("restore:file")
+    fsync(target)
+    (target / FILE).unlink()
+    fsync(target)
+
+
+def refusal(path: Path, entry: Removed) -> StoreError:
+    """The error for whoever needs a removed file."""
+    return StoreError(
+        f"{path} was pruned by gc on {entry.at} ({entry.rule})",
+        hint="`infuser repair RUN --iteration T` computes that checkpoint again, bit by bit the same",
+    )
+
+
+def refuse(path: Path) -> None:
+    """Raises StoreError where a file of a checkpoint is not there because it was pruned."""
+    entry = read(path.parent).get(path.name)
+    if entry is not None and not path.exists():
+        raise refusal(path, entry)

@@ -1,0 +1,175 @@
+"""Retention of checkpoints: keep all of one, its weights, or the facts about it; pins keep it whole.
+
+Training goes on from whole checkpoints alone: AdamW's moments enter the influence score. Sampling needs the weights.
+"""
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from infuser_core.durable import write_json
+from infuser_core.errors import StoreError, UsageError
+from infuser_core.store import pruned, runs
+from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, holders
+from infuser_core.store.doctor import checkpoints_at
+from infuser_core.store.store import Store
+
+
+class Extent(IntEnum):
+    """What stays of a checkpoint; the larger, the more."""
+
+    FACTS = 0
+    WEIGHTS = 1
+    WHOLE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a person wants to keep."""
+
+    keep_full: int
+    """Newest checkpoints of a run that stay whole, at least 1."""
+    every: int
+    """Every so many iterations the weights stay; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What retention must know of a run."""
+
+    iterations: Collection[int]
+    """Iterations behind each of its checkpoints, the anchor's 0 included."""
+    passed: int
+    """The run needs nothing older to go on from here: for a finished run its last iteration."""
+    selected: int | None
+    """The selected checkpoint; None while any may still be chosen."""
+    pinned: Collection[int]
+    """What a person pinned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What stays of one checkpoint, and why."""
+
+    extent: Extent
+    """How much."""
+    why: str
+    """The rule, for people."""
+
+
+def verdicts(course: Course, rule: Rule) -> dict[int, Verdict]:
+    """A verdict for each checkpoint of a run by the number of iterations behind it."""
+    behind = sorted(number for number in course.iterations if number <= course.passed)
+    newest = set(behind[-rule.keep_full :]) | {number for number in course.iterations if number > course.passed}
+    return {number: _verdict(number, course, rule, newest) for number in sorted(course.iterations)}
+
+
+def _verdict(number: int, course: Course, rule: Rule, newest: Collection[int]) -> Verdict:
+    if number == 0:
+        return Verdict(extent=Extent.WHOLE, why="the anchor")
+    if number in course.pinned:
+        return Verdict(extent=Extent.WHOLE, why="pinned")
+    if number == course.selected:
+        return Verdict(extent=Extent.WHOLE, why="selected")
+    if number in newest:
+        return Verdict(extent=Extent.WHOLE, why=f"among the last {rule.keep_full}")
+    if rule.every and number % rule.every == 0:
+        return Verdict(extent=Extent.WEIGHTS, why=f"weights of every {_ordinal(rule.every)}")
+    if course.selected is None:
+        return Verdict(extent=Extent.WEIGHTS, why="weights until one is selected")
+    return Verdict(extent=Extent.FACTS, why=f"not among the last {rule.keep_full}, nor every {_ordinal(rule.every)}")
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
+
+
+def strongest(found: Iterable[Verdict]) -> Verdict:
+    """Of several runs that hold a checkpoint, the one that wants the most of it decides."""
+    return max(found, key=lambda verdict: verdict.extent)
+
+
+FILE = "pins.json"
+
+
+def pinned(root: Path, run: str) -> set[int]:
+    """Iterations after which this run's checkpoints are pinned. Raises StoreError for an unreadable record."""
+    path = runs.runs_folder(root) / run / FILE
+    try:
+        return {int(number) for number in json.loads(path.read_bytes())["iterations"]}
+    except FileNotFoundError:
+        return set()
+    except (ValueError, TypeError, KeyError) as error:
+        hint = "remove the file and pin again; gc touches nothing until then"
+        raise StoreError(f"{path} is damaged: {error}", hint=hint) from error
+
+
+def pin(root: Path, place: str) -> str:
+    """Pin RUN@ITERATION; returns what to tell the person. Raises UsageError where there is no such checkpoint."""
+    named = _parse(root, place)
+    holder, iteration = named.holder, named.iteration
+    records = checkpoints_at(Catalogue(root), holder, iteration)
+    _save(root, holder.name, pinned(root, holder.name) | {iteration})
+    store = Store(root)
+    thin = [record.key for record in records if pruned.read(store.folder(record.phase, record.key))]
+    said = f"pinned {holder.name}@{iteration}: {', '.join(record.key for record in records)}"
+    if thin:
+        said += f"; gc thinned it out before: `infuser repair {holder.name} --iteration {iteration}` makes it whole"
+    return said
+
+
+def unpin(root: Path, place: str) -> str:
+    """Take a pin away; returns what to tell the person. Raises UsageError for what is not pinned."""
+    named = _parse(root, place)
+    now = pinned(root, named.holder.name)
+    if named.iteration not in now:
+        known = ", ".join(lines(listed(root)))
+        raise UsageError(f"{place} is not pinned", hint=f"pinned: {known}")
+    _save(root, named.holder.name, now - {named.iteration})
+    return f"unpinned {named.holder.name}@{named.iteration}"
+
+
+def listed(root: Path) -> list[dict[str, Any]]:
+    """Every pin: run, iteration and the keys of its checkpoints."""
+    catalogue, found = Catalogue(root), []
+    for holder in holders(root):
+        for iteration in sorted(pinned(root, holder.name)):
+            keys = [record.key for number, record in checkpoints(catalogue, holder) if number == iteration]
+            found.append({"run": holder.name, "iteration": iteration, "checkpoints": keys})
+    return found
+
+
+def lines(found: list[dict[str, Any]]) -> list[str]:
+    """The pins for people."""
+    return [f"{each['run']}@{each['iteration']}  {' '.join(each['checkpoints'])}" for each in found] or ["no pins"]
+
+
+def _save(root: Path, run: str, iterations: set[int]) -> None:
+    path = runs.runs_folder(root) / run / FILE
+    try:
+        write_json(path, {"iterations": sorted(iterations)})
+    except OSError as error:
+        hint = "set INFUSER_STORE to a folder you may write"
+        raise StoreError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What RUN@ITERATION names."""
+
+    holder: Holder
+    """The run."""
+    iteration: int
+    """Iterations behind its checkpoints."""
+
+
+def _parse(root: Path, place: str) -> _Place:
+    name, mark, number = place.rpartition("@")
+    if not mark or not number.isdigit():
+        raise UsageError(f"{place!r} names no checkpoint", hint="RUN@ITERATION, e.g. nano@5")
+    name = runs.find_run(root, name)
+    return _Place(holder=next(each for each in holders(root) if each.name == name), iteration=int(number))

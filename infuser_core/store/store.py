@@ -1,0 +1,364 @@
+"""The artifact store: immutable artifacts, committed by one rename, verified when read.
+
+Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. A folder is absent or complete.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from infuser_core import faults
+from infuser_core.durable import fsync
+from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.schemas import SCHEMA_VERSION
+from infuser_core.store import pruned, tables
+from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
+
+Row = TypeVar("Row")
+MANIFEST = "artifact.json"
+_REMEDY = "`infuser repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
+_restoring: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of one type, to be written as one parquet file."""
+
+    row_type: type
+    """Dataclass of the rows; gives the columns even when there are none."""
+    rows: Sequence[Any]
+    """Rows in their order."""
+    volatile: bool = False
+    """True for facts of this execution (times, addresses): kept and verified, but outside the artifact's digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a phase produced, beside the files it wrote into its workspace."""
+
+    tables: Mapping[str, Table]
+    """Table name to rows."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """A few JSON values for people: counts, norms, status."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """By engine, what it computed on and how; outside the artifact's digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The commit record of an artifact, `artifact.json`."""
+
+    ref: ArtifactRef
+    """Identity of the artifact."""
+    recipe: Mapping[str, Any]
+    """The recipe it was made from."""
+    files: Mapping[str, Mapping[str, Any]]
+    """File name to sha256 and size in bytes."""
+    volatile: Sequence[str]
+    """Files outside the digest."""
+    rows: Mapping[str, int]
+    """Table name to number of rows."""
+    summary: Mapping[str, Any]
+    """The phase's summary."""
+    seconds: float
+    """Time the phase took, seconds."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """By engine, what it computed on and how; empty where none was used."""
+
+
+class Store:
+    """Artifacts below one root folder. Several processes may use it at once; the first writer of a key wins."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._verified: set[tuple[str, str]] = set()
+
+    def folder(self, kind: str, key: str) -> Path:
+        """Where an artifact lies, or would lie."""
+        return self.root / "artifacts" / kind / key
+
+    def find(self, recipe: Recipe) -> ArtifactRef | None:
+        """The committed artifact of this recipe, or None; also None for one that is being restored."""
+        folder = self.folder(recipe.phase, recipe.key)
+        if recipe.key in _restoring and pruned.read(folder):
+            return None
+        return read_manifest(folder).ref if (folder / MANIFEST).is_file() else None
+
+    def manifest(self, ref: ArtifactRef) -> Manifest:
+        """The commit record. Raises StoreError when the artifact is not there."""
+        return read_manifest(self.folder(ref.kind, ref.key))
+
+    @contextmanager
+    def exclusive(self, recipe: Recipe) -> Iterator[None]:
+        """Hold the key's lock, so that of several processes one computes and the others wait. Dies with its holder."""
+        locks = self.root / "locks"
+        with _store_errors(self.root):
+            locks.mkdir(parents=True, exist_ok=True)
+        with (locks / recipe.key).open("a+") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            with _store_errors(self.root):
+                _sign(handle)
+            # Whoever worked on this key before and is gone was killed.
+            for left in (self.root / ".staging").glob(f"{recipe.key}.*"):
+                shutil.rmtree(left, ignore_errors=True)
+            yield
+
+    @contextmanager
+    def workspace(self, recipe: Recipe) -> Iterator[Path]:
+        """A private folder on the store's file system; gone afterwards unless committed."""
+        folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
+        with _store_errors(self.root):
+            folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def partial(self, recipe: Recipe) -> Path:
+        """A folder where a long phase keeps finished pieces until it commits: a killed one goes on from them.
+
+        Use it under `exclusive`. It belongs to the key, so its pieces are of this very recipe.
+        """
+        folder = self.root / ".partial" / recipe.key
+        with _store_errors(self.root):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def commit(self, recipe: Recipe, workspace: Path, outcome: Outcome, *, seconds: float) -> ArtifactRef:
+        """Write the tables beside the workspace's files, then move the folder into place by one rename."""
+        with _store_errors(self.root):
+            for name, table in outcome.tables.items():
+                tables.write_rows(workspace / f"{name}.parquet", table.rows, table.row_type)
+                faults.point(f"{recipe.phase}:writing")
+            written = sorted(path for path in workspace.rglob("*") if path.is_file())
+            files = {path.relative_to(workspace).as_posix(): _describe(path) for path in written}
+            volatile = sorted(f"{name}.parquet" for name, table in outcome.tables.items() if table.volatile)
+            digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
+            ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
+            record = _record(ref, recipe, files, volatile, outcome, seconds)
+            # Of what will be read: keys that are no strings sort otherwise.
+            record["seal"] = digest_of(json.loads(json.dumps(record)))
+            (workspace / MANIFEST).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+            for path in [*workspace.rglob("*"), workspace]:
+                fsync(path)
+            faults.point(f"{recipe.phase}:before_rename")
+            won = self._rename(workspace, ref)
+        faults.point(f"{recipe.phase}:after_rename")
+        self._drop_partial(recipe.key)
+        if not won:
+            return self.manifest(ref).ref
+        # Verified by construction: the digests were taken from the files just written.
+        self._verified.update((ref.id, name) for name in files)
+        return ref
+
+    def _rename(self, source: Path, ref: ArtifactRef) -> bool:
+        """Move a folder into place; False when the artifact was there already, by another process or pruned."""
+        target = self.folder(ref.kind, ref.key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not (target / MANIFEST).exists():
+            # No commit leaves this: somebody deleted the record. What remains is kept, out of the way.
+            self.put_aside(target)
+        if pruned.read(target):
+            _give_back(source, target, ref)
+            return False
+        try:
+            source.rename(target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        for folder in (target.parent, target.parent.parent):
+            fsync(folder)
+        return True
+
+    def put_aside(self, folder: Path) -> Path:
+        """Move an artifact's folder out of the way, into `damaged`; returns where it lies now."""
+        aside = self.root / "damaged" / f"{folder.name}.{uuid.uuid4().hex[:8]}"
+        aside.parent.mkdir(exist_ok=True)
+        folder.rename(aside)
+        for parent in (aside.parent, folder.parent):
+            fsync(parent)
+        return aside
+
+    def _drop_partial(self, key: str) -> None:
+        shutil.rmtree(self.root / ".partial" / key, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove the pieces of complete artifacts: a process was killed between its rename and this."""
+        for folder in (self.root / ".partial").glob("*"):
+            if (self.folder(folder.name.rpartition("-")[0], folder.name) / MANIFEST).is_file():
+                self._drop_partial(folder.name)
+
+    def path(self, ref: ArtifactRef, name: str) -> Path:
+        """A file of the artifact, its digest checked on first use in this process.
+
+        Raises StoreError for a file the artifact never had or that gc removed, DamagedArtifactError for one that is
+        missing or changed.
+        """
+        path = self.folder(ref.kind, ref.key) / name
+        if (ref.id, name) in self._verified:
+            return path
+        expected = self.manifest(ref).files.get(name)
+        if expected is None:
+            raise StoreError(f"artifact {ref.id} has no file {name}", hint=f"expected it at {path}")
+        if not path.is_file():
+            pruned.refuse(path)
+            raise DamagedArtifactError(f"artifact {ref.id} has lost its file {name}", hint=f"it was {path}; {_REMEDY}")
+        if _describe(path) != dict(expected):
+            raise DamagedArtifactError(
+                f"{path} does not match the digest recorded when it was written",
+                hint=_REMEDY,
+            )
+        self._verified.add((ref.id, name))
+        return path
+
+    def verified_folder(self, ref: ArtifactRef) -> Path:
+        """The artifact's folder with every file checked: for engines that load whole folders.
+
+        Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself.
+        """
+        folder = self.folder(ref.kind, ref.key)
+        removed = pruned.read(folder)
+        for name in self.manifest(ref).files:
+            gone = name in removed and removed[name].part == pruned.MOMENTS and not (folder / name).exists()
+            if not gone:
+                self.path(ref, name)
+        return folder
+
+    def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:
+        """The rows of one table, in the order they were committed."""
+        return tables.read_rows(self.path(ref, f"{table}.parquet"), row_type)
+
+    def refs(self) -> list[ArtifactRef]:
+        """Every committed artifact, ordered by kind and key."""
+        found = sorted((self.root / "artifacts").glob(f"*/*/{MANIFEST}"))
+        return [read_manifest(path.parent).ref for path in found]
+
+
+@contextmanager
+def restoring(keys: Collection[str]) -> Iterator[None]:
+    """Within this process, pruned artifacts of these keys count as absent, so that stages compute them again."""
+    _restoring.update(keys)
+    try:
+        yield
+    finally:
+        _restoring.difference_update(keys)
+
+
+class Lineage:
+    """Walks from an artifact to what it was made from."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        refs = store.refs()
+        self._by_id = {ref.id: ref for ref in refs}
+        self._by_key = {ref.key: ref for ref in refs}
+
+    def of_key(self, key: str) -> ArtifactRef:
+        """The artifact with this key."""
+        return self._by_key[key]
+
+    def input(self, ref: ArtifactRef, name: str) -> ArtifactRef:
+        """The named input of an artifact. Raises StoreError when it has none or it is gone."""
+        identity = self._store.manifest(ref).recipe["inputs"].get(name, "")
+        if identity not in self._by_id:
+            raise StoreError(f"artifact {ref.id} has no input {name} in the store", hint="resume the run first")
+        return self._by_id[identity]
+
+
+def _record(
+    ref: ArtifactRef,
+    recipe: Recipe,
+    files: Mapping[str, Mapping[str, Any]],
+    volatile: Sequence[str],
+    outcome: Outcome,
+    seconds: float,
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": ref.kind,
+        "key": ref.key,
+        "digest": ref.digest,
+        "recipe": recipe.to_json(),
+        "files": files,
+        "volatile": volatile,
+        "rows": {name: len(table.rows) for name, table in outcome.tables.items()},
+        "summary": outcome.summary,
+        "seconds": round(seconds, 4),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "host": platform.node(),
+        "python": platform.python_version(),
+        **({"machine": dict(outcome.machine)} if outcome.machine else {}),
+    }
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The commit record in an artifact's folder. Raises StoreError when there is none, or a damaged one."""
+    try:
+        record = json.loads((folder / MANIFEST).read_text())
+        # Records of older versions have none.
+        if record.pop("seal", None) not in (None, digest_of(record)):
+            raise ValueError("its content changed since it was written")
+        return Manifest(
+            ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
+            recipe=record["recipe"],
+            files=record["files"],
+            volatile=record["volatile"],
+            rows=record["rows"],
+            summary=record["summary"],
+            seconds=record["seconds"],
+            machine=record.get("machine", {}),
+        )
+    except FileNotFoundError as error:
+        raise StoreError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedArtifactError(
+            f"the commit record {folder / MANIFEST} is damaged: {error}",
+            hint=_REMEDY,
+        ) from error
+
+
+def _sign(handle: IO[str]) -> None:
+    """Say who holds a key, for whoever finds the workspace of a dead process."""
+    handle.truncate(0)
+    handle.write(f"process {os.getpid()} on {platform.node()}")
+    handle.flush()
+
+
+def _give_back(source: Path, target: Path, ref: ArtifactRef) -> None:
+    """Put a pruned artifact's files, computed again, into its folder."""
+    if read_manifest(target).ref != ref:
+        raise StoreError(
+            f"computing {ref.key} again gave other bits than the pruned original, digest {ref.digest[:16]}",
+            hint="its phase is not deterministic here: use the engine and the machine that it was made with",
+        )
+    pruned.restore(source, target)
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    with path.open("rb") as handle:
+        return {"sha256": hashlib.file_digest(handle, "sha256").hexdigest(), "bytes": path.stat().st_size}
+
+
+@contextmanager
+def _store_errors(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"cannot write the store at {root}: {error.strerror or error}",
+            hint="free some space or set INFUSER_STORE to a folder you may write; then `infuser resume`",
+        ) from error

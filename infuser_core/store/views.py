@@ -1,0 +1,266 @@
+"""SQL over the store: DuckDB views of the parquet files, in memory, nothing written."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from infuser_core import schemas
+from infuser_core.errors import UsageError
+from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.runs import Journal, list_runs
+
+VIEWS: dict[str, str] = {
+    "checkpoints": """
+        select l.run, l.artifact_key, replace(l.phase, 'update_', '') as role, l.iteration + 1 as after_iterations,
+               (a.summary ->> 'step')::bigint as step, i.input_key as parent_key, a.num_bytes, a.seconds
+        from run_artifacts l
+        join artifacts a on a.artifact_key = l.artifact_key
+        left join artifact_inputs i on i.artifact_key = l.artifact_key and i.input = replace(l.phase, 'update_', '')
+        where l.phase in ('anchor', 'update_solver', 'update_generator')
+    """,
+    "solver_answers": """
+        select a.run, a.iteration, a.artifact_key, a.group_id as question_id, a.rollout_id, a.sample_index,
+               a.checkpoint_id, a.verdict, a.reward, a.finish_reason, len(a.token_ids) as num_tokens, a.text
+        from rollouts a
+        where a.phase = 'rollout_questions'
+    """,
+    "benchmark_answers": """
+        select r.run, r.iteration, r.phase, r.artifact_key, r.group_id as question_id, r.sample_index,
+               r.checkpoint_id, r.verdict, r.finish_reason, len(r.token_ids) as response_tokens, r.text as response
+        from rollouts r
+        where r.phase in ('validate', 'evaluate')
+        union all
+        select s.run, s.iteration, coalesce(v.phase, s.phase) as phase, s.artifact_key, s.question_id, s.sample_index,
+               c.input_key as checkpoint_id, v.verdict, s.finish_reason, s.response_tokens, s.response
+        from responses s
+        left join artifact_inputs c on c.artifact_key = s.artifact_key and c.input = 'solver'
+        left join (
+            select j.*, i.input_key from verdicts j
+            join artifact_inputs i on i.artifact_key = j.artifact_key and i.input = 'responses'
+        ) v on v.input_key = s.artifact_key and v.run = s.run and v.benchmark = s.benchmark
+            and v.question_id = s.question_id and v.sample_index = s.sample_index
+    """,
+    "question_history": """
+        select q.run, q.iteration, q.question_id, q.text, q.answer, q.document_id, d.source_id, p.title as source_title,
+               d.header_path, d.start as document_start, d."end" as document_end, q.rollout_id,
+               g.checkpoint_id as generator, s.status, s.score, s.cosine, s.direction_norm, s.gradient_norm,
+               s.solver_accuracy, w.reward as generator_reward, w.advantage as generator_advantage,
+               w.trained as generator_trained, q.artifact_key
+        from questions q
+        left join documents d on d.run = q.run and d.document_id = q.document_id
+        left join sources p on p.run = q.run and p.source_id = d.source_id and p.status = 'admitted'
+        left join rollouts g on g.run = q.run and g.artifact_key = q.artifact_key and g.rollout_id = q.rollout_id
+        left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
+        left join generator_scores w on w.run = q.run and w.iteration = q.iteration and w.rollout_id = q.rollout_id
+    """,
+}
+"""View name to its SELECT. Views stand on tables alone, not on each other."""
+
+
+if TYPE_CHECKING:
+    from infuser_core.store.store import Store
+
+Rows = list[dict[str, Any]]
+
+TABLES: dict[str, type] = {
+    "topics": schemas.Topic,
+    "sources": schemas.Source,
+    "pages": schemas.Page,
+    "chunks": schemas.Document,
+    "documents": schemas.Document,
+    "judgements": schemas.Judgement,
+    "overlaps": schemas.Overlap,
+    "audit_summary": schemas.AuditFact,
+    "reference_questions": schemas.Question,
+    "questions": schemas.Question,
+    "question_labels": schemas.QuestionLabel,
+    "rollouts": schemas.Rollout,
+    "allocations": schemas.Allocation,
+    "gradients": schemas.Gradient,
+    "scores": schemas.InfluenceScore,
+    "generator_scores": schemas.GeneratorScore,
+    "updates": schemas.Update,
+    "asked_questions": schemas.Question,
+    "audited_questions": schemas.Question,
+    "responses": schemas.BenchmarkResponse,
+    "verdicts": schemas.BenchmarkVerdict,
+    "question_scores": schemas.QuestionScore,
+    "benchmark_scores": schemas.BenchmarkScore,
+    "leaks": schemas.Leak,
+    "candidates": schemas.Candidate,
+    "selections": schemas.Selection,
+}
+"""Tables that SQL can always select from, empty or not. `questions` are generated, `reference_questions` are given."""
+
+_MADE = {
+    "run_artifacts": "run varchar, iteration bigint, phase varchar, artifact_key varchar, digest varchar, rows bigint, "
+    "seconds double, state varchar, attempt bigint",
+    "artifacts": "artifact_key varchar, phase varchar, iteration bigint, digest varchar, version bigint, seed bigint, "
+    "config json, summary json, rows bigint, num_bytes bigint, seconds double, created varchar",
+    "artifact_inputs": "artifact_key varchar, input varchar, input_key varchar",
+}
+"""Tables made from journals and commit records, with their columns."""
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_LISTING = {"show", "describe", "summarize", "pragma", "information_schema", "duckdb_views", "duckdb_tables"}
+"""Words of statements that may ask about every view."""
+
+
+class Lens:
+    """SQL over the artifacts of all runs, or of those named. One view per table name, with the run's columns first."""
+
+    def __init__(self, store: "Store | Catalogue", *, runs: Sequence[str] | None = None) -> None:
+        self.catalogue = store if isinstance(store, Catalogue) else Catalogue(store.root)
+        self._connection = duckdb.connect(":memory:")
+        self._connection.execute("set enable_progress_bar = false")
+        self._defined: set[str] = set()
+        names = list_runs(self.catalogue.root) if runs is None else list(runs)
+        self._links = [link for name in names for link in _links(self.catalogue, name)]
+        self._records = [self.catalogue.records[key] for key in sorted({link[3] for link in self._links})]
+
+    @cached_property
+    def _tables(self) -> set[str]:
+        return {table for record in self._records for table in record.tables}
+
+    def views(self) -> list[str]:
+        """Names that `query` can select from."""
+        return [*_MADE, *VIEWS, *sorted({*self._tables, *TABLES})]
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
+        """The rows of one statement. Raises UsageError with DuckDB's message when the statement cannot run."""
+        try:
+            self._prepare(set(_WORD.findall(sql.lower())))
+            return self._fetch(sql, parameters)
+        except duckdb.Error as error:
+            message = str(error).strip().splitlines()[0]
+            raise UsageError(message, hint=f"views: {', '.join(self.views())}") from error
+
+    def rows(
+        self,
+        table: str,
+        keys: Iterable[str],
+        columns: Sequence[str],
+        *,
+        where: str = "true",
+        parameters: Sequence[Any] = (),
+    ) -> Rows:
+        """Rows of one table in these artifacts alone, in their order, with `artifact_key`.
+
+        Columns that older artifacts lack are None. Opens the files of these artifacts and no other.
+        """
+        held = sorted({key for key in keys if table in self.catalogue.records[key].tables})
+        if not held:
+            return []
+        source = _parquet([str(self.catalogue.path(key, table)) for key in held], "file_row_number = true")
+        known = {column[0] for column in self._connection.execute(f"select * from {source} limit 0").description or []}
+        chosen = ", ".join(f'"{name}"' if name in known else f'null as "{name}"' for name in columns)
+        return self._fetch(
+            f"select parse_path(artifact_file)[-2] as artifact_key, {chosen} from {source} "
+            f"where {where} order by artifact_file, file_row_number",
+            parameters,
+        )
+
+    def close(self) -> None:
+        """Drop the views."""
+        self._connection.close()
+
+    def _fetch(self, sql: str, parameters: Sequence[Any]) -> Rows:
+        cursor = self._connection.execute(sql, list(parameters))
+        if cursor is None:
+            raise UsageError("the statement is empty", hint='e.g. infuser sql "select * from run_artifacts"')
+        names = [column[0] for column in cursor.description or []]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _prepare(self, words: set[str]) -> None:
+        """Make the views that a statement mentions, and those that they stand on."""
+        wanted = set(self.views()) if words & _LISTING else words
+        for name in [name for name in VIEWS if name in wanted]:
+            self._prepare(set(_WORD.findall(VIEWS[name].lower())) - {name})
+        for name in sorted((wanted & set(self.views())) - self._defined):
+            self._defined.add(name)
+            if name in _MADE:
+                self._fill(name)
+            elif name in VIEWS:
+                self._connection.execute(f'create view "{name}" as {VIEWS[name]}')
+            else:
+                self._prepare({"run_artifacts"})
+                self._define(name)
+
+    def _fill(self, name: str) -> None:
+        """One of the tables made from journals and commit records."""
+        lines = {"run_artifacts": lambda: self._links, "artifacts": self._artifacts, "artifact_inputs": self._inputs}
+        self._connection.execute(f"create table {name} ({_MADE[name]})")
+        columns = list(zip(*lines[name](), strict=True))
+        if columns:
+            holes = ", ".join("unnest(?)" for _ in columns)
+            self._connection.execute(f"insert into {name} select {holes}", [list(column) for column in columns])
+
+    def _artifacts(self) -> list[tuple[Any, ...]]:
+        return [_facts(record) for record in self._records]
+
+    def _inputs(self) -> list[tuple[Any, ...]]:
+        return [
+            (record.key, name, identity.split("@")[0])
+            for record in self._records
+            for name, identity in record.inputs.items()
+        ]
+
+    def _define(self, table: str) -> None:
+        paths = [str(self.catalogue.path(r.key, table)) for r in self._records if table in r.tables]
+        if not paths:
+            self._define_empty(table)
+            return
+        self._connection.execute(f"""
+            create view "{table}" as
+            select l.run, l.iteration, l.phase, l.artifact_key, t.* exclude (artifact_file)
+            from {_parquet(paths)} t
+            join run_artifacts l on l.artifact_key = parse_path(t.artifact_file)[-2]
+        """)
+
+    def _define_empty(self, table: str) -> None:
+        # Loading it costs a fifth of a second, which few statements need.
+        from infuser_core.store.tables import arrow_schema
+
+        empty = arrow_schema(TABLES[table]).empty_table()
+        self._connection.register(f"_{table}", empty)
+        self._connection.execute(f"""
+            create view "{table}" as
+            select ''::varchar as run, 0::bigint as iteration, ''::varchar as phase, ''::varchar as artifact_key, *
+            from "_{table}"
+        """)
+
+
+def _parquet(paths: Sequence[str], *options: str) -> str:
+    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    arguments = [f"[{listed}]", "filename = 'artifact_file'", "union_by_name = true", *options]
+    return f"read_parquet({', '.join(arguments)})"
+
+
+def _facts(record: Record) -> tuple[Any, ...]:
+    return (
+        record.key,
+        record.phase,
+        record.iteration,
+        record.digest,
+        record.version,
+        record.seed,
+        record.config,
+        json.dumps(record.summary),
+        sum(record.rows.values()),
+        record.num_bytes,
+        record.seconds,
+        record.created,
+    )
+
+
+def _links(catalogue: Catalogue, run: str) -> list[tuple[Any, ...]]:
+    """One row per artifact of the run, with the state of its latest attempt."""
+    return [
+        (run, e.iteration, e.phase, e.key, e.digest, e.rows, e.seconds, e.state, e.attempt)
+        for file in ("journal.jsonl", "studies.jsonl")
+        for e in Journal(catalogue.root, run, file=file).latest()
+        if e.key in catalogue.records
+    ]

@@ -1,0 +1,273 @@
+"""The run that this process executes: configuration, store, journal and warm engines, found by the run's name.
+
+Prefect passes names and references; everything heavy stays here.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from infuser_core import settings
+from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
+from infuser_core.engines.configured import run_pool
+from infuser_core.engines.pool import EnginePool
+from infuser_core.planning import place
+from infuser_core.planning.history import History, history_of
+from infuser_core.planning.place import Asked, Salts
+from infuser_core.planning.survey import Survey
+from infuser_core.schemas import Checkpoint
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.lease import AND, Hold, describe_left
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Store
+from infuser_core.terminal import Console
+from tasks.course import Course
+from tasks.halt import Halt
+
+_WHOLE = Asked()
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What the stages of one run share."""
+
+    name: str
+    """Name of the run."""
+    config: RunConfig
+    """Resolved configuration; inside a stage, what holds for it."""
+    history: History
+    """The configuration over the iterations: a fork has its origin's before it left."""
+    store: Store
+    """Artifacts."""
+    journal: Journal
+    """Record of the stages."""
+    pool: EnginePool
+    """Warm engines."""
+    console: Console
+    """Live line in the terminal."""
+    hold: Hold | None = None
+    """Our ownership of the run."""
+    published: bool = True
+    """Whether stages show themselves in Prefect."""
+    recalling: bool = False
+    """True while a piece of the flow is only looked up in the store."""
+    recalled: list[tuple[ArtifactRef, int]] = field(default_factory=list)
+    """Artifacts found while recalling, with their iterations."""
+    salts: Salts = field(default_factory=Salts)
+    """What is computed again although the store has it."""
+    course: Course = field(default_factory=Course)
+    """How far the run goes."""
+    halt: Halt = field(default_factory=Halt)
+    """Ends all branches of this attempt once one has failed."""
+    asking: bool = False
+    """True while a stage is only asked for its recipe."""
+    started: float = field(default_factory=time.monotonic)
+    """Start of this attempt on the monotonic clock, seconds."""
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether the pipeline is walked for a plan, or past stages that are not wanted."""
+        return isinstance(self.store, Survey)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether independent stages run beside each other. A run to a place keeps their order."""
+        return self.config.engine.overlap and self.course.is_open and not self.surveyed and not self.recalling
+
+    def under(self, config: RunConfig) -> "Run":
+        """The run as a stage sees it for which this configuration holds."""
+        return self if config is self.config else replace(self, config=config)
+
+    def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
+        """The checkpoint in an artifact, every file verified."""
+        step = int(self.store.manifest(ref).summary["step"])
+        folder = self.store.verified_folder(ref)
+        return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
+
+
+_open: dict[str, Run] = {}
+
+
+_view: ContextVar[Run | None] = ContextVar("view", default=None)
+
+
+def current(name: str) -> Run:
+    """The open run of that name, or what this thread sees of it."""
+    view = _view.get()
+    if view is not None and view.name == name:
+        return view
+    assert name in _open, f"run {name} is not open in this process"
+    return _open[name]
+
+
+@contextmanager
+def seen_as(run: Run) -> Iterator[None]:
+    """In this thread the run of that name is this one; branches beside it go on with the open one."""
+    token = _view.set(run)
+    try:
+        yield
+    finally:
+        _view.reset(token)
+
+
+@contextmanager
+def opened(
+    name: str,
+    config: RunConfig,
+    *,
+    quiet: bool = False,
+    journal: str = "journal.jsonl",
+    published: bool = True,
+    asked: Asked = _WHOLE,
+) -> Iterator[Run]:
+    """Own the run, start an attempt, and release engines at the end.
+
+    Studies of a run keep a journal of their own and need no Prefect server. What is `asked` for again is recorded
+    before anything runs: a killed run goes on with it.
+    """
+    root = settings.writable_store_root()
+    settings.phase_seconds("")
+    runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed)
+    with runs.holding(root, name) as hold, without_heartbeats():
+        record = Journal(root, name, file=journal)
+        record.start_attempt()
+        _say_what_was_left(hold, record, name)
+        store = Store(root)
+        run = Run(
+            name=name,
+            config=config,
+            history=history_of(root, name, config),
+            salts=_salts(root, name, asked),
+            course=Course(asked, store=store),
+            store=surveying(root, name) if asked.only else store,
+            journal=record,
+            hold=hold,
+            published=published,
+            pool=run_pool(config),
+            console=Console(enabled=not quiet and sys.stderr.isatty()),
+        )
+        store.sweep()
+        with _entered(run):
+            yield run
+
+
+def _salts(root: Path, name: str, asked: Asked) -> Salts:
+    if asked.again is None:
+        return Salts(place.repeats_of(root, name))
+    repeats = place.with_repeat(root, name, asked.again, asked_by=_flow_run())
+    place.record(root, name, repeats)
+    return Salts(repeats)
+
+
+def _flow_run() -> str:
+    """Prefect's name for this attempt: one that it retries asks only once."""
+    from prefect.context import FlowRunContext
+
+    context = FlowRunContext.get()
+    return str(context.flow_run.id) if context is not None and context.flow_run is not None else ""
+
+
+@contextmanager
+def _entered(run: Run) -> Iterator[None]:
+    _open[run.name] = run
+    try:
+        yield
+    finally:
+        run.console.clear()
+        run.pool.close()
+        del _open[run.name]
+
+
+@contextmanager
+def looked_at(name: str, history: History, store: Survey, *, salts: Salts, asked: Asked = _WHOLE) -> Iterator[Run]:
+    """The run for a walk along the pipeline that computes and records nothing. It need not exist."""
+    run = Run(
+        name=name,
+        config=history.latest,
+        history=history,
+        salts=salts,
+        course=Course(asked),
+        store=store,
+        journal=Journal(store.root, name),
+        published=False,
+        recalling=True,
+        pool=run_pool(history.latest),
+        console=Console(enabled=False),
+    )
+    with _entered(run):
+        yield run
+
+
+def surveying(root: Path, name: str) -> Survey:
+    """The store as a plan for this run sees it."""
+    digests = {entry.key: entry.digest for entry in Journal(root, name).entries() if entry.digest}
+    return Survey(root, digests=digests, catalogue=cache(partial(Catalogue, root)))
+
+
+def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:
+    """A holder that was killed could not say so itself: its successor does, to the person and in the journal."""
+    left = hold.left
+    if left is None:
+        return
+    said = describe_left(left, name)
+    sys.stderr.write(f"infuser: {said}\n")
+    for doing in filter(None, left.doing.split(AND)):
+        phase, _, iteration = doing.partition(", iteration ")
+        attempt = max(1, record.attempt - 1)
+        record.append(
+            phase=phase,
+            iteration=int(iteration or -1),
+            state="killed",
+            seconds=0.0,
+            message=said,
+            attempt=attempt,
+        )
+
+
+def served() -> bool:
+    """Whether a deployment's runner started this flow run."""
+    from prefect.context import FlowRunContext
+
+    context = FlowRunContext.get()
+    return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
+
+
+@contextmanager
+def without_heartbeats() -> Iterator[None]:
+    """No heartbeats of the flows inside: joining their thread costs up to a second each.
+
+    Only a deployment's flow run needs them, the outermost; others are found dead by their lock.
+    """
+    from prefect.context import SettingsContext, get_settings_context
+
+    context = get_settings_context()
+    flows = context.settings.flows.model_copy(update={"heartbeat_frequency": None})
+    changed = context.settings.model_copy(update={"flows": flows})
+    with SettingsContext(profile=context.profile, settings=changed):
+        yield
+
+
+def _completed(recorded: dict[str, Any]) -> dict[str, Any]:
+    return validate(recorded).model_dump(mode="json")
+
+
+def peak_memory_mb() -> float:
+    """Largest resident set of this process or one of its children so far, MB."""
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    # Linux counts in KiB, macOS in bytes.
+    return max(peaks) / (1024 if sys.platform != "darwin" else 1024 * 1024)
+
+
+def report_folder(root: Path, name: str) -> Path:
+    """Where a run's report lies."""
+    return runs.runs_folder(root) / name / "report"

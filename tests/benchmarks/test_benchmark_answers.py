@@ -1,0 +1,170 @@
+"""Free answers of benchmarks: integers as they are written, lists, units, tolerances, tasks."""
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infuser_core.benchmarks import aime2024, aime2025, bbeh, hmmt, math500, olympiadbench_math
+from infuser_core.benchmarks.parts import lists
+from infuser_core.benchmarks.parts.spec import DataWarning, Place
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.grading import Grading, grading_of
+
+HERE = Place(source="hmmt_nov_2025", number=1)
+OLYMPIAD = {"id": 5, "subfield": "Algebra", "context": None, "question": "Find it.", "solution": ["..."]}
+OLYMPIAD |= {
+    "final_answer": ["$2$"],
+    "is_multiple_answer": False,
+    "unit": None,
+    "answer_type": "Numerical",
+    "error": None,
+}
+
+
+def aime(row: dict[str, Any], benchmark: Any = aime2025) -> Question:
+    question = benchmark.BENCHMARK.read(row, HERE)
+    assert question is not None
+    return question
+
+
+def olympiad(**changed: Any) -> Question:
+    question = olympiadbench_math.BENCHMARK.read({**OLYMPIAD, **changed}, HERE)
+    assert question is not None
+    return question
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [("042", "42"), (42, "42"), ("42.0", "42"), (" 7 ", "7"), ("336^\\circ", "336"), ("$000$", "0"), ("999", "999")],
+)
+def test_integers_are_read_as_they_are_written(written: Any, answer: str):
+    assert aime({"question": "Find it.", "answer": written}).answer == answer
+
+
+@pytest.mark.parametrize("written", ["1000", "4.5", "-3", "x", None, ""])
+def test_what_is_no_answer_of_the_competition_is_refused(written: Any):
+    with pytest.raises(DocumentError, match="field answer"):
+        aime({"question": "Find it.", "answer": written})
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({"id": 61, "problem": "P", "answer": "7", "year": "2024"}, "61"),
+        ({"ID": "2024-II-4", "Problem": "P", "Answer": 33}, "2024-II-4"),
+    ],
+)
+def test_both_known_data_sets_of_one_year_are_read(row: dict[str, Any], name: str):
+    assert aime(row, aime2024).question_id == name
+
+
+def test_a_row_without_an_identifier_gets_one_from_its_text_and_not_from_its_place():
+    row = {"question": "Find it.", "answer": "7"}
+    reader = aime2025.BENCHMARK.read
+    assert reader is not None
+    assert reader(row, Place(source="x", number=3)) == reader(row, HERE)
+    assert aime({**row, "question": "Find that."}).question_id != aime(row).question_id
+
+
+@pytest.mark.parametrize("told", [{"year": 2023}, {"url": "https://x.org/wiki/2022_AIME_I_Problems/Problem_3"}])
+def test_a_row_of_another_year_is_not_part_of_the_benchmark(told: dict[str, Any]):
+    reader = aime2024.BENCHMARK.read
+    assert reader is not None
+    assert reader({"id": 3, "problem": "P", "answer": "7", **told}, HERE) is None
+
+
+def test_contests_number_their_problems_anew():
+    row = {"problem_idx": 1, "problem": "Find it.", "answer": 6, "problem_type": ["Algebra", "Geometry"]}
+    question = hmmt.read(row, HERE)
+    assert (question.question_id, question.answer, question.domain) == ("hmmt_nov_2025-1", "6", "Algebra")
+
+
+@pytest.mark.parametrize(
+    ("answer", "several"),
+    [
+        ("1, 2", True),
+        ("(1, 2)", False),
+        ("2,500", False),
+        ("\\frac{1}{2}, 3", True),
+        ("\\{1,2\\}", False),
+        ("$7$", False),
+    ],
+)
+def test_answers_with_several_values_are_lists(answer: str, several: bool):
+    row = {"problem_idx": 1, "problem": "Find all.", "answer": answer, "problem_type": []}
+    assert grading_of(hmmt.read(row, HERE)).multiple is several
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ("$221,$8$", "221, 8"),
+        ("$339,508$", "339, 508"),
+        ("$1$, $(2,3)$", "1, (2,3)"),
+        ("$-\\frac{1}{2}$,$4$,", "-\\frac{1}{2}, 4"),
+        ("\\$3, \\$4", "\\$3, \\$4"),
+    ],
+)
+def test_several_answers_become_one_clean_list(written: str, answer: str):
+    question = olympiad(final_answer=[written], is_multiple_answer=True)
+    assert question.answer == answer
+    assert grading_of(question).multiple
+
+
+@given(st.lists(st.integers(-99, 10**6).map(str), min_size=2, max_size=5), st.sampled_from(["{},", "${}$,", "${},$ "]))
+def test_the_parts_of_a_list_survive_its_marks(parts: list[str], form: str):
+    written = "".join(form.format(part) for part in parts).rstrip().rstrip(",")
+    question = olympiad(final_answer=[written], is_multiple_answer=True)
+    assert lists.parts(question.answer, grouped=False) == parts
+
+
+def test_facts_about_an_answer_reach_its_grading():
+    question = olympiad(
+        unit="$\\mathrm{~m}$",
+        error="1e-1, .5",
+        answer_type="Numerical,Tuple",
+        context="On the moon:",
+        final_answer=["3"],
+    )
+    assert question.text == "On the moon:\n\nFind it."
+    assert grading_of(question) == Grading(
+        route="olympiadbench_math", unit="\\mathrm{~m}", tolerance="1e-1,.5", answer_type="numerical,tuple"
+    )
+
+
+def test_a_tolerance_that_is_no_number_is_announced_and_not_used():
+    with pytest.warns(DataWarning, match="question 5: tolerance 'roughly' is no number"):
+        assert grading_of(olympiad(error="roughly")).tolerance == ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert grading_of(olympiad(error=".1")).tolerance == ".1"
+
+
+@pytest.mark.parametrize("answer", [None, [], [""], ["$$"]])
+def test_a_problem_without_an_answer_is_refused(answer: Any):
+    with pytest.raises(DocumentError, match="field final_answer: expected a list with the answer"):
+        olympiad(final_answer=answer)
+
+
+@pytest.mark.parametrize("answer", ["2516_8", "10,\\!080", "\\$18.90", "75\\%", "\\text{Tuesday}"])
+def test_latex_stays_as_it_is_written(answer: str):
+    row = {"problem": "Find it.", "answer": answer, "subject": "Algebra", "level": 2, "unique_id": "test/a/1.json"}
+    question = math500.read(row, HERE)
+    assert (question.answer, question.domain, question.subdomain) == (answer, "Algebra", "level 2")
+
+
+@pytest.mark.parametrize(("target", "part"), [("(B)", "lettered"), ("B", "open"), ("2, 3", "open"), ("5", "open")])
+def test_bbeh_is_answered_freely_and_split_by_the_form_of_its_target(target: str, part: str):
+    question = bbeh.read({"input": "Which? (A) x (B) y", "target": target}, Place(source="bbeh_sportqa", number=2))
+    assert (question.choices, question.answer, question.verifier) == ([], target, "bbeh")
+    assert (question.domain, question.subdomain) == ("sportqa", part)
+
+
+def test_both_layouts_of_bbeh_name_a_task_alike():
+    row = {"input": "Which?", "target": "5"}
+    mirror = bbeh.read({**row, "task": "boardgame qa", "mini": 0}, Place(source="train-00000-of-00001", number=1))
+    assert bbeh.read(row, Place(source="bbeh_boardgame_qa", number=1)) == mirror

@@ -1,0 +1,98 @@
+"""Whether a benchmark's question stands in the validation set is decided by what it says, not by how it is written."""
+
+import pytest
+
+from infuser_core.benchmarks.parts.identity import content, identity, key, leaks, sentence, split, whole
+from infuser_core.benchmarks.parts.spec import question
+from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.grading import Grading
+
+LONG = "How many ways are there to seat five people around one table so that two of them are neighbours?"
+
+
+def made(name: str, text: str, *choices: str, domain: str = "", grading: Grading | None = None) -> Question:
+    kind = "choice" if choices else "math"
+    answer = "A" if choices else "1"
+    return question(name, text, answer, verifier=kind, choices=choices, domain=domain, grading=grading or Grading())
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        LONG.upper(),
+        f"  {LONG}\n",
+        LONG.replace(" ", "\n"),
+        LONG.replace("?", ""),
+        LONG.replace("table", "\uff54\uff41\uff42\uff4c\uff45"),
+    ],
+)
+def test_case_blanks_signs_and_compatibility_forms_do_not_hide_a_copy(copy: str):
+    assert key(made("a", copy)) == key(made("b", LONG))
+
+
+def test_a_long_text_is_the_same_question_whatever_becomes_of_its_choices():
+    assert key(made("a", LONG, "1", "2")) == key(made("b", LONG, "2", "1", "N/A")) == key(made("c", LONG))
+
+
+def test_a_short_text_needs_its_choices_in_any_order():
+    one = made("a", "Which is true?", "ice is cold", "fire is cold")
+    assert key(one) == key(made("b", "which is TRUE", "fire is cold", "Ice is cold."))
+    assert key(one) != key(made("c", "Which is true?", "ice is warm", "fire is cold"))
+
+
+def test_texts_of_signs_alone_are_told_apart():
+    assert key(made("a", "+ - ?")) != key(made("b", "- + ?"))
+    assert key(made("a", "?", "<", ">")) != key(made("b", "?", "=", ">"))
+
+
+def test_numbers_count():
+    assert key(made("a", "Find 12 + 3.")) != key(made("b", "Find 1 + 23."))
+
+
+def test_leaks_are_counted_per_benchmark_in_its_order():
+    validation = [made("v1", LONG), made("v2", "Find 7."), made("v3", "Find 8.")]
+    found = leaks(
+        validation,
+        {
+            "two": [made("x", LONG), made("y", "Find 9.")],
+            "none": [made("z", "Find 6.")],
+            "empty": [],
+            "all": validation[1:],
+        },
+    )
+    assert [(leak.benchmark, leak.num_questions, leak.num_seen, leak.share) for leak in found] == [
+        ("two", 2, 1, 0.5),
+        ("none", 1, 0, 0.0),
+        ("empty", 0, 0, 0.0),
+        ("all", 2, 2, 1.0),
+    ]
+    assert whole(found) == ["all"]
+    assert "3 of 5 benchmark questions" in sentence(found) and sentence(found).endswith("it contains all whole")
+    assert sentence(found[:1]).endswith("chooses the checkpoint")
+    assert sentence(found[1:3]) == ""
+
+
+def test_the_dev_set_splits_its_benchmark_by_identifier_or_by_text():
+    science = [made(f"s{n}", f"Science number {n}: {LONG}", domain="Science") for n in range(10)]
+    others = [made(f"o{n}", f"Law number {n}: {LONG}", domain="Law") for n in range(3)]
+    dev = [science[0], made("renamed", science[4].text, domain="Physics"), made("gone", "Something else.")]
+    found = split([*others, *science], dev, domain="Science")
+    assert [each.question_id for each in found.dev] == ["s0", "s4"]
+    assert len(found.dev) + len(found.held_out) == 10 and not {"s0", "s4"} & {q.question_id for q in found.held_out}
+    assert found.missing == ["gone"]
+    assert len(split([*others, *science], dev).held_out) == 11
+
+
+def test_the_identity_of_a_set_is_that_of_its_members():
+    one, two = made("a", "Find 1."), made("b", "Find 2.")
+    assert identity([one, two]) == identity([two, one]) != identity([one])
+    assert len(identity([])) == 16
+
+
+def test_the_content_of_a_set_is_what_it_says_and_not_where_its_tests_lie():
+    def coded(path: str, digest: str) -> Question:
+        return made("a", "Write it.", grading=Grading(route="x", tests=path, tests_sha256=digest))
+
+    assert content([coded("/one/t.json", "11")]) == content([coded("/two/t.json", "11")])
+    assert content([coded("/one/t.json", "11")]) != content([coded("/one/t.json", "22")])
+    assert content([made("a", "Find 1.")]) != content([made("a", "Find 2.")])

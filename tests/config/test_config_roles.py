@@ -1,0 +1,42 @@
+"""Settings of the baselines that cannot run are refused before anything does."""
+
+from typing import Any
+
+import pytest
+from places import CONFIGS
+
+from infuser_core.config.overlays import load, merge, validate
+from infuser_core.errors import ConfigError
+
+NANO = load([CONFIGS / "nano.yaml"]).model_dump(mode="json")
+STRONG = {"type": "nano", "world": "hard"}
+
+
+@pytest.mark.parametrize(
+    ("cotrain", "said"),
+    [
+        ({"generator": {"model": STRONG}}, "set generator.update to false"),
+        ({"solver": {"accuracy_band": [0.7, 0.3]}}, "0 <= low <= high <= 1"),
+        ({"solver": {"accuracy_band": [0.5]}}, "accuracy_band"),
+        ({"solver": {"accuracy_band": [0.2, 0.8], "minibatch": 64}, "one_backward": True}, "accuracy_band to null"),
+        ({"labels": "nobody"}, "labels"),
+        ({"examples": {"count": 0}}, "count"),
+        ({"examples": {"count": 2}, "route": "challenge"}, "the route is challenge"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_its_reason(cotrain: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        validate(merge(NANO, {"cotrain": cotrain}))
+
+
+def test_a_frozen_generator_may_be_any_model():
+    server = {"type": "endpoint", "model": "big", "url": "http://127.0.0.1:8000/v1"}
+    for model in (STRONG, server):
+        config = validate(merge(NANO, {"cotrain": {"generator": {"update": False, "model": model}}}))
+        assert config.cotrain.generator.model is not None
+
+
+def test_the_band_is_a_pair():
+    config = validate(merge(NANO, {"cotrain": {"solver": {"accuracy_band": [0.25, 0.75]}}}))
+    assert config.cotrain.solver.band() == (0.25, 0.75)
+    assert validate(NANO).cotrain.solver.band() is None

@@ -1,0 +1,136 @@
+"""The corpus commands end to end: exit codes, JSON, one line for a mistake, addresses and catalogues."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import yaml
+from places import ROOT
+
+from infuser_core.nano import textbooks
+from infuser_core.nano.shelf import serve_shelf
+
+TEXT = "# Tides\n\n" + "\n\n".join(f"## Part {n}\n\n" + "The moon pulls at the sea. " * 60 for n in range(3))
+
+
+def infuser(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flows.cli.main", "corpus", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_build_audit_export_and_import_follow_each_other(tmp_path):
+    (tmp_path / "a.md").write_text(TEXT)
+    built = infuser("build", "--source", tmp_path / "a.md", tmp_path / "none.pdf", "--out", tmp_path / "o", "--json")
+    facts = json.loads(built.stdout)
+    assert built.returncode == 0 and facts["documents"] == 3 and facts["rejected_sources"] == 1
+    assert "judge: none" in (tmp_path / "o" / "report.md").read_text()
+    made = infuser("export", "--pool", tmp_path / "o", "--format", "documents-json", "--out", tmp_path / "d.json")
+    assert made.returncode == 0 and len(json.loads((tmp_path / "d.json").read_text())) == 3
+    assert infuser("import", tmp_path / "d.json", "--out", tmp_path / "p").returncode == 0
+    told = infuser(
+        *("audit", "--pool", tmp_path / "p" / "documents.parquet", "--reference", tmp_path / "d.json"),
+        *("--mode", "exact", "--out", tmp_path / "audit", "--json"),
+    )
+    assert json.loads(told.stdout)["matched_documents"] == 3
+
+
+def test_nothing_usable_ends_with_three_and_one_line(tmp_path):
+    (tmp_path / "zero.pdf").touch()
+    done = infuser("build", "--source", tmp_path / "zero.pdf", "--out", tmp_path / "o")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 3 and lines[0].endswith("zero.pdf: empty: the file has no bytes") and len(lines) == 2
+    assert (tmp_path / "o" / "sources.parquet").is_file()
+
+
+def test_mistakes_are_named(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.md").write_text(TEXT)
+    (tmp_path / "part.yaml").write_text("corpus: {judge_tokens: 9}\n")
+    (tmp_path / "odd.parquet").write_text("no parquet")
+    for arguments, code in (
+        (("build", "--out", tmp_path / "o"), 2),
+        (("build", tmp_path / "empty", "--out", tmp_path / "o"), 2),
+        (("build", tmp_path / "a.md", "--search", "--out", tmp_path / "o"), 2),
+        (("build", tmp_path / "a.md", "--judge", "odd", "--out", tmp_path / "o"), 2),
+        (("build", "--catalogue", "nowhere", "--out", tmp_path / "o"), 2),
+        (("build", tmp_path / "a.md", "--config", tmp_path / "part.yaml", "--out", tmp_path / "o"), 2),
+        (("build", tmp_path / "nowhere.pdf", "--out", tmp_path / "o"), 3),
+        (("audit", "--pool", tmp_path, "--reference", tmp_path, "--mode", "odd", "--out", tmp_path / "o"), 2),
+        (("audit", "--pool", tmp_path / "nowhere", "--reference", tmp_path, "--out", tmp_path / "o"), 3),
+        (("import", tmp_path / "empty", "--out", tmp_path / "p"), 2),
+        (("import", tmp_path / "a.md", "--out", tmp_path / "p"), 2),
+        (("import", tmp_path / "odd.parquet", "--out", tmp_path / "p"), 3),
+        (("export", "--pool", tmp_path, "--format", "odd", "--out", tmp_path / "o"), 2),
+        (("export", "--pool", tmp_path / "odd.parquet", "--out", tmp_path / "x.json"), 3),
+    ):
+        done = infuser(*arguments)
+        lines = done.stderr.splitlines()
+        assert done.returncode == code and lines[0].startswith("infuser: ") and "hint: " in lines[-1], done.stderr
+
+
+def test_an_address_is_fetched_once(tmp_path):
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "a.md").write_text(TEXT)
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            asked.append(self.path)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "web"))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/a.md"
+        first = infuser("build", "--source", url, "--out", tmp_path / "o", "--json")
+        second = infuser("build", "--source", url, "--out", tmp_path / "o", "--json")
+        server.shutdown()
+    assert json.loads(first.stdout)["documents"] == 3 and asked.count("/a.md") == 1
+    assert json.loads(second.stdout)["changed"] is False
+
+
+def test_a_catalogue_gives_its_books_by_licence(tmp_path):
+    textbooks.build_shelf(tmp_path / "shelf", 0)
+    with serve_shelf(tmp_path / "shelf") as base:
+        done = infuser("build", "--catalogue", base, "--out", tmp_path / "o", "--json")
+    facts = json.loads(done.stdout)
+    assert done.returncode == 0 and facts["admitted_sources"] == 4 and facts["rejected_sources"] > 0
+    assert facts["coverage"] and "given by the user" not in facts["licences"]
+
+
+def test_a_configuration_alone_searches_its_catalogues_judges_and_audits(tmp_path):
+    values = yaml.safe_load((ROOT / "configs" / "nano.yaml").read_text())
+    values["corpus"]["judge"] = {"type": "rules"}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(values))
+    first = infuser("build", "--config", tmp_path / "small.yaml", "--out", tmp_path / "o", "--json")
+    facts = json.loads(first.stdout)
+    assert facts["admitted_sources"] == 4 and facts["judge"] == "rules-1" and facts["documents"] > 100
+    covered = {(row["domain"], row["subdomain"]): row["sources"] for row in facts["coverage"]}
+    assert covered[("Mathematics", "clock")] == 4 and all(covered.values()) and ("Mathematics", "") not in covered
+    assert [row["name"] for row in facts["audit"]["references"]][:2] == ["dev.jsonl", "validation.jsonl"]
+    assert facts["audit"]["read"] == 16 + 96 + 800 and facts["tokenizer"].startswith("the tokenizer of")
+    report = (tmp_path / "o" / "report.md").read_text()
+    assert "mode: exact" in report and "Planted controls" in report
+    again = json.loads(infuser("build", "--config", tmp_path / "small.yaml", "--out", tmp_path / "o", "--json").stdout)
+    assert again["changed"] is False and {**again, "changed": True} == facts
+
+
+def test_a_full_disk_and_a_folder_that_cannot_be_written_are_named(tmp_path):
+    (tmp_path / "a.md").write_text(TEXT * 40)
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({1 << 14}, {1 << 14}))"
+    command = ["corpus", "build", str(tmp_path / "a.md"), "--out", str(tmp_path / "o")]
+    script = f"{limit}; import sys; sys.argv = ['infuser', *{command!r}]; from flows.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3 and done.stderr.startswith("infuser: no space left for ") and "goes on" in done.stderr
+    assert infuser("build", tmp_path / "a.md", "--out", tmp_path / "o").returncode == 0
+    (tmp_path / "file").touch()
+    for arguments in (
+        ("build", tmp_path / "a.md", "--out", tmp_path / "file"),
+        ("audit", "--pool", tmp_path / "o", "--reference", tmp_path / "file.json", "--out", tmp_path / "file"),
+        ("import", tmp_path / "file.json", "--out", tmp_path / "file"),
+    ):
+        (tmp_path / "file.json").write_text(json.dumps([{"doc_id": "1", "text": "Some text."}]))
+        done = infuser(*arguments)
+        assert done.returncode == 3 and done.stderr.startswith("infuser: cannot write"), done.stderr

@@ -1,0 +1,54 @@
+"""Every character of the Markdown can be traced to its page, and pages of debris are marked."""
+
+from bisect import bisect_right
+
+import pypdfium2
+import pytest
+from corpus_books import BookPlan, write_book
+from reportlab.pdfgen.canvas import Canvas
+
+from corpus.read.convert import ConvertConfig, convert_pdf
+from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.garble import math_garbled, meaningless
+
+PROSE = "The harbor carries timber over the ridge and down to the valley where the kiln of a potter is waiting. "
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_headings_lie_on_the_page_that_prints_them(tmp_path, columns):
+    write_book(tmp_path / "a.pdf", BookPlan(columns=columns))
+    page = convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig())
+    with pypdfium2.PdfDocument(tmp_path / "a.pdf") as document:
+        printed = [" ".join(document[index].get_textpage().get_text_range().split()) for index in range(len(document))]
+    assert len(page.page_starts) == page.num_pages == len(printed) == len(page.math_garbled)
+    assert page.page_starts == sorted(page.page_starts) and page.page_starts[0] == 0
+    for line in page.markdown.split("\n"):
+        if line.startswith("#"):
+            start = page.markdown.index(line)
+            first, last = (bisect_right(page.page_starts, place) - 1 for place in (start, start + len(line) - 1))
+            assert first == last and line.lstrip("# ") in printed[first]
+
+
+def test_pages_without_text_have_the_place_of_the_next_one(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for number in range(4):
+        if number != 1:
+            canvas.drawString(72, 700, f"Page number {number} says that the harbor carries timber over the ridge.")
+        canvas.showPage()
+    canvas.save()
+    made = convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=10))
+    assert made.page_starts[1] == made.page_starts[2] and made.num_empty == 1
+    assert made.markdown[made.page_starts[2] :].startswith("Page number 2")
+
+
+def test_formulas_that_came_out_as_debris_score_high_and_prose_low():
+    assert math_garbled(PROSE) < 0.1
+    assert math_garbled("\ud835\udf15 [ ( 2 / ) ] \u03c1 e + | u 2 = \u2212 \u2207 q x j f v \u222b d t") > 0.6
+    assert math_garbled("") == 0.0 and math_garbled("\u6c34 \u706b \u6728 \u91d1") == 0.0
+    assert math_garbled("1 12 2. 3 a of in . . . . . | |") == 0.0
+
+
+def test_characters_without_meaning_are_counted():
+    assert meaningless("abc") == 0.0
+    assert meaningless("ab\ue000\ufffd") == 0.5
+    assert meaningless(" \n") == 0.0

@@ -1,0 +1,166 @@
+"""What stands on the page comes out whole: words, paragraphs, lists, tables, listings, notes."""
+
+from pathlib import Path
+
+import pytest
+from corpus_books import CJK, BookPlan, listing, table, write_book
+from reportlab.lib.styles import ParagraphStyle
+from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import ListFlowable, ListItem, Paragraph, SimpleDocTemplate
+
+from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.markdown import join, vocabulary
+
+BODY = ParagraphStyle("body", fontName="Times-Roman", fontSize=10, leading=12, spaceAfter=8)
+FILLER = "The harbor carries timber over the ridge and down to the valley where a kiln is waiting for it. " * 4
+
+
+def read(path: Path, **options: object) -> str:
+    reading = convert(str(path), ReadingConfig(**options))
+    assert not reading.reason
+    return reading.markdown
+
+
+def story(path: Path, *flowables: object) -> str:
+    SimpleDocTemplate(str(path), invariant=1).build([Paragraph(FILLER, BODY), *flowables])
+    return read(path)
+
+
+def drawn(path: Path, lines: list[tuple[float, float, str]], font: str = "Times-Roman") -> str:
+    canvas = Canvas(str(path))
+    canvas.setFont(font, 10)
+    for x, y, text in lines:
+        canvas.drawString(x, y, text)
+    canvas.save()
+    return read(path, min_page_chars=10)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "book", "whole"),
+    [
+        ("is divi", "ded here", "divided", "is divided here"),
+        ("a high", "quality wool", "high-quality", "a high-quality wool"),
+        ("a well", "known wool", "well well known known", "a well-known wool"),
+        ("typeset", "ting", "", "typesetting"),
+        ("the Mid", "West", "", "the Mid-West"),
+    ],
+)
+def test_a_word_divided_by_the_margin_is_put_together_as_the_book_writes_it(left, right, book, whole):
+    assert join(left, right, broken=True, known=vocabulary([book])) == whole
+
+
+def test_lines_of_east_asian_text_join_without_a_blank():
+    assert join("\u6c34\u706b", "\u6728\u91d1", broken=False, known=vocabulary([])) == "\u6c34\u706b\u6728\u91d1"
+    assert join("\u6c34", "PDF", broken=False, known=vocabulary([])) == "\u6c34 PDF"
+
+
+def test_ligatures_and_hyphens_of_the_page_are_repaired(tmp_path):
+    lines = [
+        "The of\ufb01cer of the \ufb02eet wrote a dif\ufb01cult let-",
+        "ter to the harbor and waited for an answer all day.",
+    ]
+    assert vocabulary(["\ufb01t"]) == {"fit": 1}
+    text = drawn(
+        tmp_path / "a.pdf",
+        [(72, 700 - 12 * row, line.replace("\ufb01", "fi").replace("\ufb02", "fl")) for row, line in enumerate(lines)],
+    )
+    assert "wrote a difficult letter to the harbor" in text
+
+
+def test_paragraphs_without_space_between_them_are_told_apart_by_indentation(tmp_path):
+    first = [
+        "Amber and cedar stand on the basin in the early light of the day, and",
+        "nothing moves on the far side of the lagoon. It is quiet there today.",
+    ]
+    second = [
+        "A willow bends over the water of the inlet and drops its leaves into",
+        "the current that carries them away to the jetty and the anchor there.",
+    ]
+    lines = [(72.0 + 12 * (row % 2 == 0), 700.0 - 12 * row, line) for row, line in enumerate(first + second)]
+    assert drawn(tmp_path / "a.pdf", lines) == f"{' '.join(first)}\n\n{' '.join(second)}\n"
+
+
+def test_items_of_a_list_are_items(tmp_path):
+    items = ListFlowable(
+        [ListItem(Paragraph(f"The {name} is measured.", BODY)) for name in ("kiln", "jetty")],
+        bulletType="bullet",
+        start="\u2022",
+    )
+    text = story(tmp_path / "a.pdf", items)
+    assert "\n- The kiln is measured.\n\n- The jetty is measured.\n" in text
+
+
+def test_numbered_items_begin_paragraphs(tmp_path):
+    lines = [
+        (72.0, 700.0, "1. Heat the kiln until it glows."),
+        (72.0, 688.0, "2. Pour the copper into the ingot."),
+        (72.0, 676.0, "3. Wait."),
+    ]
+    assert (
+        drawn(tmp_path / "a.pdf", lines)
+        == "1. Heat the kiln until it glows.\n\n2. Pour the copper into the ingot.\n\n3. Wait.\n"
+    )
+
+
+def test_a_simple_table_is_a_table(tmp_path):
+    rows = [
+        ["metal", "melts at", "colour"],
+        ["copper", "1085", "red"],
+        ["tin", "232", "white"],
+        ["lead|iron", "328", "grey"],
+    ]
+    text = story(tmp_path / "a.pdf", table([[cell + "   " for cell in row] for row in rows]), Paragraph(FILLER, BODY))
+    assert (
+        "| metal | melts at | colour |\n|---|---|---|\n"
+        "| copper | 1085 | red |\n| tin | 232 | white |\n| lead\\|iron | 328 | grey |\n" in text
+    )
+
+
+def test_a_listing_keeps_its_indentation_its_blanks_and_its_empty_lines(tmp_path):
+    code = "def carry(timber):\n    if timber:\n        return  1   # no heading\n\n    return 0"
+    assert f"```\n{code}\n```" in story(tmp_path / "a.pdf", listing(code), Paragraph(FILLER, BODY))
+
+
+def test_a_listing_may_hold_fences(tmp_path):
+    assert "````\n```\ncode here\n```\n````" in story(tmp_path / "a.pdf", listing("```\ncode here\n```"))
+
+
+def test_a_note_does_not_cut_the_paragraph_that_goes_on_overleaf(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    line = "timber goes over the ridge and down to the valley where it is needed for the"
+    for start, rows in ((0, 30), (30, 20)):
+        canvas.setFont("Times-Roman", 10)
+        for row in range(rows):
+            canvas.drawString(72, 750 - 12 * row, f"{start + row:02} {line}")
+        if not start:
+            canvas.setFont("Times-Roman", 8)
+            canvas.drawString(72, 100, "A note of the printer stands below the text.")
+        canvas.showPage()
+    canvas.save()
+    text = read(tmp_path / "a.pdf")
+    assert f"29 {line} 30 {line}" in text and text.endswith("\n\nA note of the printer stands below the text.\n")
+
+
+def test_east_asian_text_comes_out_whole(tmp_path):
+    book = write_book(tmp_path / "a.pdf", BookPlan(face="cjk", chapters=2))
+    text = read(tmp_path / "a.pdf")
+    assert sum(paragraph in text for paragraph in book.paragraphs) >= 0.9 * len(book.paragraphs)
+    assert sum(c in CJK for c in text) > 0.8 * sum(not c.isspace() for c in text)
+
+
+def test_text_that_looks_like_markup_is_no_markup(tmp_path):
+    signs = ["# kiln", "> quoted by hand", "- - -", "<script> is no script", "===", "| a bar", "$$ much money"]
+    lines = [(72.0, 740.0 - 40 * row, sign) for row, sign in enumerate(signs)]
+    text = drawn(tmp_path / "a.pdf", [*lines, (72.0, 300.0, FILLER[:90])])
+    assert [line for line in text.split("\n") if line] == [*(f"\\{sign}" for sign in signs), FILLER[:90].strip()]
+
+
+def test_leaders_of_a_contents_page_are_shortened_and_each_line_stands_alone(tmp_path):
+    lines = [
+        (72.0, 700.0 - 12 * row, f"{row + 1}.1 Of the {name} {'. ' * 30}{row + 4}")
+        for row, name in enumerate(("kiln", "jetty", "ingot"))
+    ]
+    assert (
+        drawn(tmp_path / "a.pdf", lines)
+        == "1.1 Of the kiln ... 4\n\n2.1 Of the jetty ... 5\n\n3.1 Of the ingot ... 6\n"
+    )

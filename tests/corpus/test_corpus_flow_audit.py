@@ -1,0 +1,191 @@
+"""The overlap audit of a run: against its questions and against any data, in each mode, with planted controls."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from corpus_stages import Built, build, config_of, made, running
+from test_report import database, whole_run
+
+from corpus.audit.scan import Finding
+from infuser_core.errors import DocumentError, UsageError
+from infuser_core.report.build import build as write_report
+from infuser_core.schemas import AuditFact, Document, Judgement, Overlap
+from infuser_core.store.tables import write_rows
+from tasks import audits, documents, given_pool, pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One store for all: what is the same is made once."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("INFUSER_STORE", str(tmp_path_factory.mktemp("audits")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain() -> Built:
+    return build(config_of())
+
+
+@pytest.fixture(scope="module")
+def longest(plain: Built) -> Document:
+    return max(plain.rows(plain.pool, "documents", Document), key=lambda row: len(row.text.split()))
+
+
+def asked(folder: Path, text: str) -> str:
+    """The validation set's setting: one question whose text stands in a book, and one other."""
+    rows = [
+        {"question_id": f"q{n}", "question_text": said, "choices": ["yes", "no"], "ground_truth": "yes"}
+        for n, said in enumerate([text, "Is there another one?"])
+    ]
+    path = folder / "dev.json"
+    path.write_text(json.dumps(rows))
+    return f"data.validation={{type: file, path: '{path}'}}"
+
+
+def facts(built: Built, kind: str = "audits") -> dict[str, float]:
+    return {row.name: row.value for ref in getattr(built, kind) for row in built.rows(ref, "audit_summary", AuditFact)}
+
+
+def test_a_document_that_holds_a_question_leaves_the_pool_with_its_reason(
+    plain: Built, longest: Document, tmp_path: Path
+):
+    built = build(config_of(asked(tmp_path, longest.text)))
+    (dropped,) = built.rows(built.pool, "judgements", Judgement)
+    assert (dropped.document_id, dropped.keep, dropped.decided_by) == (longest.document_id, False, "overlap")
+    assert dropped.reason.startswith("overlaps q0, run of ")
+    left = built.rows(built.pool, "documents", Document)
+    assert left == [row for row in plain.rows(plain.pool, "documents", Document) if row != longest]
+
+
+def test_what_happens_to_it_is_a_setting(plain: Built, longest: Document, tmp_path: Path):
+    source = asked(tmp_path, longest.text)
+    reported = build(config_of(source, "corpus.overlap.matched=report"))
+    assert reported.pool == plain.pool and reported.audits != plain.audits
+    (row,) = [row for ref in reported.audits for row in reported.rows(ref, "overlaps", Overlap) if is_real(row)]
+    assert (row.document_id, row.reference_id, row.matched) == (longest.document_id, "q0", True)
+    with pytest.raises(DocumentError) as caught:
+        build(config_of(source, "corpus.overlap.matched=stop"))
+    assert caught.value.message.startswith(f"1 documents overlap, e.g. {longest.document_id} overlaps q0")
+
+
+def is_real(row: Overlap) -> bool:
+    return row.matched and not row.reference_id.startswith("control:")
+
+
+def test_a_benchmark_question_counts_like_a_dev_question(longest: Document, tmp_path: Path):
+    row = {"question_id": "b1", "question_text": longest.text, "choices": ["yes", "no"], "ground_truth": "no"}
+    (tmp_path / "exam.json").write_text(json.dumps([row]))
+    built = build(config_of(f"evaluate.benchmarks=[{{name: released, label: exam, path: {tmp_path}/exam.json}}]"))
+    (dropped,) = built.rows(built.pool, "judgements", Judgement)
+    assert dropped.document_id == longest.document_id and dropped.reason.startswith("overlaps exam/b1, run of ")
+
+
+@pytest.mark.parametrize("mode", ["exact", "paper", "loose"])
+def test_every_mode_tells_how_much_of_what_was_planted_it_found(mode: str):
+    found = facts(build(config_of(f"corpus.overlap.mode={mode}")))
+    recalls = {name: value for name, value in found.items() if name.startswith("recall_")}
+    assert recalls and all(found[f"controls_{name.removeprefix('recall_')}"] > 0 for name in recalls)
+    if mode != "paper":
+        assert set(recalls.values()) == {1.0}
+    # What the paper's settings do not find of short passages is said, not hidden.
+    assert (min(recalls.values()) < 0.5) == (mode == "paper")
+    assert {value for name, value in found.items() if name.startswith("false_matches")} == {0.0}
+
+
+def reference(folder: Path, longest: Document) -> Path:
+    """A data set of two shards, one of conversations and one of texts; a document stands in the second."""
+    folder.mkdir()
+    noise = "nothing of this stands in any book of the shelf, whatever the weather was like on that day"
+    turns = [{"role": "user", "content": noise}, {"role": "assistant", "content": noise}]
+    (folder / "a.jsonl").write_text("".join(json.dumps({"messages": turns}) + "\n" for _ in range(3)))
+    document = Document(
+        document_id="r1", source_id="", header_path="", start=0, end=1, text=f"{noise} {longest.text} {noise}",
+        num_tokens=1, domain="", prompt_type="mcq",
+    )  # fmt: skip
+    write_rows(folder / "b.parquet", [document], Document)
+    return folder
+
+
+def test_any_data_set_on_the_disk_can_be_compared_with(plain: Built, longest: Document, tmp_path: Path):
+    data = reference(tmp_path / "mixture", longest)
+    built = build(config_of(f"corpus.overlap.references=['{data}']"))
+    assert built.pool == plain.pool, "a reference is reported and drops nothing unless told so"
+    (ref,) = built.references
+    (row,) = [row for row in built.rows(ref, "overlaps", Overlap) if row.matched]
+    assert (row.document_id, row.reference_id) == (longest.document_id, "mixture/b.parquet#0")
+    (finding,) = [row for row in built.rows(ref, "reference_overlaps", Finding) if row.matched]
+    assert finding.document_end - finding.document_start > 0.9 * len(longest.text)
+    found = facts(built, "references")
+    assert (found["mixture: read"], found["mixture: controls, unrelated words"]) == (4.0, 20.0)
+    assert found["mixture: recall (exact, used), verbatim 150 characters"] == 1.0
+    assert found["mixture: recall (paper), verbatim 150 characters"] < 0.5
+
+    dropping = build(config_of(f"corpus.overlap.references=['{data}']", "corpus.overlap.reference_matched=drop"))
+    (dropped,) = dropping.rows(dropping.pool, "judgements", Judgement)
+    assert dropped.document_id == longest.document_id and dropping.references == built.references
+
+
+def test_a_data_set_enters_by_content(longest: Document, tmp_path: Path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    data = reference(tmp_path / "one" / "mixture", longest)
+    moved = reference(tmp_path / "two" / "mixture", longest)
+    first, second = (build(config_of(f"corpus.overlap.references=['{path}']")) for path in (data, moved))
+    assert first.references == second.references
+    (moved / "a.jsonl").write_text('{"text": "something else"}\n')
+    assert build(config_of(f"corpus.overlap.references=['{moved}']")).references != first.references
+
+
+def test_the_dev_set_is_looked_for_in_the_data_set_too(tmp_path: Path, plain: Built):
+    text = " ".join(f"word{n}" for n in range(60))
+    (tmp_path / "leak.jsonl").write_text(json.dumps({"text": f"as they say: {text} and so on"}) + "\n")
+    rows = [{"question_id": "d1", "question_text": text, "choices": ["yes", "no"], "ground_truth": "yes"}]
+    labels = [{"field": "Physics", "subfield": "voltage"}, {"field": "Mathematics", "subfield": "clock"}]
+    dev = [rows[0] | label | {"question_id": f"d{n}"} for n, label in enumerate(labels, 1)]
+    dev[1]["question_text"] = "What is it?"
+    (tmp_path / "dev.json").write_text(json.dumps(dev))
+    built = build(
+        config_of(
+            f"data.dev={{type: file, path: '{tmp_path}/dev.json'}}",
+            f"corpus.overlap.references=['{tmp_path}/leak.jsonl']",
+        )
+    )
+    (row,) = [row for row in built.rows(built.references[0], "overlaps", Overlap) if row.matched]
+    assert (row.document_id, row.reference_id) == ("dev:d1", "leak.jsonl#0")
+
+
+def test_a_data_set_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(UsageError, match="no such file or folder"):
+        build(config_of(f"corpus.overlap.references=['{tmp_path}/none']"))
+
+
+def test_the_report_adds_up_groups_and_weighs_their_recalls(tmp_path: Path):
+    rows = whole_run()
+    groups = {
+        "k1": {"documents": 10.0, "references": 7.0, "controls_edited": 10.0, "recall_edited": 1.0},
+        "k2": {"documents": 30.0, "references": 7.0, "controls_edited": 30.0, "recall_edited": 0.5},
+        "k3": {"data: controls, edited": 4.0, "data: recall (exact, used), edited": 0.25},
+    }
+    rows["audit_summary"] = [
+        ("r", -1, "audit", key, name, value) for key, values in groups.items() for name, value in values.items()
+    ]
+    text = write_report(database(rows), run="r", out=tmp_path / "report").markdown.read_text()
+    assert "| documents | 40 |" in text and "| references | 7 |" in text
+    assert "| recall\\_edited | 0.625 |" in text and "| data: recall (exact, used), edited | 0.25 |" in text
+
+
+def test_a_pool_that_is_given_is_audited_like_one_that_is_built(plain: Built, longest: Document, tmp_path: Path):
+    folder = tmp_path / "pool"
+    folder.mkdir()
+    write_rows(folder / "documents.parquet", plain.rows(plain.pool, "documents", Document), Document)
+    with running(config_of(f"corpus.pool={folder}", asked(tmp_path, longest.text))) as run:
+        dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
+        given = made(run, given_pool.read_pool, pool.given(run.name))
+        questions = made(run, documents.benchmark_questions)
+        audit = made(run, audits.audit_overlap, given, given, dev, validation, questions)
+        filled = made(run, pool.fill_pool, None, [], [given], [given], [audit], [])
+        left = run.store.rows(filled, "documents", Document)
+    assert left == [row for row in plain.rows(plain.pool, "documents", Document) if row != longest]

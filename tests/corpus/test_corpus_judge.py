@@ -1,0 +1,98 @@
+"""A chunk enters the pool only by a JSON boolean; every other reply is undecided and not kept."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from corpus.chunk.chunk import ChunkConfig, chunk
+from corpus.chunk.judge import decide, judge, ruled_out
+from corpus.read.convert import page_of
+from infuser_core.engines.protocols import Messages, Progress, no_progress
+from infuser_core.prompts.load import Template, load
+
+TEMPLATE = Template(name="test/judge", system="", user="judge: {text}")
+RETRY = Template(name="test/again", system="", user="again: {text}")
+
+
+class Scripted:
+    """Replies by the first word of the prompt's text."""
+
+    name = "rule-based: scripted"
+
+    def __init__(self, replies: dict[str, str]) -> None:
+        self.replies, self.asked = replies, []
+
+    def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
+        self.asked.append([prompt[-1]["content"] for prompt in prompts])
+        return [self.replies[" ".join(prompt[-1]["content"].split()[:2])] for prompt in prompts]
+
+
+def rows(text: str, bounds: tuple[int, int] = (1, 50)):
+    page = page_of("book", text, num_pages=1, converter="test", reason="")
+    config = ChunkConfig(min_tokens=bounds[0], max_tokens=bounds[1], small_sections="drop")
+    return chunk(page, lambda part: len(part.split()), config, "d")
+
+
+DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "keep"),
+    [
+        ('{"keep": true, "reason": "fine"}', True),
+        ('<think>{"keep": true}</think>\n```json\n{"keep": false, "reason": "index"}\n```', False),
+        ('Sure {ok}: {"keep": true, "reason": "a\\nb"} done', True),
+        ('{"keep": "false"}', None),
+        ('{"keep": 1}', None),
+        ('{"reason": "no"}', None),
+        ("keep it", None),
+        ("", None),
+        ("[" * 100000 + "{" * 1000, None),
+    ],
+)
+def test_only_a_json_boolean_decides(reply, keep):
+    decision = decide(reply)
+    assert (decision.keep if decision else None) is keep
+
+
+def test_undecided_is_not_kept_and_keeps_its_reply():
+    model = Scripted({"judge: good": '{"keep": true, "reason": "r"}', "judge: #": "hm"})
+    result = judge(DOCUMENTS, model, TEMPLATE, 50)
+    assert [row.keep for row in result] == [True, False, False]
+    assert result[1].reason.startswith("undecided") and result[1].response == "hm" and len(model.asked) == 3
+    assert [row.document_id for row in result] == [d.document_id for d in DOCUMENTS]
+
+
+def test_a_retry_template_asks_only_for_the_undecided():
+    model = Scripted({"judge: good": '{"keep": true}', "judge: #": "hm", "again: #": '{"keep": true, "reason": "2nd"}'})
+    result = judge(DOCUMENTS, model, TEMPLATE, 50, retry=RETRY)
+    assert [row.reason for row in result] == ["", "2nd", "2nd"] and len(model.asked[1]) == 2
+
+
+def test_rule_discards_become_rows():
+    result = ruled_out(rows("good text\n\n# x\n\ny\n", bounds=(3, 50)))
+    assert [(row.keep, row.reason, row.decided_by) for row in result] == [(False, "too_short", "size")]
+
+
+def test_the_shipped_rubric_has_one_slot():
+    text = load("judge_chunk", profile="paper").messages(text="THE CHUNK")[-1]["content"]
+    assert "THE CHUNK" in text and '{"keep": true or false, "reason": "..."}' in text and "{text}" not in text
+
+
+def test_each_retry_asks_differently_and_the_first_decision_counts():
+    model = Scripted({"judge: good": '{"keep": false}', "judge: #": '{"keep": "true"}'})
+    judge(DOCUMENTS, model, TEMPLATE, 50)
+    asked = [batch[-1] for batch in model.asked]
+    assert len({*asked}) == 3 and all(text.startswith("judge: # z") for text in asked)
+
+
+def test_finished_batches_are_kept_and_not_judged_again():
+    model = Scripted({"judge: good": '{"keep": true}', "judge: #": '{"keep": false, "reason": "r"}'})
+    kept = []
+    rows = judge(DOCUMENTS, model, TEMPLATE, 50, batch=2, keep=kept.append)
+    assert [len(batch) for batch in kept] == [2, 1] and [row for batch in kept for row in batch] == rows
+    again = Scripted({"judge: #": '{"keep": false, "reason": "r"}'})
+    shown = []
+    options = {"batch": 2, "finished": kept[0], "progress": lambda *at: shown.append(at)}
+    assert judge(DOCUMENTS, again, TEMPLATE, 50, **options) == rows
+    assert len(again.asked) == 1 and len(again.asked[0]) == 1 and shown[-1][:2] == (3, 3)

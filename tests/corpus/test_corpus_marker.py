@@ -1,0 +1,220 @@
+"""marker runs as a command; what goes wrong with it is named."""
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from places import DATA
+from reportlab.pdfgen.canvas import Canvas
+
+from corpus.read.marker import OPTIONS, MarkerConfig, convert_marker
+from infuser_core.errors import DocumentError
+
+PAGES = 7
+HELP = DATA / "marker_2.0.0_options.txt"
+"""Options that marker-pdf 2.0.0 prints with --help, one a line, with the kind of value that each takes."""
+SHIPPED = """
+import json, os, pathlib, subprocess, sys, time
+known = dict(line.rsplit("--", 1)[1].partition(" ")[::2] for line in open({known!r}).read().split("\\n") if line)
+values, words = {}, sys.argv[2:]
+while words:
+    name = words.pop(0)
+    if name[:2] != "--" or name[2:] not in known:
+        sys.exit(f"Error: No such option: {name}")
+    values[name] = words.pop(0) if known[name[2:]] else True
+servers = pathlib.Path.home() / ".cache/datalab/surya"
+def serve(code):
+    # As marker 2 does it: a session of its own, a log in the home folder, and nobody ends it.
+    servers.mkdir(parents=True, exist_ok=True)
+    with (servers / "fast_layout_server.log").open("ab") as file:
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=file, stderr=file, start_new_session=True)
+    log.with_name("pid").write_text(str(child.pid))
+first, last = map(int, values["--page_range"].split("-"))
+log = pathlib.Path(__file__).with_name("log")
+log.open("a").write(f"{first}-{last}\\n")
+{trouble}
+folder = pathlib.Path(values["--output_dir"]) / "a"
+folder.mkdir()
+(folder / "a_meta.json").write_text("{}")
+shift = {shift}
+def printed(page):
+    return f"\\n\\n{{{page - shift}}}" + "-" * 48 + f"\\n\\n# Page {page}\\n\\ntext of {page}"
+pages = [printed(page) for page in range(first, last + 1)]
+(folder / "a.md").write_text("".join(pages))
+"""
+
+
+@pytest.fixture
+def book(tmp_path) -> Path:
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for _ in range(PAGES):
+        canvas.drawString(72, 700, "Hello")
+        canvas.showPage()
+    canvas.save()
+    return tmp_path / "a.pdf"
+
+
+def command(tmp_path: Path, trouble: str = "", *, shift: str = "0", **changes: object) -> MarkerConfig:
+    """A stand-in for the command: it writes what marker writes, after the trouble it was told to have."""
+    script = tmp_path / "marker_single"
+    code = SHIPPED.replace("{trouble}", trouble).replace("{shift}", shift).replace("{known!r}", repr(str(HELP)))
+    script.write_text(f"#!{sys.executable}\n{code}\n")
+    script.chmod(0o755)
+    options: dict[str, object] = {
+        "version": "1.0",
+        "pages_per_range": 3,
+        "attempts": 1,
+        "wall_seconds": 30.0,
+        **changes,
+    }
+    return MarkerConfig(command=str(script), **options)
+
+
+def calls(tmp_path: Path) -> list[str]:
+    """Page ranges that the command was asked for."""
+    return (tmp_path / "log").read_text().split()
+
+
+def is_gone(tmp_path: Path) -> bool:
+    """Whether the process that the command wrote down has ended."""
+    status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+TEXT = "\n\n".join(f"# Page {page}\n\ntext of {page}" for page in range(PAGES)) + "\n"
+
+
+@pytest.mark.parametrize("shift", ["0", "first"])
+def test_ranges_are_put_together_with_their_page_map(book, tmp_path, shift):
+    seen = []
+    config = command(tmp_path, shift=shift)
+    page = convert_marker(book, "book", config, progress=lambda done, total, _: seen.append((done, total)))
+    assert (page.markdown, page.num_pages, page.converter) == (TEXT, PAGES, "marker_single-1.0")
+    assert page.page_starts == [TEXT.index(f"# Page {number}\n") for number in range(PAGES)]
+    assert calls(tmp_path) == ["0-2", "3-5", "6-6"] and seen == [(3, 7), (6, 7), (7, 7)]
+
+
+def test_a_version_without_page_marks_has_the_places_of_its_ranges(book, tmp_path):
+    config = command(tmp_path)
+    script = Path(config.command)
+    script.write_text(script.read_text().replace('"-" * 48', '""'))
+    page = convert_marker(book, "book", config)
+    starts = [page.markdown.index(f"{{{first}}}") for first in (0, 3, 6)]
+    assert page.page_starts == [starts[0]] * 3 + [starts[1]] * 3 + [starts[2]]
+
+
+def test_finished_ranges_are_kept_for_the_next_attempt(book, tmp_path):
+    crash = "if first == 3 and not log.with_name('mended').exists(): sys.exit('out of luck')"
+    config = command(tmp_path, crash, work=tmp_path / "work")
+    page = convert_marker(book, "book", config)
+    assert page.reason == "marker: pages 4-6 of 7: exit status 1: out of luck"
+    (tmp_path / "mended").touch()
+    assert convert_marker(book, "book", config).markdown == TEXT
+    assert calls(tmp_path) == ["0-2", "3-5", "3-5", "6-6"]
+
+
+def test_a_damaged_or_foreign_range_is_converted_again(book, tmp_path):
+    config = command(tmp_path, work=tmp_path / "work")
+    convert_marker(book, "book", config)
+    for file in (tmp_path / "work").rglob("000003-*.json"):
+        file.write_text(file.read_text().replace("text of 4", "TEXT of 4"))
+    assert convert_marker(book, "book", config).markdown == TEXT
+    assert convert_marker(book, "book", replace(config, version="2.0")).converter == "marker_single-2.0"
+    assert calls(tmp_path) == ["0-2", "3-5", "6-6", "3-5", "0-2", "3-5", "6-6"]
+
+
+def test_a_range_is_tried_again_before_the_book_is_given_up(book, tmp_path):
+    once = "if log.read_text().split().count('0-2') < 2: sys.exit('a moment of weakness')"
+    assert convert_marker(book, "book", command(tmp_path, once, attempts=2)).markdown == TEXT
+
+
+def test_a_command_that_hangs_is_killed_with_everything_it_started(book, tmp_path):
+    spawn = (
+        "import subprocess; child = subprocess.Popen(['sleep', '60']); log.with_name('pid').write_text(str(child.pid))"
+    )
+    page = convert_marker(book, "book", command(tmp_path, f"{spawn}; time.sleep(60)", wall_seconds=1.5))
+    assert page.reason == "marker: pages 1-3 of 7: still running after 1.5 s"
+    assert is_gone(tmp_path)
+
+
+def test_a_command_that_takes_too_much_memory_is_killed(book, tmp_path):
+    blow_up = "hoard = [bytearray(b'x') * (1 << 20) for _ in range(400)]; time.sleep(60)"
+    page = convert_marker(book, "book", command(tmp_path, blow_up, memory_bytes=150 * 10**6))
+    assert "GB of memory, 0.15 GB are allowed" in page.reason
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        ("raise SystemExit(3)", "exit status 3"),
+        ("raise SystemExit(0)", "wrote 0 Markdown files"),
+        ("(pathlib.Path(values['--output_dir']) / 'b.md').touch(); raise SystemExit(0)", "wrote an empty file"),
+    ],
+)
+def test_a_failed_conversion_is_a_rejected_row(book, tmp_path, trouble, reason):
+    page = convert_marker(book, "book", command(tmp_path, trouble))
+    assert page.status == "rejected" and page.reason.startswith(f"marker: pages 1-3 of 7: {reason}")
+
+
+@pytest.mark.parametrize("content", [b"", b"<html></html>", b"%PDF-1.7 cut"])
+def test_what_is_no_pdf_never_reaches_the_command(tmp_path, content):
+    (tmp_path / "a.pdf").write_bytes(content)
+    page = convert_marker(tmp_path / "a.pdf", "book", command(tmp_path))
+    assert page.status == "rejected" and not (tmp_path / "log").exists()
+
+
+def test_a_missing_command_is_an_error(book):
+    with pytest.raises(DocumentError, match="install marker-pdf"):
+        convert_marker(book, "book", MarkerConfig(command="no-such-marker"))
+
+
+@pytest.mark.parametrize(
+    ("said", "missing", "remedy"),
+    [
+        # What marker-pdf 2.0.0 ends with offline when FONT_PATH is unset.
+        (
+            "HTTPSConnectionPool(host='models.datalab.to', port=443): Max retries exceeded with url: "
+            "/artifacts/GoNotoCurrent-Regular.ttf (Caused by NameResolutionError)",
+            "its font",
+            "FONT_PATH",
+        ),
+        ("Failed to download ocr_error_detection/2025_02_18 after 3 attempts.", "its weights", "MODEL_CACHE_DIR"),
+        ("llama-server binary not found. Install with:", "its inference server", "SURYA_INFERENCE_URL"),
+        ("SURYA_INFERENCE_URL=http://x is not reachable at /health.", "its inference server", "SURYA_INFERENCE_URL"),
+    ],
+)
+def test_what_the_command_lacks_is_named_with_its_remedy(book, tmp_path, said, missing, remedy):
+    with pytest.raises(DocumentError, match=missing) as caught:
+        convert_marker(book, "book", command(tmp_path, f"raise OSError({said!r})"))
+    assert remedy in caught.value.hint and said[-40:] in caught.value.message
+
+
+NO_WEIGHTS = """
+import sys
+sys.exit("huggingface_hub.errors.LocalEntryNotFoundError: Got: ConnectError: [Errno -2] Name or service not known\\n"
+         "the files are neither on the Hub nor on the local disk")
+"""
+
+
+def test_a_server_without_weights_ends_the_silent_wait_for_it(book, tmp_path):
+    """marker 2.0.0 offline: its layout server dies at once, and the command waits 300 s for it without a word."""
+    config = command(tmp_path, f"serve({NO_WEIGHTS!r}); time.sleep(300)", wall_seconds=250.0)
+    with pytest.raises(DocumentError, match=r"its weights: huggingface_hub\S*LocalEntryNotFoundError") as caught:
+        convert_marker(book, "book", config)
+    assert "HF_HOME" in caught.value.hint
+
+
+def test_servers_that_the_command_leaves_behind_serve_all_ranges_and_end_with_the_book(book, tmp_path):
+    leave = "os.path.exists(servers) or serve('import time; time.sleep(300)')"
+    before = set(Path(tempfile.gettempdir()).glob("infuser-marker-*"))
+    assert convert_marker(book, "book", command(tmp_path, leave)).markdown == TEXT
+    assert is_gone(tmp_path) and calls(tmp_path) == ["0-2", "3-5", "6-6"]
+    assert set(Path(tempfile.gettempdir()).glob("infuser-marker-*")) <= before
+
+
+def test_every_option_is_one_of_the_commands(book, tmp_path):
+    known = HELP.read_text().split()
+    assert {option for option in OPTIONS if option.startswith("--")} | {"--page_range", "--output_dir"} <= set(known)
+    assert "[markdown|json|html|chunks]" in known and OPTIONS[1] == "markdown"

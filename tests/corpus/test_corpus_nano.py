@@ -1,0 +1,55 @@
+"""The nano shelf goes through the whole pipeline: every section becomes one chunk, word for word."""
+
+import re
+
+from corpus.chunk.chunk import ChunkConfig, chunk
+from corpus.find import guard
+from corpus.find.catalogue import connect
+from corpus.find.download import DownloadConfig, download
+from corpus.find.registry import admit, select
+from corpus.find.search import Rules, SearchConfig, search_topic
+from corpus.find.session import SessionConfig, live
+from corpus.read.convert import ConvertConfig, convert, convert_pdf
+from infuser_core.nano import language, textbooks
+from infuser_core.nano.shelf import serve_shelf
+from infuser_core.schemas import Topic
+
+GUARD = guard.GuardConfig(allowed_hosts=frozenset({"127.0.0.1"}))
+SECTION = re.compile(r"## [^\n]+\n\n([^\n]+)")
+
+
+def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
+    entries = textbooks.build_shelf(tmp_path, 0)
+    pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
+    topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
+    with serve_shelf(tmp_path) as base, guard.client(GUARD) as client:
+        catalogue = connect("local", base=base, client=client)
+        offers = [offer for topic in topics for offer in catalogue.search(topic)]
+        rows = select(offers, topics)
+        result = download(rows, catalogue.address, tmp_path / "pdf", DownloadConfig(guard=GUARD))
+    admitted = {row.source_id for row in result.sources if row.status == "admitted"}
+    books = [book for book in textbooks.BOOKS if f"doi:{book.doi}" in admitted]
+    assert len(books) == len(admitted) == 4
+
+    pages = convert(result.sources, tmp_path / "pdf", lambda path, name: convert_pdf(path, name, ConvertConfig()))
+    config = ChunkConfig(min_tokens=16, max_tokens=96, small_sections="drop")
+    chunks = [row for page in pages for row in chunk(page, lambda text: len(text.split()), config, "d")]
+    found = [match[1] for row in chunks if not row.discard and (match := SECTION.fullmatch(row.document.text))]
+    notes = [note for book in books for chapter in textbooks.book_notes(book, 0) for note in chapter]
+    assert sorted(found) == sorted(language.paragraph(note.facts) for note in notes)
+
+
+def test_the_ranked_search_takes_the_same_books_as_the_bare_selection(tmp_path):
+    entries = textbooks.build_shelf(tmp_path, 0)
+    pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
+    topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
+    with serve_shelf(tmp_path) as base, live(SessionConfig(guard=GUARD)) as session:
+        catalogue = connect("local", base=base, client=session.client)
+        bare = select([offer for topic in topics for offer in catalogue.search(topic)], topics)
+        searches = [search_topic(topic, [catalogue], SearchConfig()) for topic in topics]
+    offers = [offer for found in searches for offer in found.offers]
+    rankings = [row for found in searches for row in found.rankings]
+    ranked = admit(offers, topics, Rules(books_per_topic=5), rankings=rankings)
+    assert [(row.source_id, row.status) for row in ranked.sources] == [(row.source_id, row.status) for row in bare]
+    assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
+    assert base.rpartition(":")[2] not in repr(ranked)

@@ -1,0 +1,66 @@
+"""What is planted has the answer that it says, and both audits plant and find the same."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.audit.audit import MODES, measure
+from corpus.audit.ngrams import grams, words
+from corpus.audit.overlap import OverlapConfig
+from corpus.audit.planted_controls import CHARS, LEAST_WORDS, Plant, plant
+from corpus.audit.scan import PoolText
+
+DRAW = random.Random(3)
+VOCABULARY = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=6)) for _ in range(3000)]
+
+
+def prose(number_of_words: int) -> str:
+    return " ".join(DRAW.choices(VOCABULARY, k=number_of_words))
+
+
+POOL = [prose(400) for _ in range(12)]
+QUESTIONS = [prose(20) for _ in range(3)]
+
+
+def kinds(rows: list[Plant]) -> dict[str, list[Plant]]:
+    return {kind: [row for row in rows if row.kind == kind] for kind in dict.fromkeys(row.kind for row in rows)}
+
+
+def shared(row: Plant, n: int) -> float:
+    """Larger of the two containments, the plain way."""
+    ours, theirs = set(grams(words(row.text), n)), set(grams(words(row.record), n))
+    return len(ours & theirs) / min(len(ours), len(theirs))
+
+
+def test_every_kind_is_planted_and_shares_what_it_says():
+    found = kinds(plant(POOL, QUESTIONS, per_kind=4))
+    assert [kind for kind, rows in found.items() if not rows[0].expected] == ["unrelated words"]
+    assert {f"verbatim {n} characters" for n in CHARS} < set(found)
+    for kind in ("verbatim 300 characters", "a whole document in an answer", "a question quoted in a document"):
+        assert {shared(row, 13) for row in found[kind]} == {1.0}
+    assert all(0.5 < shared(row, 13) < 1 for row in found["200 words, one word changed"])
+    assert {shared(row, 13) for row in found["unrelated words"]} == {0.0}
+    quoted = found["a question quoted in a document"]
+    assert len(quoted) == 3 and {row.record for row in quoted} == set(QUESTIONS)
+
+
+def test_the_seed_alone_decides():
+    assert plant(POOL, QUESTIONS, seed=1) == plant(POOL, QUESTIONS, seed=1) != plant(POOL, QUESTIONS, seed=2)
+
+
+@given(st.lists(st.text("ab \u65e5.", max_size=80), max_size=4), st.lists(st.text("ab ", max_size=20), max_size=3))
+def test_any_texts_give_plants_of_their_own_or_none(documents, questions):
+    for row in plant(documents, questions, per_kind=2, chars=(5, 40), answer_words=6):
+        assert len(words(row.record)) >= LEAST_WORDS and 0 <= row.document < len(documents)
+        assert row.record in questions or row.text == documents[row.document]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_recall_stands_beside_every_mode(mode):
+    pool = [PoolText(document_id=str(number), text=text) for number, text in enumerate(POOL)]
+    rows = measure(pool, OverlapConfig(mode="exact", controls_per_kind=3, control_chars=(300,)))
+    assert [row.planted for row in rows if row.kind == "verbatim 300 characters"] == [3]
+    expected = [row.found[mode] for row in rows if row.expected]
+    assert (min(expected) == 1.0) == (mode != "paper") and {r.found[mode] for r in rows if not r.expected} == {0.0}

@@ -1,0 +1,122 @@
+"""The four levels of cutting: each is used when the one before it is not enough, and packing equals its plain form."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.chunk import split
+from corpus.chunk.blocks import scan
+from corpus.chunk.split import Measure, Piece, pack, pieces, trim
+
+
+def by_words(text: str) -> int:
+    return len(text.split())
+
+
+def by_characters(text: str) -> int:
+    return (len(text) + 2) // 3
+
+
+def plain_pack(parts: Sequence[Piece], measure: Measure, max_tokens: int) -> list[list[Piece]]:
+    """Piece after piece, every candidate counted."""
+    runs: list[list[Piece]] = []
+    for part in parts:
+        if runs and measure(runs[-1][0].start, part.end) <= max_tokens:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs
+
+
+def plain_trim(source: str, start: int, end: int) -> tuple[int, int]:
+    """Blank characters taken away one by one; the indentation of the first line stays."""
+    while end > start and source[end - 1].isspace():
+        end -= 1
+    ink = start
+    while ink < end and source[ink].isspace():
+        ink += 1
+    breaks = [place for place in range(start, ink) if source[place] in "\r\n"]
+    return (breaks[-1] + 1 if breaks and ink < end else start, end)
+
+
+SOURCES = st.text(alphabet="ab .,;\n\r\t\u00a0\u2028x", max_size=200)
+COUNTS = st.sampled_from([by_words, by_characters, len])
+
+
+@settings(max_examples=300)
+@given(SOURCES, st.integers(0, 200), st.integers(0, 200))
+def test_trimming_equals_its_plain_form(source, one, other):
+    start, end = sorted((min(one, len(source)), min(other, len(source))))
+    assert trim(source, start, end) == plain_trim(source, start, end)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 80), COUNTS)
+def test_packing_equals_its_plain_form(lengths, max_tokens, count):
+    source = "".join(("ab cd, " * length)[: length - 1] + " " for length in lengths)
+    edges = [0]
+    for length in lengths:
+        edges.append(edges[-1] + length)
+    parts = [Piece(start=a, end=b, depth=0) for a, b in zip(edges, edges[1:], strict=False)]
+    plain = plain_pack(parts, Measure(source=source, count=count), max_tokens)
+    packed = pack(parts, Measure(source=source, count=count), min_tokens=0, max_tokens=max_tokens)
+    assert packed == [(run[0].start, run[-1].end) for run in plain]
+
+
+def depths(source: str, max_tokens: int) -> list[int]:
+    measure = Measure(source=source, count=by_words)
+    return [piece.depth for piece in pieces(scan(source), measure, max_tokens)]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "depth"),
+    [
+        ("One two three.", 0),
+        ("One two three four. Five six seven.", 1),
+        ("One two three, four five six; seven eight.", 2),
+        ("one two three four five six seven eight nine", 3),
+        ("\u6c34\u706b\u6728\u3002 \u91d1 \u571f \u5c71 \u5ddd \u65e5\u3002", 1),
+    ],
+)
+def test_a_unit_is_cut_at_the_first_level_that_is_enough(paragraph, depth):
+    found = depths(f"Alpha beta.\n\n{paragraph}\n\nGamma delta.\n", 5)
+    assert found[0] == found[-1] == 0 and set(found[1:-1]) == {depth}
+
+
+def test_a_level_deeper_is_used_on_the_part_that_needs_it_alone():
+    assert depths("One two three. Four five, six seven eight nine, ten. Eleven twelve.", 4) == [1, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "text", ["Fig. 3 shows it.", "See e.g. the kiln.", "By J. Wug et al. in May.", "Wait ... and see."]
+)
+def test_a_full_stop_that_ends_no_sentence_is_no_place_to_cut(text):
+    assert split.SENTENCE.findall(text[:-1] + " ") == []
+
+
+def test_a_word_without_end_is_cut_into_windows_that_fit():
+    source = "x" * 10_000
+    found = pieces(scan(source), Measure(source=source, count=len), 64)
+    sizes = [piece.end - piece.start for piece in found]
+    assert all(32 < size <= 64 for size in sizes[:-1]) and sum(sizes) == 10_000
+
+
+def test_a_long_slice_is_never_given_to_the_counter_at_once():
+    asked: list[int] = []
+
+    def count(text: str) -> int:
+        asked.append(len(text))
+        return len(text) // 4
+
+    source = "The kiln is warm and the jetty is cold. " * 20_000
+    measure = Measure(source=source, count=count)
+    parts = pieces(scan(source), measure, 2048)
+    assert pack(parts, measure, min_tokens=200, max_tokens=2048)
+    assert max(asked) <= split.WINDOW and sum(asked) < 6 * len(source)
+
+
+def test_counting_in_windows_is_exact_for_words():
+    source = "kiln jetty " * 40_000
+    assert Measure(source=source, count=by_words)(0, len(source)) == 80_000

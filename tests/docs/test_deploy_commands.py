@@ -1,0 +1,163 @@
+"""docs/deploy.md: every command and option in it exists, and its files are well-formed."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import typer.main
+import yaml
+from places import ROOT
+
+from flows.cli import main
+from flows.cli import mirror as cli_mirror
+
+TEXT = (ROOT / "docs" / "deploy.md").read_text()
+BIN = Path(sys.executable).parent
+PROGRAMS = ("infuser", "prefect", "ray")
+
+
+def blocks(language: str) -> list[str]:
+    """Code blocks of one language."""
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """Every call of infuser, prefect and ray: in scripts, in the manifests, and in the text."""
+    text = "\n".join([*blocks("sh"), *blocks("bash")]).replace("\\\n", " ")
+    quoted = re.findall(r"`((?:infuser|prefect|ray) [^`]+)`", re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL))
+    found = [*map(words, text.splitlines()), *map(words, quoted)]
+    for document in yaml.safe_load_all("\n---\n".join(blocks("yaml"))):
+        for container in document["spec"].get("template", {}).get("spec", {}).get("containers", []):
+            found.append([*container.get("command", ["infuser"])[-99:], *container.get("args", [])])
+    found += [words(line.removeprefix("ExecStart=/opt/infuser/.venv/bin/")) for line in blocks("ini")[0].splitlines()]
+    return [call for call in map(from_program, found) if call]
+
+
+def words(line: str) -> list[str]:
+    return shlex.split(line, comments=True) if line.count("'") % 2 == 0 else []
+
+
+def from_program(call: list[str]) -> list[str]:
+    """The part from the program on: after `srun --overlap`, `tini --` and such."""
+    start = next((n for n, word in enumerate(call) if word in PROGRAMS), None)
+    if start is None or call[0] in ("export", "pip", "pg_dump", "pg_restore"):
+        return []
+    ends = [n for n, word in enumerate(call) if n > start and word in ("&", "&&", "|", ";")]
+    return call[start : min(ends, default=len(call))]
+
+
+@cache
+def infuser_commands() -> dict[str, Any]:
+    """The commands of `infuser` by name, the mirror's among them."""
+    mirror = typer.Typer()
+    cli_mirror.register(mirror)
+    return {**typer.main.get_command(main.app).commands, **typer.main.get_command(mirror).commands}  # type: ignore[attr-defined]
+
+
+def infuser_options(call: list[str]) -> set[str]:
+    """Options of the command that is called."""
+    ahead, command = infuser_commands(), None
+    for word in call[1:]:
+        if word not in ahead:
+            break
+        command = ahead[word]
+        ahead = getattr(command, "commands", {})
+    assert command is not None and not ahead, f"{shlex.join(call)}: no such command"
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@cache
+def help_of(*command: str) -> str:
+    """What the program itself says of a command."""
+    done = subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout
+
+
+def foreign_options(call: list[str]) -> set[str]:
+    """The same for prefect and ray, from their help."""
+    depth = {"deploy": 1, "start": 1}.get(call[1], 2)
+    depth = 3 if call[1:3] == ["server", "database"] else depth
+    return set(re.findall(r"--[a-z][a-z-]+|(?<=\s)-[a-z]\b", help_of(*call[: depth + 1])))
+
+
+def test_the_document_has_commands_of_every_kind():
+    named = {" ".join(call[:3]) for call in commands()}
+    assert {"infuser mirror push", "infuser mirror pull", "prefect work-pool set-concurrency-limit"} <= named
+    assert {call[0] for call in commands()} == set(PROGRAMS) and len(commands()) > 30
+
+
+@pytest.mark.parametrize("call", commands(), ids=lambda call: shlex.join(call)[:70])
+def test_every_command_and_option_exists(call: list[str]):
+    known = infuser_options(call) if call[0] == "infuser" else foreign_options(call)
+    used = {word.partition("=")[0] for word in call[1:] if word.startswith("--")}
+    assert used <= known, f"{shlex.join(call)}: {sorted(used - known)} do not exist"
+
+
+def test_every_file_that_is_named_exists():
+    named = set(re.findall(r"\b(?:configs|docker)/[\w./-]+\w", TEXT))
+    assert named and [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_slurm_script_is_bash():
+    (script,) = blocks("bash")
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if shutil.which("shellcheck"):
+        done = subprocess.run(
+            ["shellcheck", "--exclude", "SC1091", "--shell", "bash", "-"], input=script, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_the_unit_is_what_systemd_expects(tmp_path: Path):
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    (unit,) = blocks("ini")
+    # It looks for the program, the folder and the user of the unit, which are the reader's.
+    own = unit.replace("/opt/infuser/.venv/bin/infuser", str(BIN / "infuser")).replace("User=infuser\n", "")
+    path = tmp_path / "infuser.service"
+    path.write_text(own.replace("WorkingDirectory=/opt/infuser", "WorkingDirectory=/"))
+    done = subprocess.run([program, "verify", "--man=no", path], capture_output=True, text=True)
+    mine = [line for line in done.stderr.splitlines() if "infuser.service" in line]
+    assert mine == [], done.stderr
+
+
+def manifests() -> list[Any]:
+    """The Kubernetes objects."""
+    (text,) = blocks("yaml")
+    return list(yaml.safe_load_all(text))
+
+
+def test_the_manifests_share_one_volume_and_never_run_as_root():
+    claim, *workloads = manifests()
+    assert (claim["kind"], claim["spec"]["accessModes"]) == ("PersistentVolumeClaim", ["ReadWriteMany"])
+    for workload in workloads:
+        pod = workload["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 10001
+        assert claim["metadata"]["name"] in {
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
+        names = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]} == names
+
+
+def test_every_manifest_follows_the_published_schemas(tmp_path: Path):
+    own = ROOT / ".venv-images" / "bin" / "kubernetes-validate"
+    program = str(own) if own.exists() else shutil.which("kubernetes-validate")
+    if program is None:
+        pytest.skip("kubernetes-validate is not here: `make images-check` installs it")
+    for number, manifest in enumerate(manifests()):
+        (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump(manifest))
+    done = subprocess.run([program, "--strict", *tmp_path.glob("*.yaml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,68 @@
+"""Every way of computing attention over packed segments is the same attention."""
+
+from functools import partial
+
+import pytest
+import torch
+from engine_tiny import make_checkpoint, make_groups
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.engines.protocols import Objective
+from infuser_core.engines.training.attention import PackedLayout, SegmentShape
+from infuser_core.engines.training.attention_choice import Heads, choose, disagreement
+from infuser_core.engines.training.fused_attention import FlexLayout, VarlenLayout, plain_kernel
+from infuser_core.errors import EngineError
+
+CPU = torch.device("cpu")
+HEADS = Heads(query=4, key=2, size=8)
+SHAPES = st.lists(
+    st.builds(SegmentShape, prompt=st.integers(1, 12), rows=st.lists(st.integers(1, 9), min_size=1, max_size=3)),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(shapes=SHAPES, window=st.sampled_from([None, 4]))
+@settings(max_examples=25, deadline=None)
+def test_varlen_and_flex_attend_as_the_padded_layout_does(shapes: list[SegmentShape], window: int | None) -> None:
+    total = sum(shape.prompt + sum(shape.rows) for shape in shapes)
+    draw = torch.Generator().manual_seed(total)
+    query, key, value = (torch.randn(1, heads, total, 8, generator=draw, dtype=torch.float64) for heads in (4, 2, 2))
+    layouts = [PackedLayout, FlexLayout, partial(VarlenLayout, kernel=plain_kernel)]
+    with torch.no_grad():
+        plain, flex, varlen = (
+            make(shapes, device=CPU).attend(0, query, key, value, scaling=0.3, window=window).reshape(total, -1)
+            for make in layouts
+        )
+    torch.testing.assert_close(varlen, plain)
+    torch.testing.assert_close(flex, plain)
+
+
+def test_gradients_agree_and_a_kernel_aligned_at_the_beginning_is_found_out() -> None:
+    assert disagreement(partial(VarlenLayout, kernel=plain_kernel), HEADS, torch.float64, CPU) < 1e-12
+
+    def aligned_at_the_beginning(query, key, value, starts_q, starts_k, *lengths, scaling, window):  # type: ignore[no-untyped-def]
+        return plain_kernel(query, key, value, starts_q, starts_q, *lengths, scaling=scaling, window=window)
+
+    assert disagreement(partial(VarlenLayout, kernel=aligned_at_the_beginning), HEADS, torch.float64, CPU) > 0.1
+
+
+def test_a_cpu_takes_the_plain_one_and_says_why_another_cannot_be_had() -> None:
+    assert choose("auto", heads=HEADS, dtype=torch.float32, device=CPU).name == "sdpa"
+    with pytest.raises(EngineError, match=r"flash_attn is not installed.*flash-torch: ") as caught:
+        choose("flash", heads=HEADS, dtype=torch.float32, device=CPU)
+    assert caught.value.hint
+    with pytest.raises(EngineError, match=r"engine\.attention flex cannot be used on cpu"):
+        choose("flex", heads=HEADS, dtype=torch.float32, device=CPU)
+
+
+def test_a_trainer_says_what_it_computes_with(tmp_path) -> None:
+    engine = LocalTrainer(device="cpu", dtype="bfloat16", token_budget=512)
+    engine.load(make_checkpoint(tmp_path))
+    groups = make_groups([(5, [4, 7, 1])])
+    engine.forward_backward(groups, Objective(), denominator=1)
+    facts = engine.facts()
+    assert (facts["attention"], facts["dtype"], facts["token_budget"]) == ("sdpa", "bfloat16", 512)
+    assert facts["device"]

@@ -1,0 +1,169 @@
+"""Scores of saved answers against a plain count, and the rule for questions that did not fit."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infuser_core.errors import DamagedArtifactError
+from infuser_core.evaluation import results
+from infuser_core.evaluation.plan import Plan, Sheet, exam_question
+from infuser_core.evaluation.saved import Answers, save_verdicts, score
+from infuser_core.evaluation.scores import Counter, scores_of
+from infuser_core.nano import world
+from infuser_core.phases.respond import TOO_LONG
+from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict
+from infuser_core.statistics.interval import Interval, Z, wilson
+from infuser_core.store.tables import read_rows
+
+QUESTIONS = world.questions("test", world.TARGET, 8, 0)
+KINDS = {"correct": "stop", "wrong": "stop", "no_answer": "length", "long": TOO_LONG}
+
+
+def sheet(label: str, *, category: str = "nano", samples: int = 2, available: int = 4) -> Sheet:
+    return Sheet(
+        label=label,
+        name=label,
+        title=label.title(),
+        category=category,
+        samples=samples,
+        max_tokens=24,
+        num_available=available,
+        expected=None,
+    )
+
+
+def plan(labels: tuple[str, ...] = ("first", "second")) -> Plan:
+    questions = [
+        exam_question(label, question)
+        for place, label in enumerate(labels)
+        for question in QUESTIONS[4 * place : 4 * place + 4]
+    ]
+    return Plan(sheets=[sheet(label) for label in labels], questions=questions)
+
+
+def response(label: str, question, index: int, kind: str) -> BenchmarkResponse:
+    wrong = "ABCD"[("ABCD".index(question.answer) + 1) % 4]
+    text = {"correct": f"\\boxed{{{question.answer}}}", "wrong": f"\\boxed{{{wrong}}}"}.get(kind, "")
+    return BenchmarkResponse(
+        benchmark=label,
+        question_id=question.question_id,
+        sample_index=index,
+        response=text,
+        finish_reason=KINDS[kind],
+        prompt_tokens=30,
+        response_tokens=len(text),
+    )
+
+
+def answers(rows: list[BenchmarkResponse], asked: Plan, out: Path = Path("unused")) -> Answers:
+    def chunks() -> Iterator[list[BenchmarkResponse]]:
+        yield from (rows[start : start + 3] for start in range(0, len(rows), 3))
+
+    return Answers(name="test", plan=asked, chunks=chunks, out=out)
+
+
+def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
+    """Two samples for each of eight questions; a question that did not fit has no sample that did."""
+    asked = plan().questions
+    rows = []
+    for place, question in enumerate(asked):
+        own = kinds[2 * place : 2 * place + 2]
+        own = ["long", "long"] if "long" in own else own
+        rows += [response(question.benchmark, question, index, kind) for index, kind in enumerate(own)]
+    return rows
+
+
+@given(kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=16, max_size=16), drop=st.booleans())
+def test_scores_equal_a_plain_count(kinds: list[str], drop: bool):
+    rows = rows_of(kinds)
+    (scored,) = score(answers(rows, plan()), ["paper"], too_long="drop" if drop else "wrong")
+    right = {(q.benchmark, q.question_id): q.answer for q in plan().questions}
+    for found in scores_of(plan(), scored.questions, checkpoint_id="c"):
+        mine = [row for row in rows if row.benchmark == found.score.benchmark]
+        kept = [row for row in mine if not (drop and row.finish_reason == TOO_LONG)]
+        correct = sum(row.response == f"\\boxed{{{right[row.benchmark, row.question_id]}}}" for row in kept)
+        assert found.score.num_questions == len(kept) // 2
+        assert found.num_too_long == sum(row.finish_reason == TOO_LONG for row in mine) // 2
+        assert found.score.accuracy == pytest.approx(correct / len(kept) if kept else 0.0)
+        asked = [row for row in kept if row.finish_reason != TOO_LONG]
+        assert found.cut == pytest.approx(sum(row.finish_reason == "length" for row in asked) / max(1, len(asked)))
+        silent = sum(row.response == "" for row in kept)
+        assert found.score.answered == pytest.approx(1 - silent / max(1, len(kept)))
+        tokens = sum(row.response_tokens for row in asked) / max(1, len(asked))
+        assert found.score.mean_response_tokens == pytest.approx(tokens)
+
+
+@given(share=st.floats(0, 1), count=st.integers(1, 10_000))
+def test_the_interval_holds_the_shares_that_a_score_test_would_not_refuse(share: float, count: int):
+    found = wilson(share, count)
+    assert 0 <= found.low <= share + 1e-12 and share - 1e-12 <= found.high <= 1
+    for bound in (found.low, found.high):
+        # At a bound the test statistic is exactly z; at 0 and 1 the interval is cut.
+        assert (share - bound) ** 2 == pytest.approx(Z**2 * bound * (1 - bound) / count, abs=1e-9)
+
+
+def test_no_questions_say_nothing():
+    assert wilson(0.0, 0) == Interval(low=0.0, high=1.0)
+
+
+def test_the_order_of_saved_answers_changes_nothing(tmp_path: Path):
+    rows = rows_of(["correct", "wrong", "no_answer", "correct"] * 4)
+    forward, backward = (score(answers(some, plan()), ["paper", "strict-last"]) for some in (rows, rows[::-1]))
+    assert forward == backward
+    save_verdicts(tmp_path, forward)
+    assert read_rows(tmp_path / "paper.parquet", BenchmarkVerdict) == forward[0].verdicts
+    assert [(v.benchmark, v.question_id, v.sample_index) for v in forward[0].verdicts] == [
+        (q.benchmark, q.question_id, index) for q in plan().questions for index in range(2)
+    ]
+
+
+def test_unfinished_and_foreign_answers_are_refused():
+    rows = rows_of(["correct"] * 16)
+    with pytest.raises(DamagedArtifactError, match="1 questions have no saved response"):
+        score(answers(rows[2:], plan()), ["paper"])
+    with pytest.raises(DamagedArtifactError, match="of second, which was not asked"):
+        score(answers(rows, plan(("first",))), ["paper"])
+
+
+def record() -> dict:
+    identity = {"model": "digest", "seed": 1, "sampling": {"temperature": 0.7}, "prompt_tokens": 9, "limit": 4}
+    return {"model": "a|b", "identity": identity, "notes": ["first: 4 questions, expected 5"]}
+
+
+def found_of(kinds: list[str]) -> tuple[dict, list]:
+    (scored,) = score(answers(rows_of(kinds), plan()), ["paper"])
+    scores = scores_of(plan(), scored.questions, checkpoint_id="c")
+    return results.results_of(record(), scores, preset="paper", too_long="wrong"), scored.questions
+
+
+def test_every_table_shows_the_same_numbers():
+    found, questions = found_of(["correct", "wrong"] * 4 + ["correct"] * 7 + ["no_answer"])
+    assert found["benchmarks"]["first"]["accuracy"] == 0.5
+    assert found["benchmarks"]["second"]["accuracy"] == 0.875
+    assert found["categories"] == {"nano": 0.6875, "overall": 0.6875}
+    assert "first: 4 questions, expected 5" in found["notes"]
+
+    terminal, page = results.terminal(found), results.markdown(found)
+    for number in ("50.00", "87.50", "68.75"):
+        assert number in terminal and number in page
+    assert "a\\|b" in page, "a name cannot break the page"
+    (first, second) = csv.DictReader(io.StringIO(results.as_csv(found)))
+    assert (float(first["accuracy"]), float(second["accuracy"])) == (0.5, 0.875)
+
+    board = results.leaderboard(found, plan(), questions)
+    assert board["results"]["first"]["acc,none"] == 0.5 and board["results"]["first"]["acc_stderr,none"] == 0.0
+    assert board["results"]["second"]["acc_stderr,none"] == pytest.approx(0.125)
+    assert board["n-samples"]["first"] == {"original": 4, "effective": 4}
+    assert json.loads(json.dumps(board)) == board
+
+
+def test_a_counter_knows_every_question_of_the_plan():
+    counter = Counter(plan())
+    with pytest.raises(DamagedArtifactError, match="8 questions"):
+        counter.questions()

@@ -1,0 +1,170 @@
+"""Saved answers are scored again from a folder, a run or a file, under every preset, without any model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launcher import ROOT, Launcher, SmallRun
+
+from infuser_core.evaluation.folder import ExamFolder
+from infuser_core.evaluation.plan import ExamQuestion, Plan, Sheet, exam_question
+from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
+from infuser_core.store.tables import read_rows, write_rows
+
+PRESETS = ("paper", "official", "strict-last")
+TEXTS = ["\\boxed{A}", "\\boxed{B. because}", "\\boxed{A} or \\boxed{B}", "the answer is B", "\\boxed{Because}"]
+
+
+def question(number: int) -> Question:
+    return Question(
+        question_id=f"q{number}",
+        text="which?",
+        choices=["w", "x", "y", "z"],
+        answer="B",
+        verifier="choice",
+        domain="",
+        subdomain="",
+        document_id="",
+        rollout_id="",
+        reasoning="",
+    )
+
+
+def responses(count: int) -> list[BenchmarkResponse]:
+    return [
+        BenchmarkResponse(
+            benchmark="letters",
+            question_id=f"q{number}",
+            sample_index=index,
+            response=f"thought {number} {TEXTS[(number + index) % len(TEXTS)]}",
+            finish_reason="stop",
+            prompt_tokens=1,
+            response_tokens=2,
+        )
+        for number in range(count)
+        for index in range(2)
+    ]
+
+
+def exam(path: Path, count: int = 10) -> ExamFolder:
+    sheet = Sheet(
+        label="letters",
+        name="letters",
+        title="Letters",
+        category="general",
+        samples=2,
+        max_tokens=8,
+        num_available=count,
+        expected=None,
+    )
+    questions = [exam_question("letters", question(number)) for number in range(count)]
+    folder = ExamFolder(path)
+    with folder.holding():
+        folder.begin({"model": "m"}, {"model": "m", "notes": []}, Plan(sheets=[sheet], questions=questions))
+        rows = responses(count)
+        for start in range(0, len(rows), 6):
+            folder.add(rows[start : start + 6])
+    return folder
+
+
+def infuser(*arguments: str) -> dict:
+    """In a process of its own, which must not load what needs an accelerator."""
+    code = (
+        "import sys; sys.argv = ['infuser', *sys.argv[1:]]\n"
+        "import flows.cli.main\n"
+        "try: flows.cli.main.main()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        "heavy = {'torch', 'transformers', 'prefect', 'ray', 'vllm'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done
+    return json.loads(done.stdout)
+
+
+def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
+    exam(tmp_path / "exam")
+    found = infuser("rescore", str(tmp_path / "exam"), "--json")
+    accuracies = {row["preset"]: row["accuracy"] for row in found["scores"]}
+    # Of the five texts the paper's rule takes none, the lenient ones `B. because`, the last box, and the first letter.
+    assert accuracies == {"paper": 0.0, "official": 0.6, "strict-last": 0.4}
+    assert found["responses"] == 20 and found["changed"] == 12
+    differing = {row["preset"]: row["differing"] for row in found["scores"]}
+    assert differing == {"paper": 0, "official": 12, "strict-last": 8}
+    kinds = {(c["after"], c["before_verdict"], c["after_verdict"]): 0 for c in found["changes"]}
+    assert set(kinds) == {("official", "wrong", "correct"), ("strict-last", "wrong", "correct")}
+    assert sum(change["rows"] for change in found["changes"]) == 20
+    for preset in PRESETS:
+        rows = read_rows(tmp_path / "exam" / "verdicts" / f"{preset}.parquet", BenchmarkVerdict)
+        assert len(rows) == 20 and {row.preset for row in rows} == {preset}
+        assert sum(row.verdict == "correct" for row in rows) / 20 == pytest.approx(accuracies[preset])
+
+
+def test_a_file_with_its_questions_is_scored_like_the_folder(tmp_path: Path):
+    exam(tmp_path / "exam")
+    whole = infuser("rescore", str(tmp_path / "exam"), "--json")
+    write_rows(tmp_path / "rows.parquet", responses(10), BenchmarkResponse)
+    questions = tmp_path / "exam" / "questions.parquet"
+    of_parquet = infuser("rescore", str(tmp_path / "rows.parquet"), "--questions", str(questions), "--json")
+    names = [field for field in BenchmarkResponse.__dataclass_fields__]
+    lines = [json.dumps({name: getattr(row, name) for name in names}) for row in responses(10)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    released = [
+        {"question_id": f"q{n}", "question_text": "which?", "choices": ["w", "x", "y", "z"], "ground_truth": "x"}
+        for n in range(10)
+    ]
+    (tmp_path / "questions.json").write_text(json.dumps(released))
+    arguments = ["--questions", str(tmp_path / "questions.json"), "--out", str(tmp_path / "out")]
+    of_lines = infuser("rescore", str(tmp_path / "rows.jsonl"), *arguments, "--json")
+    for found in (of_parquet, of_lines):
+        assert {**found, "answers": "", "scores": []} == {
+            **whole,
+            "answers": "",
+            "scores": [],
+            "averages": found["averages"],
+        }
+        assert found["scores"] == whole["scores"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{name}.parquet" for name in sorted(PRESETS)]
+    assert (tmp_path / "rows.verdicts" / "paper.parquet").is_file()
+
+
+@pytest.mark.slow
+def test_a_runs_evaluations_keep_the_verdicts_they_had(small_run: SmallRun, tmp_path: Path, launch: Launcher):
+    ended = launch("rescore", small_run.name, "--json", "--out", str(tmp_path), store=small_run.root)
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    result = json.loads(launch("result", small_run.name, "--json", store=small_run.root).out)
+    by_label = {row["benchmark"]: row["accuracy"] for row in found["scores"] if row["preset"] == "paper"}
+    assert by_label["exam@0"] == pytest.approx(result["benchmarks"]["exam"]["anchor"])
+    selected = result["selected_iteration"]
+    assert by_label[f"exam@{selected}"] == pytest.approx(result["benchmarks"]["exam"]["selected"])
+
+
+WRONG = {
+    "nothing there": (["rescore", "nowhere"], 2, "nowhere: no saved answers there"),
+    "unknown preset": (["rescore", "exam", "--preset", "paper,loose"], 2, "--preset paper,loose: unknown"),
+    "a file alone": (["rescore", "rows.jsonl"], 2, "rows.jsonl: which questions does it answer?"),
+    "a file without a column": (["rescore", "rows.jsonl", "--questions", "rows.jsonl"], 3, "no question_"),
+    "k of nothing": (["passk", "exam", "--k", "0"], 2, "--k 0: expected whole numbers from 1"),
+    "all presets": (["passk", "exam", "--preset", "all"], 2, "--preset all: a curve has one preset"),
+    "unknown benchmark": (["passk", "exam", "--benchmarks", "maths"], 2, "no answers to maths"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use_is_one_line_and_a_hint(launch: Launcher, tmp_path: Path, case: str):
+    exam(tmp_path / "exam", 2)
+    (tmp_path / "rows.jsonl").write_text('{"benchmark": "b", "sample_index": 0}\n')
+    arguments, code, message = WRONG[case]
+    ended = launch(*arguments, store=tmp_path / "store", folder=tmp_path)
+    lines = ended.err.splitlines()
+    assert ended.code == code and len(lines) == 2 and lines[1].startswith("  hint: "), ended
+    assert message in lines[0]
+
+
+def test_questions_are_saved_as_they_were_asked(tmp_path: Path):
+    folder = exam(tmp_path / "exam", 3)
+    saved = read_rows(folder.path / "questions.parquet", ExamQuestion)
+    assert saved == folder.plan().questions == [exam_question("letters", question(number)) for number in range(3)]

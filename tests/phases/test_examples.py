@@ -1,0 +1,53 @@
+"""Questions by people stand in the generator's prompt, before the document, drawn anew for every document."""
+
+from dataclasses import replace
+
+from places import CONFIGS
+from solver_rows import question
+
+from infuser_core.config.overlays import load
+from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
+from infuser_core.phases import generate_questions as phase
+from infuser_core.phases.examples import Examples, text_of
+from infuser_core.schemas import Document
+
+CONFIG = load([CONFIGS / "nano.yaml"], ["prompts=paper", "cotrain.prompt_tokens=9999"])
+PEOPLES = [replace(question(f"h{n}", answer="A", verifier="choice"), text=f"Human question {n}") for n in range(6)]
+DOCUMENTS = [
+    Document(
+        document_id=f"d{n}", source_id="s", header_path="", start=0, end=1, text=f"Text {n}.", num_tokens=2, domain="",
+        prompt_type=route,
+    )
+    for n, route in enumerate(["mcq", "mcq", "free_form"])
+]  # fmt: skip
+
+
+def prompts(examples: Examples | None, iteration: int = 0) -> dict[str, str]:
+    made = phase.generate_questions(
+        DOCUMENTS, ScriptedSampler(), phase.settings_of(CONFIG), checkpoint_id="c", seed=1, iteration=iteration,
+        examples=examples,
+    )  # fmt: skip
+    return {row.group_id: ByteTokenizer().decode(row.prompt_token_ids) for row in made.rollouts}
+
+
+def test_examples_stand_before_the_document_with_their_answers():
+    prompt = prompts(Examples(questions=PEOPLES, count=2))["d0"]
+    assert prompt.count("Human question") == prompt.count("Answer: A") == 2
+    assert prompt.index("Human question") < prompt.index("Text 0.")
+
+
+def test_other_routes_and_runs_without_examples_are_as_they_were():
+    plain, with_examples = prompts(None), prompts(Examples(questions=PEOPLES, count=2))
+    assert plain["d2"] == with_examples["d2"]
+    assert "Human question" not in plain["d0"]
+
+
+def test_every_document_and_iteration_draws_its_own():
+    drawn = [text_of(Examples(questions=PEOPLES, count=3), name, seed=1, iteration=t) for name in "ab" for t in (0, 1)]
+    assert len({*drawn}) == 4
+    assert drawn[0] == text_of(Examples(questions=PEOPLES, count=3), "a", seed=1, iteration=0)
+
+
+def test_no_question_stands_twice_in_a_prompt():
+    text = text_of(Examples(questions=PEOPLES, count=99), "d", seed=1, iteration=0)
+    assert sorted(line for line in text.splitlines() if line.startswith("Human")) == [q.text for q in PEOPLES]

@@ -1,0 +1,126 @@
+"""The study's estimate of an objective's change agrees with the first-order prediction for a small real step."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from engine_tiny import make_checkpoint, make_groups
+from safetensors.torch import load_file
+
+from infuser_core.algorithm.advantage import centre
+from infuser_core.algorithm.preset import Preset
+from infuser_core.config.run import LossSettings, OptimizerSettings
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.phases.groups import by_group, objective, train_group
+from infuser_core.phases.influence_study import StudySettings, rescore, run_trials, sample_questions
+from infuser_core.phases.stepping import UpdateSettings
+from infuser_core.schemas import InfluenceScore, Rollout
+
+
+def settings(learning_rate: float) -> StudySettings:
+    step = UpdateSettings(
+        learning_rate=learning_rate,
+        minibatch=4,
+        advantage="mean_centred",
+        loss=LossSettings(tis_cap=None),
+        options=Preset(),
+        optimizer=OptimizerSettings(),
+        max_tokens=1,
+        temperature=1.0,
+    )
+    return StudySettings(step=step, questions=2, rollouts=4, retest_sizes=(4,))
+
+
+def rollouts(name: str, *, seed: int) -> list[Rollout]:
+    rows = []
+    for group in make_groups([(5, [4, 3, 6, 2]), (4, [3, 3, 5, 2])], seed=seed):
+        for index, row in enumerate(group.rows):
+            rows.append(
+                Rollout(
+                    rollout_id=f"{name}{group.group_id}/{index}",
+                    group_id=f"{name}{group.group_id}",
+                    sample_index=index,
+                    role="solver",
+                    checkpoint_id="anchor",
+                    prompt_token_ids=group.prompt_token_ids,
+                    token_ids=row.token_ids,
+                    sampler_logprobs=row.sampler_logprobs,
+                    text="",
+                    finish_reason="stop",
+                    verdict="correct" if index % 2 else "wrong",
+                    reward=float(index % 2),
+                    malformed_reason="",
+                )
+            )
+    return rows
+
+
+def score(question_id: str, status: str = "scored") -> InfluenceScore:
+    values = {"cosine": 0.1, "dot": 0.1, "raw_cosine": 0.2, "direction_norm": 1.0, "gradient_norm": 1.0}
+    return InfluenceScore(
+        question_id=question_id, status=status, score=0.1, reference_norm=1.0, solver_accuracy=0.25, **values
+    )
+
+
+def gradient_of(trainer: LocalTrainer, rows: Sequence[Rollout], folder: Path) -> dict[str, torch.Tensor]:
+    constants = objective(LossSettings(tis_cap=None), Preset(), length_norm=1.0, temperature=1.0)
+    groups = [train_group(group, centre([row.reward for row in group])) for group in by_group(rows).values()]
+    trainer.zero_grad()
+    trainer.forward_backward(groups, constants, denominator=len(groups))
+    trainer.keep_gradient(folder / "g.safetensors")
+    trainer.zero_grad()
+    return load_file(folder / "g.safetensors")
+
+
+def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path)
+    trainer = LocalTrainer(optimizer={"weight_decay": 0.0, "max_grad_norm": 1e9})
+    trainer.load(checkpoint)
+    answers, dev, held_out = (rollouts(name, seed=n) for n, name in enumerate(("q", "d", "h")))
+    gradient = gradient_of(trainer, dev, tmp_path)
+    before = load_file(Path(checkpoint.path) / "model.safetensors")
+    chosen = [score(name) for name in by_group(answers)][:1]
+    (trial,) = run_trials(chosen, answers, dev, held_out, trainer, checkpoint, settings(1e-5), seed=0)
+    constants = objective(LossSettings(tis_cap=None), Preset(), length_norm=1.0, temperature=1.0)
+    group = next(iter(by_group(answers).values()))
+    trainer.forward_backward([train_group(group, centre([row.reward for row in group]))], constants, denominator=1)
+    trainer.optim_step(1e-5)
+    (tmp_path / "after").mkdir()
+    trainer.save(tmp_path / "after")
+    after = load_file(tmp_path / "after" / "model.safetensors")
+    predicted = sum(float((gradient[n].double() * (after[n].double() - before[n].double())).sum()) for n in gradient)
+    assert trial.dev_change == pytest.approx(predicted, rel=0.02)
+    assert trial.dev_change != trial.held_out_change and trial.dev_error > 0
+
+
+def test_the_trainer_ends_where_it_started(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path)
+    trainer = LocalTrainer()
+    trainer.load(checkpoint)
+    answers = rollouts("q", seed=0)
+    run_trials(
+        [score(next(iter(by_group(answers))))], answers, answers, answers, trainer, checkpoint, settings(1e-2), seed=0
+    )
+    (tmp_path / "end").mkdir()
+    assert trainer.save(tmp_path / "end") == 0
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (tmp_path / "end" / name).read_bytes() == (Path(checkpoint.path) / name).read_bytes()
+
+
+def test_rescoring_the_same_rollouts_gives_the_same_scores(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path)
+    trainer = LocalTrainer()
+    trainer.load(checkpoint)
+    groups = list(by_group(rollouts("q", seed=0)).values())
+    first, second = (rescore(groups, rollouts("d", seed=1), trainer, settings(1e-3), workspace=tmp_path) for _ in "ab")
+    assert first == second and len(set(first.values())) == len(groups)
+    assert all(-1 <= value <= 1 for value in first.values())
+
+
+def test_only_scored_questions_are_sampled_and_the_seed_decides_which() -> None:
+    scores = [score(f"q{n}", "scored" if n % 2 else "zero_variance") for n in range(20)]
+    chosen = sample_questions(scores, 4, seed=1)
+    assert [row.question_id for row in chosen] == [row.question_id for row in sample_questions(scores, 4, seed=1)]
+    assert len(chosen) == 4 and all(row.status == "scored" for row in chosen)
+    assert len(sample_questions(scores, 99, seed=1)) == 10

@@ -1,0 +1,123 @@
+"""Answers are sampled and judged question by question; what could not be asked is a row, not a gap."""
+
+from pathlib import Path
+
+import pytest
+from places import CONFIGS
+
+from infuser_core.config.overlays import load
+from infuser_core.engines.fake import ScriptedSampler
+from infuser_core.phases import dev_gradient as gradient_phase
+from infuser_core.phases.answering import template_digest
+from infuser_core.phases.dev_gradient import dev_gradient
+from infuser_core.phases.groups import by_group
+from infuser_core.phases.rollout_dev import rollout_dev, settings_of
+from infuser_core.prompts.load import load as load_template
+from infuser_core.schemas import Question, Rollout, Verdict
+
+NANO = CONFIGS / "nano.yaml"
+# The fake engine's tokens are bytes.
+CONFIG = load([NANO], ["cotrain.prompt_tokens=80", "cotrain.solver_tokens=40", "cotrain.group_size=4"])
+
+
+def question(name: str, *, text: str = "What is 6 * 7?", answer: str = "B") -> Question:
+    return Question(
+        question_id=name,
+        text=text,
+        choices=["41", "42", "43", "44"],
+        answer=answer,
+        verifier="choice",
+        domain="",
+        subdomain="",
+        document_id="",
+        rollout_id="",
+        reasoning="",
+    )
+
+
+def half_right(prompt: str, seed: int) -> str:
+    return "\\boxed{B}" if seed % 2 else "\\boxed{C}"
+
+
+def rollouts(questions: list[Question], reply=half_right, *, seed: int = 0, iteration: int = 0) -> list[Rollout]:
+    return rollout_dev(
+        questions,
+        ScriptedSampler(reply=reply),
+        settings_of(CONFIG),
+        checkpoint_id="solver",
+        seed=seed,
+        iteration=iteration,
+    )
+
+
+def test_every_question_has_its_group_in_order():
+    rows = rollouts([question(name) for name in ("q1", "q2", "q3")])
+    assert list(by_group(rows)) == ["q1", "q2", "q3"]
+    assert [row.rollout_id for row in rows[:4]] == ["q1/0", "q1/1", "q1/2", "q1/3"]
+    assert {row.checkpoint_id for row in rows} == {"solver"}
+    assert all(len(row.token_ids) == len(row.sampler_logprobs) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "reward"),
+    [
+        ("so \\boxed{B}", Verdict.CORRECT, 1.0),
+        ("so \\boxed{A}", Verdict.WRONG, 0.0),
+        ("no idea", Verdict.NO_ANSWER, 0.0),
+        ("", Verdict.NO_ANSWER, 0.0),
+    ],
+)
+def test_the_verdict_gives_the_reward(text: str, verdict: Verdict, reward: float):
+    rows = rollouts([question("q")], lambda prompt, seed: text)
+    assert {(row.verdict, row.reward, row.text) for row in rows} == {(verdict, reward, text)}
+
+
+def test_a_question_that_does_not_fit_counts_as_unanswered():
+    rows = rollouts([question("short"), question("long", text="very " * 40 + "long?"), question("last")])
+    assert [row.group_id for row in rows] == [name for name in ("short", "long", "last") for _ in range(4)]
+    lost = by_group(rows)["long"]
+    assert {(row.finish_reason, row.verdict, row.reward) for row in lost} == {
+        ("prompt_too_long", Verdict.NO_ANSWER, 0.0)
+    }
+    assert all(row.token_ids == row.prompt_token_ids == row.sampler_logprobs == [] for row in lost)
+
+
+def test_questions_that_do_not_fit_leave_no_trace_in_the_gradient(tmp_path: Path):
+    from infuser_core.engines.fake import FakeTrainer, fake_anchor
+    from infuser_core.schemas import Checkpoint
+
+    fake_anchor(tmp_path / "anchor")
+    trainer = FakeTrainer()
+    trainer.load(Checkpoint(checkpoint_id="a", role="solver", path=str(tmp_path / "anchor"), step=0))
+    rows = rollouts([question("long", text="very " * 40 + "long?")])
+    facts = dev_gradient(rows, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
+    assert (facts.norm, facts.num_groups, facts.num_varied, facts.accuracy) == (0.0, 1, 0, 0.0)
+
+
+def test_a_cut_response_says_so():
+    rows = rollouts([question("q")], lambda prompt, seed: "thinking " * 20)
+    assert {(row.finish_reason, row.verdict, len(row.token_ids)) for row in rows} == {("length", "no_answer", 40)}
+
+
+def test_draws_follow_seed_iteration_question_and_sample():
+    def texts(name: str = "q", **where: int) -> list[str]:
+        return [row.text for row in rollouts([question(name)], lambda prompt, seed: str(seed), **where)]
+
+    base = texts(seed=1, iteration=1)
+    assert len(set(base)) == 4
+    assert texts(seed=1, iteration=1) == base
+    for other in (texts(seed=2, iteration=1), texts(seed=1, iteration=2), texts("other", seed=1, iteration=1)):
+        assert set(other).isdisjoint(base)
+
+
+def test_what_else_is_asked_does_not_change_an_answer():
+    alone = rollouts([question("q2")], lambda prompt, seed: str(seed))
+    among = rollouts([question("q1"), question("q2"), question("q3")], lambda prompt, seed: str(seed))
+    assert by_group(among)["q2"] == alone
+
+
+def test_an_edited_prompt_is_another_recipe():
+    mcq, free = (load_template(name, profile="paper") for name in ("solve_mcq", "solve_free_form"))
+    settings = settings_of(load([NANO], ["prompts=paper"]))
+    assert settings.prompt_digest == template_digest(mcq, free), "both templates enter"
+    assert template_digest(mcq, free) != template_digest(mcq)

@@ -1,0 +1,132 @@
+"""Scores need a dev signal. Without one they are 0 and say so; nothing is probed that has no direction."""
+
+from pathlib import Path
+
+import pytest
+from places import CONFIGS
+
+from infuser_core.config.overlays import load
+from infuser_core.engines.fake import FakeTrainer, fake_anchor
+from infuser_core.phases import dev_gradient as gradient_phase
+from infuser_core.phases import score_influence as score_phase
+from infuser_core.phases.dev_gradient import FILE, dev_gradient
+from infuser_core.phases.score_influence import score_influence
+from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout, ScoreStatus
+
+CONFIG = load([CONFIGS / "nano.yaml"])
+
+
+def rollouts(name: str, rewards: list[float], tokens: list[list[int]] | None = None) -> list[Rollout]:
+    return [
+        Rollout(
+            rollout_id=f"{name}/{index}",
+            group_id=name,
+            sample_index=index,
+            role="solver",
+            checkpoint_id="c",
+            prompt_token_ids=[1, 2],
+            token_ids=tokens[index] if tokens else [3 + index, 9],
+            sampler_logprobs=[-2.7, -2.7],
+            text="",
+            finish_reason="stop",
+            verdict="correct" if reward else "wrong",
+            reward=reward,
+            malformed_reason="",
+        )
+        for index, reward in enumerate(rewards)
+    ]
+
+
+def question(name: str) -> Question:
+    return Question(
+        question_id=name,
+        text="",
+        choices=[],
+        answer="",
+        verifier="choice",
+        domain="",
+        subdomain="",
+        document_id="",
+        rollout_id="",
+        reasoning="",
+    )
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> FakeTrainer:
+    fake_anchor(tmp_path / "anchor")
+    trainer = FakeTrainer()
+    trainer.load(Checkpoint(checkpoint_id="a", role="solver", path=str(tmp_path / "anchor"), step=0))
+    return trainer
+
+
+def score(trainer: FakeTrainer, tmp_path: Path, dev: list[Rollout], *, probe: bool = True) -> dict[str, InfluenceScore]:
+    """Scores of a varied and of a flat question against the gradient of the dev rollouts."""
+    facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
+    answers = [*rollouts("varied", [1.0, 0.0, 0.0, 1.0]), *rollouts("flat", [1.0] * 4)]
+    scored = score_influence(
+        [question("varied"), question("flat")],
+        answers,
+        trainer,
+        score_phase.settings_of(CONFIG, probe=probe),
+        reference=tmp_path / FILE if probe else None,
+        reference_norm=facts.norm,
+        workspace=tmp_path,
+    )
+    return {row.question_id: row for row in scored.scores}
+
+
+def test_a_varied_dev_set_gives_a_direction(trainer: FakeTrainer, tmp_path: Path):
+    dev = [*rollouts("d1", [1.0, 0.0, 1.0, 0.0]), *rollouts("d2", [1.0] * 4)]
+    facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
+    assert facts.norm > 0
+    assert (facts.num_groups, facts.num_varied, facts.accuracy) == (2, 1, 0.75)
+    assert (tmp_path / FILE).is_file()
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.0], ids=["solved", "hopeless"])
+def test_a_dev_set_without_variance_gives_none(trainer: FakeTrainer, tmp_path: Path, reward: float):
+    dev = [*rollouts("d1", [reward] * 4), *rollouts("d2", [reward] * 4)]
+    facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
+    assert (facts.norm, facts.num_varied, facts.accuracy) == (0.0, 0, reward)
+
+
+def test_without_a_dev_signal_every_score_is_0_with_that_status(trainer: FakeTrainer, tmp_path: Path):
+    found = score(trainer, tmp_path, rollouts("d1", [1.0] * 4))
+    assert {(row.status, row.score, row.cosine, row.reference_norm) for row in found.values()} == {
+        (ScoreStatus.NO_DEV_SIGNAL, 0.0, 0.0, 0.0)
+    }
+    assert found["varied"].solver_accuracy == 0.5
+
+
+def test_a_question_that_is_always_or_never_solved_scores_0(trainer: FakeTrainer, tmp_path: Path):
+    found = score(trainer, tmp_path, rollouts("d1", [1.0, 0.0, 0.0, 1.0]))
+    assert (found["flat"].status, found["flat"].score) == (ScoreStatus.ZERO_VARIANCE, 0.0)
+    assert found["varied"].status == ScoreStatus.SCORED
+    # The same answers with the same rewards as on the dev set: the direction is the dev set's own.
+    assert found["varied"].score == found["varied"].cosine
+    assert found["varied"].raw_cosine == pytest.approx(1.0, abs=1e-5)
+
+
+def test_answers_that_earned_the_opposite_score_below_0(trainer: FakeTrainer, tmp_path: Path):
+    found = score(trainer, tmp_path, rollouts("d1", [0.0, 1.0, 1.0, 0.0]))
+    assert found["varied"].raw_cosine == pytest.approx(-1.0, abs=1e-5)
+    assert found["varied"].score < 0
+
+
+def test_a_reward_that_needs_no_influence_probes_nothing(trainer: FakeTrainer, tmp_path: Path):
+    found = score(trainer, tmp_path, rollouts("d1", [1.0, 0.0, 0.0, 1.0]), probe=False)
+    assert {row.status for row in found.values()} == {ScoreStatus.NOT_PROBED}
+    assert {name: row.solver_accuracy for name, row in found.items()} == {"varied": 0.5, "flat": 1.0}
+
+
+def test_scoring_changes_nothing_in_the_solver(trainer: FakeTrainer, tmp_path: Path):
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+    trainer.save(tmp_path / "before")
+    score(trainer, tmp_path, rollouts("d1", [1.0, 0.0, 0.0, 1.0]))
+    trainer.save(tmp_path / "after")
+    files = sorted(path.name for path in (tmp_path / "before").iterdir())
+    assert files and [(tmp_path / "after" / name).read_bytes() for name in files] == [
+        (tmp_path / "before" / name).read_bytes() for name in files
+    ]

@@ -1,0 +1,91 @@
+"""Routes without documents: questions from what the generator knows, and programs that are run for their answer."""
+
+import json
+
+import pytest
+
+from infuser_core.config.run import QuestionSettings
+from infuser_core.phases.parsing import Malformed
+from infuser_core.routes import find
+from infuser_core.schemas import Document, Question
+
+BLANK = Document(
+    document_id="blank-1", source_id="blank", header_path="", start=0, end=0, text="", num_tokens=0, domain="",
+    prompt_type="program",
+)  # fmt: skip
+
+
+def read(route: str, text: str) -> Question | Malformed:
+    reader = find.load(route).read
+    assert reader is not None
+    return reader(text, BLANK, "0/blank-1/0", QuestionSettings())
+
+
+def program(source: str) -> Question | Malformed:
+    return read("program", json.dumps({"program": source}))
+
+
+@pytest.mark.parametrize("route", ["challenge", "program"])
+def test_neither_needs_a_document(route: str):
+    assert not find.load(route).needs_document
+    assert find.load(route).template
+
+
+def test_a_challenge_is_a_question_like_any_other():
+    written = {"question_text": "Which?", "choices": ["a", "b", "c", "d"], "ground_truth": "c"}
+    asked = read("challenge", json.dumps(written))
+    assert isinstance(asked, Question)
+    assert asked.choices["ABCD".index(asked.answer)] == "c"
+    assert (asked.document_id, asked.rollout_id, asked.verifier) == ("blank-1", "0/blank-1/0", "choice")
+    assert read("challenge", "{}") == read("mcq", "{}")
+
+
+def test_an_expression_is_asked_as_it_is_written():
+    asked = program("7 + 3 * 5")
+    assert isinstance(asked, Question)
+    assert (asked.text, asked.answer, asked.verifier, asked.choices) == ("What is 7 + 3 * 5?", "22", "exact", [])
+
+
+def test_a_program_runs_for_its_answer_and_not_for_the_writers():
+    written = {"program": "x = 3\nfor _ in range(4):\n    x = x * 2 % 7\nprint(x)", "expected_output": "5"}
+    asked = read("program", f"<think>{{}}</think> Here: {json.dumps(written)}")
+    assert isinstance(asked, Question)
+    assert asked.answer == "6"
+    assert written["program"] in asked.text
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("print(1 / 0)", "program_failed"),
+        ("a +", "program_failed"),
+        ("while True: pass", "program_failed"),
+        ("import random; print(random.random())", "program_not_deterministic"),
+        ("x = 1", "no_single_line_of_output"),
+        ("print(1); print(2)", "no_single_line_of_output"),
+        ("print('a' * 101)", "no_single_line_of_output"),
+    ],
+)
+def test_programs_that_give_no_answer_say_why(source: str, reason: str):
+    assert program(source) == Malformed(reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty_response"),
+        ("<think>x</think> ", "no_json_content"),
+        ("print(1)", "no_json_object"),
+        ('{"program": ""}', "missing_required_fields"),
+        ('{"program": 7}', "missing_required_fields"),
+        ('{"program": "1 + 1"', "truncated_json"),
+        ("{1: 2}", "invalid_json"),
+    ],
+)
+def test_texts_without_a_program_say_why(text: str, reason: str):
+    assert read("program", text) == Malformed(reason=reason)
+
+
+def test_the_same_text_is_always_the_same_question():
+    assert program("2 * 3 + 4") == program("2 * 3 + 4")
+    assert program("print(sorted({3, 1, 2}))") == program("print(sorted({3, 1, 2}))")

@@ -1,0 +1,85 @@
+"""Places in a run, PHASE@ITERATION: what is understood, and what is said of one that does not exist."""
+
+import pytest
+
+from infuser_core.errors import UsageError
+from infuser_core.planning.place import Place, Repeat, Salts, asked_of, settled
+from infuser_core.store.recipe import Recipe
+from tasks.course import Course, Stop
+
+
+def recipe(phase: str, iteration: int = -1) -> Recipe:
+    return Recipe(phase=phase, version=1, config={}, seed=0, iteration=iteration)
+
+
+RUN = [recipe("pool"), *(recipe("update_solver", n) for n in (0, 1, 2, 5))]
+
+
+@pytest.mark.parametrize("text", ["@1", "pool@", "pool@x", "pool@1.5", "@"])
+def test_another_form_is_refused_with_an_example(text: str):
+    with pytest.raises(UsageError, match="not a place") as caught:
+        asked_of(until=text)
+    assert "update_solver@3" in caught.value.hint
+
+
+def test_only_stands_alone():
+    with pytest.raises(UsageError, match="exclude each other"):
+        asked_of(only="pool", until="pool")
+    with pytest.raises(UsageError, match="exclude each other"):
+        asked_of(only="pool", again="pool")
+
+
+def test_a_phase_without_iterations_needs_none():
+    place = asked_of(again="pool").again
+    assert place is not None
+    assert settled(place, RUN, option="--from") == Place(phase="pool", iteration=-1)
+
+
+def test_a_phase_of_several_iterations_needs_one_unless_the_first_is_meant():
+    place = Place(phase="update_solver", iteration=None)
+    assert settled(place, RUN, option="--until", first=True).iteration == 0
+    with pytest.raises(UsageError, match="needs an iteration") as caught:
+        settled(place, RUN, option="--from")
+    assert caught.value.hint == "iterations: 0..2, 5"
+
+
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        (Place(phase="pol", iteration=None), "phases: pool, update_solver"),
+        (Place(phase="update_solver", iteration=3), "iterations: 0..2, 5"),
+        (Place(phase="pool", iteration=1), "it stands outside the loop: leave the iteration out"),
+    ],
+)
+def test_a_place_that_does_not_exist_is_refused_with_the_valid_names(place: Place, hint: str):
+    with pytest.raises(UsageError, match=f"--from {place}") as caught:
+        settled(place, RUN, option="--from")
+    assert caught.value.hint == hint
+
+
+def test_a_run_stops_before_the_first_stage_behind_the_place():
+    course = Course(asked_of(until="update_solver@1"))
+    for each in RUN[:3]:
+        course.enter(each)
+    course.enter(RUN[2])  # a second stage in the same place belongs to it
+    with pytest.raises(Stop, match="update_solver@1"):
+        course.enter(RUN[3])
+
+
+def test_a_piece_that_was_only_looked_up_does_not_count():
+    course = Course(asked_of(until="update_solver@0"))
+    before = course.reached
+    course.enter(RUN[1])
+    course.go_back(before)
+    course.enter(RUN[0])
+    course.enter(RUN[1])
+    with pytest.raises(Stop):
+        course.enter(RUN[2])
+
+
+def test_salt_goes_from_an_artifact_to_what_is_made_from_it():
+    salts = Salts([Repeat(phase="a", iteration=0, attempt=3), Repeat(phase="b", iteration=1, attempt=2)])
+    assert (salts.of("a", 0, {}), salts.of("a", 1, {}), salts.of("b", 1, {})) == (3, 0, 2)
+    salts.carry("a-1@d", 3)
+    assert salts.of("c", 5, {"x": "other", "y": "a-1@d"}) == 3
+    assert salts.of("b", 1, {"y": "a-1@d"}) == 3

@@ -1,0 +1,78 @@
+"""A sweep file becomes runs: every combination once, named by what was chosen, checked before anything runs."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from places import ROOT
+
+from infuser_core.errors import ConfigError
+from infuser_core.planning.sweeps import read
+
+NANO = ROOT / "configs" / "nano.yaml"
+FIXED = ROOT / "configs" / "ablation" / "fixed_generator.yaml"
+
+
+def written(folder: Path, axes: str, more: str = "") -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(f"base: [{NANO}]\n{more}axes: {axes}\n")
+    return path
+
+
+def test_labels_name_the_variant_and_seeds_repeat_it(tmp_path: Path) -> None:
+    axes = f"{{arm: {{infuser: [], fixed: [{FIXED}]}}, seed: [1, 2]}}"
+    found = [(member.variant, member.seed) for member in read(written(tmp_path, axes))]
+    assert found == [("infuser", 1), ("infuser", 2), ("fixed", 1), ("fixed", 2)]
+
+
+def test_a_leaf_with_values_is_an_axis(tmp_path: Path) -> None:
+    members = read(written(tmp_path, "{cotrain.generator.learning_rate: [0, 5.0e-4], data.dev.size: [8]}"))
+    assert [member.variant for member in members] == [
+        "generator-learning-rate-0-dev-size-8",
+        "generator-learning-rate-0-0005-dev-size-8",
+    ]
+    assert "cotrain.generator.learning_rate=0.0005" in members[1].arguments
+
+
+def test_settings_of_the_sweep_reach_every_run(tmp_path: Path) -> None:
+    members = read(written(tmp_path, "{seed: [1, 2, 3]}", more="set: [cotrain.iterations=2]\n"))
+    assert all("cotrain.iterations=2" in member.arguments for member in members)
+
+
+def test_the_same_settings_are_one_run(tmp_path: Path) -> None:
+    assert len(read(written(tmp_path, "{seed: [1, 1, 2]}"))) == 2
+
+
+@given(
+    st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True),
+    st.lists(st.integers(1, 9), unique=True, min_size=1, max_size=3),
+)
+def test_there_are_as_many_runs_as_combinations(seeds: list[int], counts: list[int]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        members = read(written(Path(name), f"{{cotrain.iterations: {counts}, seed: {seeds}}}"))
+    assert len({member.run for member in members}) == len(members) == len(seeds) * len(counts)
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ("{}", "axes"),
+        ("[1]", "axes"),
+        ("{cotrain.iteration: [1]}", "cotrain.iteration = 1: unknown key"),
+        ("{arm: {other: [missing.yaml]}}", "cannot read"),
+        ("{cotrain.iterations: [many]}", "cotrain.iterations = 'many'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path, axes: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=r".") as caught:
+        read(written(tmp_path, axes))
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweep").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_sweep_can_be_read(path: Path) -> None:
+    members = read(path)
+    assert {member.seed for member in members} == {42, 123, 456}

@@ -1,0 +1,28 @@
+"""`make experiments-nano` runs sweep files that exist, over three seeds, against a variant that they have."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import TESTS
+
+from infuser_core.planning.sweeps import read_all
+
+SCRIPT = TESTS / "bench" / "experiments.py"
+EXPERIMENTS: tuple[Any, ...] = runpy.run_path(str(SCRIPT))["EXPERIMENTS"]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.file)
+def test_a_sweep_has_its_reference_and_three_seeds_of_every_variant(experiment: Any):
+    members = read_all([Path(experiment.path)], against=experiment.reference)
+    seeds: dict[str, list[int]] = {}
+    for member in members:
+        seeds.setdefault(member.label, []).append(member.seed)
+    assert len(seeds) > 1
+    assert {tuple(found) for found in seeds.values()} == {(42, 123, 456)}
+
+
+def test_no_sweep_of_the_nano_lab_is_left_out():
+    folder = Path(EXPERIMENTS[0].path).parent
+    assert {path.name for path in folder.glob("nano*.yaml")} == {experiment.file for experiment in EXPERIMENTS}

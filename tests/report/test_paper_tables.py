@@ -1,0 +1,151 @@
+"""The paper's numbers in reports, and our results beside them."""
+
+import csv
+import io
+import json
+import re
+import statistics
+
+import pytest
+
+from infuser_core.errors import UsageError
+from infuser_core.report import paper_tables, publication
+from infuser_core.report.paper_numbers import sheets
+from infuser_core.report.publication import render
+
+ANCHOR = sheets("main")[0].anchor
+OURS = {
+    "base": {"mmlu_pro": [52.5], "gpqa_diamond": [31.0], "supergpqa": [26.0], "bbeh": [6.5], "own_exam": [1.0]},
+    "ours": {
+        "mmlu_pro": [60.0, 61.0, 62.0],
+        "GPQA-Diamond": [36.0, 37.5, 38.0],
+        "supergpqa": [33.0, 33.0, 33.5],
+        "bbeh": [10.0, 12.0, 11.0],
+    },
+}
+
+
+def line(table: publication.Layout, label: str) -> dict[str, publication.Score | None]:
+    found = next(one for one in table.lines if one.label == label)
+    return {method.name: score for method, score in zip(table.methods, found.scores, strict=True)}
+
+
+def ours() -> publication.Layout:
+    return paper_tables.beside_paper(OURS, anchor=ANCHOR, base="base", intervals={"ours": {"mmlu_pro": (59.0, 63.0)}})
+
+
+def test_the_description_counts_and_lists_what_does_not_hold():
+    shown = paper_tables.describe()
+    assert "main            63                1             0" in shown
+    assert "28.86" in shown and "29.46" in shown and "Findings" in shown
+    assert "60.20" not in shown.split("Findings")[0]
+    assert "60.20" in paper_tables.describe(everything=True)
+    marked = paper_tables.describe(style="markdown")
+    assert marked.startswith("# The paper's numbers") and "| main | 63 | 1 | 0 |" in marked
+
+
+def test_one_table_can_be_asked_for():
+    rows = paper_tables.rows(table="olmo")
+    assert len(rows) == 16 and {row["table"] for row in rows} == {"olmo"}
+    assert len(paper_tables.rows(table="olmo", everything=False)) == 1
+    assert json.loads(json.dumps(rows)) == rows
+    assert paper_tables.counts_rows(table="olmo") == [{"group": "olmo", "exact": 15, "rounding": 1, "inconsistent": 0}]
+    with pytest.raises(UsageError, match="no table 'none'"):
+        paper_tables.describe(table="none")
+
+
+def test_our_columns_have_seeds_averages_and_improvements():
+    table = ours()
+    row = line(table, "MMLU-Pro")["ours"]
+    assert row is not None and (row.mean, row.sd, row.seeds, row.low) == (61, 1.0, 3, 59.0)
+    average = line(table, "Average: General")["ours"]
+    seeds = [statistics.fmean(values) for values in zip(*OURS["ours"].values(), strict=True)]
+    assert average is not None and float(average.mean) == pytest.approx(statistics.fmean(seeds))
+    assert average.sd == pytest.approx(statistics.stdev(seeds))
+    gain = line(table, "Relative improvement (%): General")["ours"]
+    assert gain is not None and float(gain.mean) == pytest.approx(100 * (statistics.fmean(seeds) / 29.0 - 1))
+    assert line(table, "Average: General")["base"] is not None
+    assert line(table, "MATH500")["ours"] is None
+    assert "Average: Overall" not in [one.label for one in table.lines]
+
+
+def test_benchmarks_that_the_paper_has_not_stand_in_their_own_row():
+    assert [one.label for one in ours().lines][-1] == "own_exam"
+
+
+def test_the_papers_columns_are_marked_and_as_printed():
+    table = ours()
+    assert [method.reported for method in table.methods] == [False, False, *[True] * 6]
+    reported = table.methods[3]
+    assert reported.name == "INFUSER" and publication.heading(reported) == "INFUSER (reported, not reproduced)"
+    score = reported.scores["Relative improvement (%): General"]
+    assert float(score.mean) == 20.26
+
+
+def test_the_best_printed_number_is_bold_and_ties_are_all():
+    table = paper_tables.paper_table("main", ANCHOR)
+    row = next(text for text in table.splitlines() if text.startswith("| MATH500"))
+    assert row == "| MATH500 | 61.20 | 76.65 ± 1.10 | 76.85 | 73.90 | **78.00** | **78.00** |"
+    row = next(text for text in table.splitlines() if text.startswith("| HMMT"))
+    assert row.endswith("| **4.50** | -- | -- |")
+
+
+def test_intervals_are_shown_on_demand():
+    table = ours()
+    assert "[59.00, 63.00]" not in render(table, "markdown").replace("\\", "")
+    assert "**61.00** ± 1.00 [59.00, 63.00]" in render(table, "markdown", intervals=True).replace("\\", "")
+    assert r"\textbf{61.00} $\pm$ 1.00 [59.00, 63.00]" in render(table, "latex", intervals=True)
+
+
+def test_latex_is_balanced_and_escaped():
+    text = render(ours(), "latex")
+    assert text.count("{") == text.count("}") and text.count(r"\begin{") == text.count(r"\end{") == 2
+    assert r"Relative improvement (\%): Math \& physics" in text and r"own\_exam" in text
+    rows = [row for row in text.splitlines() if row.endswith(r"\\")]
+    spans = [sum(int(width) - 1 for width in re.findall(r"\\multicolumn\{(\d+)\}", row)) for row in rows]
+    assert {row.replace(r"\&", "").count("&") + more for row, more in zip(rows, spans, strict=True)} == {8}
+    assert publication.latex_escape(r"a\b{c}~^") == r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}"
+
+
+def test_csv_holds_unrounded_numbers():
+    rows = list(csv.DictReader(io.StringIO(render(ours(), "csv"))))
+    mine = next(row for row in rows if (row["row"], row["method"]) == ("GPQA-Diamond", "ours"))
+    assert float(mine["mean"]) == pytest.approx(111.5 / 3, abs=1e-12)
+    assert (mine["printed"], mine["seeds"], mine["source"], mine["best"]) == ("37.17", "3", "measured", "0")
+    assert {row["source"] for row in rows if row["method"] == "SPICE"} == {publication.REPORTED}
+
+
+def test_paper_rounding_averages_printed_cells():
+    near = {"x": {"mmlu_pro": [10.0049], "gpqa_diamond": [10.0051], "supergpqa": [10.0], "bbeh": [10.0149]}}
+    exact, paper = (
+        line(paper_tables.beside_paper(near, anchor=ANCHOR, rounding=way), "Average: General")["x"]
+        for way in ("exact", "paper")
+    )
+    assert exact is not None and paper is not None
+    assert float(exact.mean) == pytest.approx(10.006225) and float(paper.mean) == 10.01
+
+
+def test_what_does_not_exist_is_named():
+    with pytest.raises(UsageError, match="no table 'main' for 'other'"):
+        paper_tables.beside_paper(OURS, anchor="other")
+    with pytest.raises(UsageError, match="no results of nobody"):
+        paper_tables.beside_paper(OURS, anchor=ANCHOR, base="nobody")
+    twice = [publication.Method(name="a", scores={}, reported=False)] * 2
+    with pytest.raises(UsageError, match="two columns are called a"):
+        publication.layout("t", twice, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("humaneval_plus", "HumanEval+"),
+        ("livecodebench", "LiveCodeBench v1-5"),
+        ("olympiadbench_phys", "OlympiadBench (Phys)"),
+        ("olympiadbench", "olympiadbench"),
+        ("aime2024", "AIME2024"),
+        ("nano_target", "nano_target"),
+    ],
+)
+def test_benchmark_names_find_their_heading(name: str, row: str):
+    known = [row for rows in sheets("main")[0].categories().values() for row in rows]
+    assert paper_tables.row_of(name, known) == row

@@ -1,0 +1,135 @@
+"""In a real browser, in both themes: the page loads nothing else, complains of nothing, and prints.
+
+`INFUSER_SCREENSHOTS=FOLDER` keeps the photographs.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import PATIENCE, Page, browser, chromium
+from report_runs import three_runs
+
+from flows import deployment
+from infuser_core.report.build import build
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
+from tasks.reporting import report_several
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
+COMPLAINTS = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+
+
+class Watched(Page):
+    """A tab that keeps what the browser says on its own."""
+
+    events: list[dict[str, Any]]
+
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        self._connection.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        while True:
+            answer = json.loads(self._connection.recv(timeout=PATIENCE))
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return dict(answer["result"])
+            self.events.append(answer)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    names = three_runs(folder / "store")
+    report_several(folder / "store", names, html=folder / "several.html")
+    lens = Lens(Store(folder / "store"), runs=names[:1])
+    single = build(lens.query, run=names[0], out=folder / "single").html
+    lens.close()
+    return {"several": folder / "several.html", "single": single}
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Watched]:
+    with browser(tmp_path / "profile", deployment.free_port()) as found:
+        watched = Watched(found._connection)
+        watched.events = []
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            watched.ask(f"{domain}.enable")
+        yield watched
+
+
+def opened(tab: Watched, path: Path, theme: str) -> None:
+    tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    tab.open(path.as_uri())
+    tab.until("document.readyState == 'complete' && document.querySelectorAll('figure svg').length > 10")
+
+
+@pytest.mark.parametrize("kind", ["several", "single"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_asks_for_nothing_and_complains_of_nothing(
+    tab: Watched, pages: dict[str, Path], theme: str, kind: str, tmp_path: Path
+):
+    opened(tab, pages[kind], theme)
+    shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
+    tab.photograph(shots / f"{kind}-{theme}.png")
+    asked = [e["params"]["request"]["url"] for e in tab.events if e.get("method") == "Network.requestWillBeSent"]
+    assert asked == [pages[kind].as_uri()]
+    assert [event for event in tab.events if event.get("method") in COMPLAINTS] == []
+    assert tab.value("performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_figures_can_be_read_in_both_themes(tab: Watched, pages: dict[str, Path], theme: str):
+    opened(tab, pages["several"], theme)
+    paper = tab.value("getComputedStyle(document.body).backgroundColor")
+    assert contrast(tab.value("getComputedStyle(document.querySelector('figure svg text')).fill"), paper) > 7
+    for index in range(12):
+        shade = f"getComputedStyle(document.documentElement).getPropertyValue('--c{index}').trim()"
+        colour = tab.value(shade)
+        assert contrast(colour, paper) >= 3, f"--c{index} {colour} on {paper}"
+
+
+@pytest.mark.parametrize("kind", ["several", "single"])
+def test_no_text_of_a_chart_leaves_it_or_lies_on_another(tab: Watched, pages: dict[str, Path], kind: str):
+    opened(tab, pages[kind], "light")
+    problems = tab.value("""
+        [...document.querySelectorAll('figure svg')].flatMap(svg => {
+            const frame = svg.getBoundingClientRect();
+            const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+            const out = boxes.filter(([, b]) => b.left < frame.left - 1 || b.right > frame.right + 1
+                || b.top < frame.top - 1 || b.bottom > frame.bottom + 1).map(([t]) => 'outside: ' + t);
+            const upright = boxes.filter(([, b]) => b.height < 16);
+            const on = upright.flatMap(([t, a], i) => upright.slice(i + 1).filter(([, b]) =>
+                Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 &&
+                Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3).map(([u]) => t + ' on ' + u));
+            return [...out, ...on];
+        })""")
+    assert problems == []
+
+
+def test_the_page_prints_whole(tab: Watched, pages: dict[str, Path], tmp_path: Path):
+    opened(tab, pages["several"], "dark")
+    printed = base64.b64decode(tab.ask("Page.printToPDF", printBackground=True)["data"])
+    Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path, "several.pdf").write_bytes(printed)
+    assert printed.startswith(b"%PDF")
+    tab.ask("Emulation.setEmulatedMedia", media="print")
+    assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.value("[...document.querySelectorAll('.scroll')].every(e => e.scrollHeight <= e.clientHeight + 1)")
+
+
+def contrast(first: str, second: str) -> float:
+    """The ratio that accessibility guidelines ask about, between two colours of CSS."""
+    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    if colour.startswith("#"):
+        parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    else:
+        parts = [int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [p / 255 / 12.92 if p <= 10 else ((p / 255 + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

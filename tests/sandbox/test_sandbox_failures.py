@@ -1,0 +1,180 @@
+"""When the sandbox itself fails, or is not there: that is said, and is never a verdict."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import sandbox_corpus
+from contained import needs_sandbox
+from places import ROOT
+
+from infuser_core.sandbox import containment
+
+pytestmark = needs_sandbox
+
+HEAD = """
+import os, resource, sys
+from infuser_core.errors import InfuserError
+from infuser_core.sandbox import probe
+from infuser_core.sandbox.program import Case, Limits, Program
+from infuser_core.sandbox.run import run
+from infuser_core.verifiers import code
+def one(): return code.verify_solution("print(1)", [{"stdin": "", "stdout": "1"}])
+"""
+
+
+def python(text: str, *before: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*before, sys.executable, "-c", HEAD + text],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_host_without_user_namespaces_is_refused_and_told_what_to_do():
+    walls = ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", "1000", "--disable-userns", "--"]
+    done = python("try: one()\nexcept InfuserError as error: print(type(error).__name__, error)", *walls)
+    assert done.stdout.startswith("SandboxUnavailable no sandbox 'bwrap' on this host"), done.stderr
+    assert "INFUSER_SANDBOX=unsafe" in done.stdout
+
+
+def test_a_host_without_bubblewrap_is_refused_and_told_what_to_do():
+    walls = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", "/usr/bin/bwrap", "--"]
+    done = python("try: one()\nexcept InfuserError as error: print(error)", *walls)
+    assert "no bwrap command on this host" in done.stdout, done.stderr
+    assert "install bubblewrap" in done.stdout
+
+
+def test_the_weaker_mode_must_be_asked_for_by_name_and_says_so_in_every_reason():
+    done = python("print(one())", INFUSER_SANDBOX="unsafe")
+    assert "all tests (unsafe sandbox)" in done.stdout, done.stderr
+    done = python("try: one()\nexcept InfuserError as error: print(error)", INFUSER_SANDBOX="none")
+    assert "INFUSER_SANDBOX = 'none'" in done.stdout
+
+
+# What needs no walls: a claim is compared outside, whatever contains the program that makes it.
+INTEGRITY = [
+    "always_equal", "always_equal_int", "always_equal_text", "lying_list", "lying_class", "not_a_number", "infinity",
+    "every_answer", "booleans", "read_frames", "read_objects", "patch_builtins", "patch_encoder", "patch_the_line",
+    "forge_frames", "forge_with_nonce", "forge_length", "steal_requests", "flood_answers", "exit_zero",
+    "exit_politely", "exit_at_import", "hang_at_import", "exit_handler", "exception_says_passed", "ignore_signals",
+    "sleep_for_ever", "endless_output", "memory_bomb", "circular_value", "huge_value", "print_everything",
+    "print_verdict", "remember_between_tests", "lying_input",
+]  # fmt: skip
+
+
+def test_the_weaker_mode_is_not_fooled_either(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFUSER_SANDBOX", "unsafe")
+    known = {entry.name: entry for entry in sandbox_corpus.cheats()}
+    found = sandbox_corpus.judged([known[name] for name in INTEGRITY])
+    assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.Judgement)} == {}
+    assert [name for name, each in found.items() if each.passed] == []
+    assert {each.mode for each in found.values()} == {"unsafe"}
+
+
+def test_the_weaker_mode_runs_honest_programs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFUSER_SANDBOX", "unsafe")
+    found = sandbox_corpus.judged(sandbox_corpus.honest()[::3])
+    assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.Judgement)} == {}
+    assert {name: each for name, each in found.items() if not each.passed} == {}
+
+
+def test_running_out_of_descriptors_is_no_verdict_and_leaves_none_open():
+    text = """
+assert one().verdict == "correct"
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+for spare in range(0, 24, 3):
+    before = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, limits[1]))
+    found = one()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(os.listdir("/proc/self/fd")) == before, spare
+    print(found.verdict, found.reason)
+"""
+    done = python(text)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("unverified sandbox canary: the sandbox did not start"), done.stderr
+    assert lines[-1] == "correct all tests"
+    assert {line.split()[0] for line in lines} == {"unverified", "correct"}
+
+
+def test_a_sandbox_that_cannot_be_started_is_an_error_of_its_own():
+    text = """
+from dataclasses import replace
+from infuser_core.sandbox.cell import Cell
+found = probe.find()
+for launcher in (("/bin/false",), ("/no/such/file",), ("/bin/echo", "nonsense")):
+    try: Cell(replace(found, launcher=launcher), Program(source=""), Limits())
+    except InfuserError as error: print(type(error).__name__, error.message)
+"""
+    done = python(text)
+    assert done.stdout.splitlines()[0] == "SandboxError the sandbox did not start: no message", done.stderr
+    assert done.stdout.count("SandboxError the sandbox did not start") == 3
+
+
+@pytest.mark.parametrize("place", range(len(containment.candidates())))
+def test_killing_the_judge_ends_everything_inside(place: int):
+    if containment.candidates()[place].hidden_by is not None and os.geteuid() != 0:
+        pytest.skip("an interpreter that cannot be read")
+    text = f"""
+import threading
+from infuser_core.sandbox import containment, interpreter
+found = probe.proved(containment.contained(interpreter.candidates()[{place}]))
+source = "import os, time\\nfor _ in range(3): os.fork()\\ntime.sleep(600)"
+threading.Timer(3, lambda: os.kill(os.getpid(), 9)).start()
+run(Program(source=source), [Case()], Limits(seconds=300), within=found)
+"""
+    process = subprocess.Popen([sys.executable, "-c", HEAD + text], cwd=ROOT, start_new_session=True)
+    inside = _inside(process.pid, 8)
+    assert process.wait(30) == -signal.SIGKILL
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}/stat").exists() for pid in inside) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [pid for pid in inside if Path(f"/proc/{pid}/stat").exists()] == []
+
+
+def _inside(pid: int, count: int) -> list[int]:
+    """Descendants of a process, once there are at least so many."""
+    until = time.monotonic() + 20
+    found: list[int] = []
+    while len(found) < count and time.monotonic() < until:
+        found, waiting = [], [pid]
+        while waiting:
+            for path in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+                below = [int(word) for word in path.read_text().split()]
+                found += below
+                waiting += below
+        time.sleep(0.02)
+    assert len(found) >= count, found
+    return found
+
+
+@pytest.mark.parametrize("machine", sorted(containment.ARCHITECTURES))
+def test_the_filter_names_every_call_once_and_fits(machine: str):
+    content = containment.program(machine)
+    assert len(content) % 8 == 0
+    # A pipe holds 64 KiB and the kernel takes 4,096 instructions.
+    assert len(content) < 8 * 4096
+    column = containment.ARCHITECTURES[machine][0]
+    numbers = [pair[column] for pair in containment.DENIED.values()]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_an_unknown_machine_has_no_filter():
+    assert containment.program("riscv64") == b""
+
+
+def test_what_the_sandbox_shows_of_the_host():
+    own = next(each for each in containment.candidates() if each.hidden_by is None)
+    command = containment.contained(own).command(requests=3, answers=4, disk_mb=16)
+    shown = {command[place + 1] for place, word in enumerate(command) if word in ("--ro-bind", "--bind", "--dev-bind")}
+    allowed = {str(own.executable), str(own.prefix / "lib"), "/usr/lib", "/usr/lib64", "/lib", "/lib64"}
+    assert shown <= allowed
+    assert "--bind" not in command

@@ -1,0 +1,66 @@
+"""Both collections as an ordinary user: what is blocked must not be blocked by root's means, nor allowed by them."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import sandbox_corpus
+from contained import needs_sandbox
+from places import ROOT
+
+from infuser_core.sandbox import containment
+from infuser_core.sandbox import run as probe
+from infuser_core.sandbox.containment import NOBODY, candidates
+from infuser_core.sandbox.program import Case, Limits, Program
+from infuser_core.sandbox.run import run
+
+pytestmark = needs_sandbox
+
+
+def as_nobody(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A command of an interpreter that an ordinary user can run; skips where there is none, or no way to become one."""
+    if os.geteuid() != 0:
+        pytest.skip("everything here runs as an ordinary user already")
+    open_ones = [each.executable for each in candidates() if each.hidden_by is None]
+    closed = [folder for folder in (ROOT, *ROOT.parents) if not folder.stat().st_mode & 0o005]
+    if not open_ones or closed:
+        pytest.skip("neither Python nor the checkout is for everybody")
+    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", str(open_ones[0]), "-B"]
+    known = {"PATH": os.defpath, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **environment}
+    return subprocess.run([*become, *words], env=known, cwd="/", capture_output=True, text=True, timeout=280)
+
+
+def test_an_ordinary_user_gets_the_same_verdicts():
+    done = as_nobody(str(ROOT / "tests" / "sandbox_corpus.py"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["user"], found["cheats"]) == (NOBODY, len(sandbox_corpus.CHEATS))
+    assert (found["false_accepts"], found["failures"]) == ([], {})
+    assert (found["honest"], found["false_rejects"]) == (len(sandbox_corpus.HONEST), {})
+
+
+@pytest.mark.parametrize("place", range(len(candidates())))
+def test_every_interpreter_of_this_host_can_be_contained(place: int):
+    interpreter = candidates()[place]
+    if interpreter.hidden_by is not None and os.geteuid() != 0:
+        pytest.skip(f"{interpreter.executable} cannot be read")
+    found = probe.proved(containment.contained(interpreter))
+    program = Program(source="import sys, os, json\nprint(sys.executable, os.listdir('/box'), os.access('/tmp', 0))")
+    result = run(program, [Case()], Limits(seconds=10), within=found)
+    assert result.outcomes[0].stdout == f"{interpreter.executable} ['program.py'] False\n"
+    # Root shows an installation in a closed folder to the sandbox alone, and at another place than its own.
+    assert (f"{containment.VIEW}/lib" in found.walls) == (interpreter.hidden_by is not None)
+
+
+def test_a_closed_interpreter_is_passed_over_by_an_ordinary_user():
+    code = (
+        "from infuser_core.sandbox import containment, failures, interpreter\n"
+        "from pathlib import Path\n"
+        "closed = interpreter._interpreter(Path('/root/bin/python3'), Path('/root'))\n"
+        "try: containment.contained(closed)\n"
+        "except failures.SandboxUnavailable as error: print(error)\n"
+    )
+    done = as_nobody("-c", code)
+    assert "cannot run /root/bin/python3: /root is closed" in done.stdout, done.stderr
+    assert "/usr/bin/python3" in done.stdout

@@ -1,0 +1,39 @@
+"""Strong solvers against the base on generated questions, for any set of solvers."""
+
+import numpy as np
+import pytest
+
+from infuser_core.errors import UsageError
+from infuser_core.statistics.question_quality import strong_weak_gaps
+from infuser_core.statistics.tally import Tally, accuracy, from_counts
+
+
+def solvers() -> dict[str, Tally]:
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(0.2, 0.6, 300)
+    return {
+        name: from_counts({f"q{n}": int(rng.binomial(4, min(1.0, p + more))) for n, p in enumerate(chance)}, 4)
+        for name, more in (("strong", 0.2), ("base", 0.0), ("same", 0.0))
+    }
+
+
+def test_every_other_solver_is_compared_with_the_base():
+    found = solvers()
+    gaps = strong_weak_gaps(found, "base", draws=2000)
+    assert [gap.solver for gap in gaps] == ["strong", "same"]
+    for gap in gaps:
+        expected = accuracy(found[gap.solver]) - accuracy(found["base"])
+        assert gap.gap.value == pytest.approx(expected) and gap.accuracy == accuracy(found[gap.solver])
+    assert gaps[0].gap.low > 0.1 and gaps[1].gap.low < 0 < gaps[1].gap.high
+
+
+def test_questions_that_one_solver_did_not_answer_are_counted():
+    short = from_counts({"a": 1, "b": 0}, 1)
+    base = from_counts({"a": 0, "b": 0, "c": 1}, 1)
+    (found,) = strong_weak_gaps({"base": base, "strong": short}, "base", draws=50)
+    assert (found.gap.questions, found.gap.left_out, found.gap.value) == (2, 1, 0.5)
+
+
+def test_unknown_solvers_are_named():
+    with pytest.raises(UsageError, match="no answers of other"):
+        strong_weak_gaps(solvers(), "other")

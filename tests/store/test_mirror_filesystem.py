@@ -1,0 +1,35 @@
+"""`infuser store-check`: whether a folder's file system keeps the promises that a store needs."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from mirror_tools import infuser
+
+from infuser_core.errors import StoreError
+from infuser_core.store import filesystem
+
+
+def test_a_local_folder_can_hold_a_store_and_nothing_is_left_there(tmp_path: Path):
+    found = filesystem.probe(tmp_path)
+    assert [promise.name for promise in found if promise.needed and not promise.kept] == []
+    assert len(found) == 8 and list(tmp_path.iterdir()) == []
+    assert "can hold a store" in filesystem.text(tmp_path, found)
+
+
+def test_a_broken_promise_that_is_needed_is_named():
+    promise = filesystem.Promise(name="lock", kept=False, needed=True, what="a lock was given twice")
+    said = filesystem.text(Path("/x"), [promise])
+    assert "BROKEN" in said and "cannot hold a store: lock" in said
+
+
+def test_the_command_answers_in_json_and_creates_the_folder(tmp_path: Path):
+    ended = infuser("store-check", str(tmp_path / "new" / "store"), "--json", store=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert {row["name"] for row in json.loads(ended.stdout)} >= {"rename", "lock", "fsync", "exclusive"}
+
+
+def test_a_folder_that_cannot_be_written_is_said_so():
+    with pytest.raises(StoreError, match="cannot write /proc"):
+        filesystem.probe(Path("/proc") / str(os.getpid()) / "store")

@@ -1,0 +1,57 @@
+"""A killed rollout phase goes on from its finished groups, and ends with what an undisturbed one ends with."""
+
+from pathlib import Path
+
+import pytest
+from engine_tiny import make_checkpoint
+
+from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.engines.protocols import PromptGroup, SamplingParams
+from infuser_core.phases import drawing
+from infuser_core.phases.drawing import Drawn, draw
+from tasks.pieces import Pieces
+
+PARAMS = SamplingParams(temperature=1.0, max_tokens=30)
+GROUPS = [
+    PromptGroup(group_id=f"g{place}", token_ids=[2 + place] * (3 + place % 4), seeds=[10 * place, 10 * place + 1])
+    for place in range(12)
+]
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_killed_draw_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    monkeypatch.setattr(drawing, "KEEP_SECONDS", 0.0)
+    # Room for two or three groups: several batches, whose make-up decides about the last bits.
+    sampler = HFSampler(device="cpu", cache_tokens=200)
+    sampler.load(make_checkpoint(tmp_path))
+    expected = draw(GROUPS, sampler, PARAMS)
+    seen: list[tuple[int, int, int]] = []
+
+    def kill(*numbers: int) -> None:
+        seen.append(numbers)
+        if len(seen) == calls:
+            raise Killed
+
+    kept = Pieces(tmp_path / "kept", Drawn)
+    with pytest.raises(Killed):
+        draw(GROUPS, sampler, PARAMS, kept=kept, progress=kill)
+    before = {row.group_id for row in kept.rows()}
+    assert 0 < len(before) < len(GROUPS)
+    after: list[tuple[int, int, int]] = []
+    found = draw(GROUPS, sampler, PARAMS, kept=kept, progress=lambda *numbers: after.append(numbers))
+    # To the last bit: the log-probabilities as well.
+    assert found == expected
+    assert after[0][0] > seen[-1][0]
+    assert after[-1] == (24, 24, sum(len(each.token_ids) for samples in expected.values() for each in samples))
+
+
+def test_short_draws_write_nothing(tmp_path: Path) -> None:
+    sampler = HFSampler(device="cpu")
+    sampler.load(make_checkpoint(tmp_path))
+    kept = Pieces(tmp_path / "kept", Drawn)
+    draw(GROUPS, sampler, PARAMS, kept=kept)
+    assert kept.rows() == []

@@ -1,0 +1,52 @@
+"""What a killed stage had finished is not done again."""
+
+import signal
+from pathlib import Path
+
+from launcher import Launcher, SmallRun
+
+from infuser_core.schemas import BenchmarkResponse, Judgement
+from infuser_core.store.tables import read_rows
+from tasks.pieces import Pieces
+
+
+def judgement(number: int) -> Judgement:
+    return Judgement(document_id=f"d{number}", keep=True, reason="", decided_by="judge", response="")
+
+
+def test_pieces_come_back_in_the_order_they_were_kept(tmp_path: Path):
+    pieces = Pieces(tmp_path, Judgement)
+    assert pieces.rows() == []
+    for start in (0, 2, 4):
+        pieces.add([judgement(start), judgement(start + 1)])
+    assert Pieces(tmp_path, Judgement).rows() == [judgement(number) for number in range(6)]
+
+
+def test_a_killed_validation_keeps_its_answers_until_they_are_committed(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    killed = launch(*small_run.arguments, store=tmp_path, INFUSER_CRASH_AT="respond:before_commit")
+    assert killed.code == -signal.SIGKILL
+    (partial,) = (tmp_path / ".partial").glob("respond-*")
+    kept = {path: path.stat().st_mtime_ns for path in partial.rglob("part-*.parquet")}
+    assert kept, "answers were saved before the kill"
+
+    # Killed again at the same place: the parts that were there are the parts that are there.
+    killed = launch("resume", small_run.name, store=tmp_path, INFUSER_CRASH_AT="respond:before_commit")
+    assert killed.code == -signal.SIGKILL
+    assert {path: path.stat().st_mtime_ns for path in partial.rglob("part-*.parquet")} == kept
+
+    killed = launch("resume", small_run.name, store=tmp_path, INFUSER_CRASH_AT="validate:start")
+    assert killed.code == -signal.SIGKILL
+    assert not partial.exists(), "committed answers need no pieces"
+    own = read_rows_of(tmp_path)
+    assert own == read_rows_of(small_run.root, only={path.parent.name for path in responses(tmp_path)})
+
+
+def responses(root: Path) -> list[Path]:
+    return sorted((root / "artifacts" / "respond").glob("*/responses.parquet"))
+
+
+def read_rows_of(root: Path, only: set[str] | None = None) -> list:
+    chosen = [path for path in responses(root) if only is None or path.parent.name in only]
+    return [row for path in chosen for row in read_rows(path, BenchmarkResponse)]

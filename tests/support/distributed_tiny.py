@@ -1,0 +1,108 @@
+"""What the tests of several trainer ranks share: trainers of both kinds, and how far two states differ."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from engine_tiny import make_groups
+from safetensors.torch import load_file
+
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.engines.protocols import Objective, Trainer, TrainGroup
+from infuser_core.engines.training.adamw import AdamWOptions
+from infuser_core.schemas import Checkpoint
+
+if TYPE_CHECKING:
+    from infuser_core.engines.deepspeed.rank import RankOptions
+
+OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
+SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
+BUDGET = 36
+LIMIT = 1e-5
+"""Relative error between trainers of one or more ranks: fp32, with sums in another order."""
+
+
+def deepspeed() -> None:
+    """Skip without the package: `make test-distributed` installs it."""
+    pytest.importorskip("deepspeed", reason="needs the extra `deepspeed`: make test-distributed", exc_type=ImportError)
+
+
+def ranks(number: int, stage: int, **options: object) -> Trainer:
+    """A trainer of several ranks on CPUs."""
+    from infuser_core.engines.deepspeed.trainer import DeepSpeedTrainer
+
+    return DeepSpeedTrainer(ranks=number, zero_stage=stage, device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+
+
+_started: dict[tuple[int, int], Trainer] = {}
+
+
+def shared(number: int, stage: int, checkpoint: Checkpoint) -> Trainer:
+    """Ranks that all tests use one after the other, at the checkpoint. They end with the process."""
+    if (number, stage) not in _started:
+        _started[number, stage] = ranks(number, stage)
+    trainer = _started[number, stage]
+    trainer.load(checkpoint)
+    trainer.zero_grad()
+    return trainer
+
+
+def rank_options(stage: int) -> "RankOptions":
+    """What one of those ranks is told."""
+    from infuser_core.engines.deepspeed.rank import RankOptions
+    from infuser_core.engines.deepspeed.zero import ZeroOptions
+
+    return RankOptions(
+        zero=ZeroOptions(stage=stage, offload="none", bucket=10_000),
+        device="cpu",
+        dtype="float32",
+        threads=1,
+        token_budget=BUDGET,
+        shared_prompts=True,
+        gradient_checkpointing=False,
+        probe="fast",
+        optimizer=AdamWOptions(),
+    )
+
+
+def local(**options: object) -> LocalTrainer:
+    """The trainer that defines what is right."""
+    return LocalTrainer(device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+
+
+def batch(seed: int = 0) -> list[TrainGroup]:
+    """Four groups of unlike lengths."""
+    return make_groups(SHAPES[:4], seed=seed)
+
+
+def step(trainer: Trainer, seed: int) -> float:
+    """One AdamW step on a batch of its own; the gradient's norm."""
+    trainer.zero_grad()
+    trainer.forward_backward(batch(seed), OBJECTIVE, denominator=4)
+    norm = trainer.optim_step(1e-3)
+    trainer.zero_grad()
+    return norm
+
+
+def saved(trainer: Trainer, folder: Path) -> Checkpoint:
+    """The trainer's state as a checkpoint."""
+    folder.mkdir(parents=True)
+    number = trainer.save(folder)
+    return Checkpoint(checkpoint_id=folder.name, role="solver", path=str(folder), step=number)
+
+
+def error(one: Path, other: Path) -> float:
+    """Relative distance of two files of tensors with the same names and shapes."""
+    left, right = load_file(one), load_file(other)
+    assert {name: each.shape for name, each in left.items()} == {name: each.shape for name, each in right.items()}
+    return _norm(left[name] - right[name] for name in left) / max(_norm(right.values()), 1e-30)
+
+
+def state_error(one: Path, other: Path) -> float:
+    """The larger of the errors of weights and moments."""
+    return max(error(one / name, other / name) for name in ("model.safetensors", "optimizer.safetensors"))
+
+
+def _norm(tensors: Iterable) -> float:
+    return float(sum(float(each.double().square().sum()) for each in tensors) ** 0.5)

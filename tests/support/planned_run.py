@@ -1,0 +1,91 @@
+"""Runs whose artifacts are committed uncomputed, to plan on: keys, records and journals are real, content is not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher import ROOT
+
+from flows.plan import walk
+from infuser_core.config.overlays import load, merge, validate
+from infuser_core.config.run import RunConfig
+from infuser_core.planning.history import History, history_of
+from infuser_core.planning.place import Asked, Repeat, Salts, asked_of
+from infuser_core.planning.survey import Survey
+from infuser_core.schemas import Selection
+from infuser_core.store import runs
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Outcome, Store, Table
+from tasks.run import surveying
+
+SHORT = {
+    "cotrain": {"iterations": 3, "dev_only": True, "generator": {"update": False}, "validate_every": 1},
+    "evaluate": {"benchmarks": [{"name": "nano_target", "label": "exam"}]},
+}
+
+
+def short_config(**changes: Any) -> RunConfig:
+    """Three iterations without a corpus: the same rules in fewer stages."""
+    base = merge(load([ROOT / "configs" / "nano.yaml"]).model_dump(mode="json"), SHORT)
+    return validate(merge(base, changes))
+
+
+class Filling(Survey):
+    """Commits whatever it is asked for and lacks, each artifact with its key as its only content."""
+
+    seconds = 2.0
+
+    def __init__(self, root: Path, name: str) -> None:
+        own = surveying(root, name)
+        super().__init__(root, digests=own._digests, catalogue=own._catalogue)
+        self._journal = Journal(root, name)
+        self._journal.start_attempt()
+
+    def find(self, recipe: Recipe) -> ArtifactRef:
+        found = Store.find(self, recipe)
+        ref = found or self._made(recipe)
+        self._journal.append(
+            phase=recipe.phase, iteration=recipe.iteration, state="cached" if found else "ran", seconds=self.seconds,
+            key=ref.key, digest=ref.digest,
+        )  # fmt: skip
+        return ref
+
+    def _made(self, recipe: Recipe) -> ArtifactRef:
+        tables = {}
+        if recipe.phase == "select":
+            rows = self.rows(self.assume(recipe), "selections", Selection)
+            tables = {"selections": Table(row_type=Selection, rows=rows)}
+        with self.workspace(recipe) as workspace:
+            (workspace / "content").write_text(recipe.key)
+            return self.commit(recipe, workspace, Outcome(tables=tables), seconds=self.seconds)
+
+    def finish(self) -> None:
+        self._journal.finish()
+
+
+def fill(
+    root: Path, name: str, config: RunConfig, *, repeats: Sequence[Repeat] = (), until: str = ""
+) -> dict[tuple[str, int], list[str]]:
+    """A run with all its artifacts, or those until a place; returns their keys by phase and iteration."""
+    runs.create_run(root, name, config.model_dump(mode="json"))
+    store = Filling(root, name)
+    asked = asked_of(until=until) if until else Asked()
+    walk(name, history_of(root, name, config), store, salts=Salts(repeats), asked=asked)
+    if not until:
+        store.finish()
+    return keys(root, name)
+
+
+def keys(root: Path, name: str) -> dict[tuple[str, int], list[str]]:
+    """Keys of a run's artifacts by phase and iteration."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for entry in Journal(root, name).latest():
+        found.setdefault((entry.phase, entry.iteration), []).append(entry.key)
+    return found
+
+
+def keys_of(root: Path, name: str, history: History, *, repeats: Sequence[Repeat] = ()) -> list[tuple[str, int, str]]:
+    """Phase, iteration and key of every stage that a run would come by."""
+    survey = walk(name, history, surveying(root, name), salts=Salts(repeats))
+    return [(step.recipe.phase, step.recipe.iteration, step.recipe.key) for step in survey.steps]

@@ -1,0 +1,74 @@
+"""An engine process without vLLM and without a model, which dies or hangs when told to: tokens are a function of the
+seed, and the distribution is uniform.
+
+A prompt that starts with DIE kills the process, one that starts with HANG stops it answering. SCRIPTED_LOGPROB is the
+log-probability it claims in place of the uniform one.
+"""
+
+import math
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from infuser_core.engines.vllm.worker import Row, main
+
+DIE, HANG = 63, 62
+VOCABULARY = 64
+
+
+def reply(seed: int, limit: int, ends: list[int]) -> tuple[list[int], str]:
+    """Response tokens of a seed, and why they end."""
+    draw, tokens = random.Random(seed), []
+    while len(tokens) < limit:
+        tokens.append(draw.randrange(VOCABULARY))
+        if tokens[-1] in ends:
+            return tokens, "stop"
+    return tokens, "length"
+
+
+class ScriptedEngine:
+    """vllm_worker.Engine; one response a step, in the order they came."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        assert settings["max_num_seqs"] > 0, "no room"
+        assert not Path(settings["model"], "optimizer.safetensors").exists()
+        self._waiting: list[tuple[dict[str, Any], str, list[int], int]] = []
+        self._awake = True
+        self.reload(settings["model"])
+
+    def facts(self) -> dict[str, Any]:
+        return {"pid": os.getpid()}
+
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
+        self._waiting.append((params, key, prompt, seed))
+
+    def step(self) -> list[Row]:
+        assert self._awake, "asleep"
+        params, key, prompt, seed = self._waiting.pop(0)
+        if prompt[0] == DIE:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if prompt[0] == HANG:
+            time.sleep(600)
+        tokens, reason = reply(seed, params["max_tokens"], params["stop_token_ids"])
+        return [Row(key=key, tokens=tokens, logprobs=[self._logprob] * len(tokens), reason=reason)]
+
+    def reload(self, model: str) -> None:
+        assert Path(model, "model.safetensors").is_file()
+        self._logprob = float(os.environ.get("SCRIPTED_LOGPROB") or -math.log(VOCABULARY))
+
+    def sleep(self) -> None:
+        self._awake = False
+
+    def wake(self) -> None:
+        self._awake = True
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], ScriptedEngine)

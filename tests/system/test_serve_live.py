@@ -1,0 +1,170 @@
+"""`infuser serve` for real: server, UI, deployment, kill -9, retry, pages in a browser, and `infuser run` beside it.
+
+`INFUSER_SCREENSHOTS=FOLDER` keeps the photographs.
+"""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from browser import Page, browser, chromium
+from served import CONFIG, SMALL, Served, eventually
+
+from flows import deployment
+from infuser_core.lineage.graph import graph_of
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.runs import Journal, list_runs
+from tasks.lineage import page_key
+
+BROWSER = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for the tests of this file."""
+    running = Served(tmp_path_factory.mktemp("served") / "store")
+    yield running
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(timeout=20) in (0, 130), running.log.read_text()
+    assert not deployment.is_up(running.url)
+    assert not (running.store / "server.json").exists()
+
+
+@pytest.fixture
+def finished(served: Served) -> str:
+    """A run that the server has seen to its end: the one that other tests left, or a new one."""
+    found = [name for name in list_runs(served.store) if Journal(served.store, name).is_finished()]
+    if not found:
+        overlay = served.store.parent / "overlay.yaml"
+        overlay.write_text(json.dumps(SMALL))
+        done = served.command("flows.cli.main", "run", CONFIG, str(overlay))
+        assert done.returncode == 0, done.stderr
+        found = list_runs(served.store)
+    return found[0]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    with browser(tmp_path / "profile", deployment.free_port()) as found:
+        yield found
+
+
+def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(served: Served) -> None:
+    started = served.command(
+        "prefect", "deployment", "run", "infuser/full-pipeline",
+        "--param", f"configs={json.dumps([CONFIG])}", "--param", f"overrides={json.dumps(SMALL)}",
+        PREFECT_API_URL=served.url,
+    )  # fmt: skip
+    assert started.returncode == 0, started.stderr
+    flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
+    name = eventually(lambda: runs.list_runs(served.store), 120)[0]
+    journal = runs.Journal(served.store, name)
+    eventually(lambda: [e for e in journal.entries() if e.iteration == 0 and e.phase == "update_solver"], 120)
+    holder = (runs.runs_folder(served.store) / name / "lock").read_text()
+    os.kill(int(holder.split()[1]), signal.SIGKILL)
+    eventually(lambda: served.state(flow_run) == "Crashed", 60)
+    before = {entry.key for entry in journal.entries()}
+
+    retried = served.command("prefect", "flow-run", "retry", flow_run, PREFECT_API_URL=served.url)
+    assert retried.returncode == 0, retried.stderr
+    eventually(lambda: served.state(flow_run) == "Completed", 150)
+
+    assert runs.list_runs(served.store) == [name]
+    second = journal.last_attempt()
+    assert {entry.key for entry in second if entry.state == "cached"} == before
+    assert {entry.phase for entry in second if entry.state == "ran"} >= {"update_solver", "select", "evaluate"}
+    states = [task["state_name"] for task in served.post("task_runs/filter", {})]
+    assert states.count("Cached") >= 5
+
+
+def test_many_writers_at_once_are_all_served(served: Served) -> None:
+    flow = served.post("flows/", {"name": "many-writers"})["id"]
+    with ThreadPoolExecutor(12) as pool:
+        bodies = [{"flow_id": flow, "state": {"type": "RUNNING"}} for _ in range(60)]
+        made = list(pool.map(lambda body: served.post("flow_runs/", body)["id"], bodies))
+        ends = [{"state": {"type": "COMPLETED"}, "force": True} for _ in made]
+        list(pool.map(lambda run, end: served.post(f"flow_runs/{run}/set_state", end), made, ends))
+    assert len(set(made)) == 60
+
+
+def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served) -> None:
+    artifacts = served.post("artifacts/filter", {"sort": "CREATED_DESC"})
+    page = next(a["data"] for a in artifacts if a["key"].startswith("update-solver-"))
+    for part in ("| step |", "## Recipe", "## Made from", "- solver: `", 'infuser sql "select * from updates where'):
+        assert part in page, page
+    bars = [a for a in artifacts if a["type"] == "progress"]
+    assert bars and all(0 <= bar["data"] <= 100 for bar in bars)
+
+
+@BROWSER
+def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact(
+    served: Served, finished: str, page: Page, tmp_path: Path
+) -> None:
+    shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
+    graph = graph_of(Catalogue(served.store), finished)
+    (written,) = graph.of("generate_questions", iteration=1)
+    sources = graph.inputs(written.key)
+    ui = served.url.removesuffix("/api")
+    iterations = [r for r in served.post("flow_runs/filter", {}) if r["name"] == "iteration-1"]
+    iteration = next(r for r in iterations if r["parameters"]["run"] == finished and r["state_name"] == "Completed")
+
+    page.open(f"{ui}/runs/flow-run/{iteration['id']}")
+    page.until("document.body.innerText.includes('Task runs')")
+    page.press("Artifacts")
+    page.until(f"document.body.innerText.includes('{page_key(written.key)}')")
+    page.photograph(shots / "1-flow-run.png")
+    page.press(page_key(written.key))
+
+    page.until("document.body.innerText.includes('Upstream pages')")
+    assert f"{written.phase}, iteration 1" in page.text()
+    page.photograph(shots / "2-artifact.png")
+    (upstream,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == page_key(sources["generator"])]
+    link = f"a[href$='/artifacts/artifact/{upstream['latest_id']}']"
+    # The UI opens links of Markdown pages in a new tab; this one stays to be photographed.
+    page.value(f'document.querySelector("{link}").removeAttribute("target")')
+    page.click(link)
+
+    page.until(f"location.pathname.endsWith('{upstream['latest_id']}')")
+    page.until("document.body.innerText.includes('update_generator, iteration 0')")
+    assert "gradient_norm" in page.text()
+    page.photograph(shots / "3-upstream.png")
+
+
+@BROWSER
+def test_the_lineage_page_of_the_run_leads_to_every_artifact(
+    served: Served, finished: str, page: Page, tmp_path: Path
+) -> None:
+    shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
+    graph = graph_of(Catalogue(served.store), finished)
+    (newest,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == f"{page_key(finished)}-lineage"]
+    page.open(f"{served.url.removesuffix('/api')}/artifacts/artifact/{newest['latest_id']}")
+    page.until(f"document.body.innerText.includes('Lineage of {finished}')")
+    page.photograph(shots / "4-lineage.png")
+    linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
+    pages = {href for href in linked if href and href.startswith("/artifacts/artifact/")}
+    assert len(pages) == len(graph.records)
+
+
+def test_a_killed_infuser_run_under_serve_is_settled_and_resumed(served: Served) -> None:
+    overlay = served.store.parent / "overlay.yaml"
+    overlay.write_text(json.dumps(SMALL))
+    # Another learning rate than above: the corpus and the first solver's rollouts are in the store already.
+    arguments = ["run", CONFIG, str(overlay), "--set", "cotrain.solver.learning_rate=1e-4"]
+    killed = served.command("flows.cli.main", *arguments, INFUSER_CRASH_AT="update_solver:start:2")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    root = served.roots()[0]
+    assert root["state_name"] == "Running"
+    eventually(lambda: served.state(root["id"]) == "Crashed", 90)
+    running = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
+    eventually(lambda: not served.post("flow_runs/filter", running), 60)
+
+    resumed = served.command("flows.cli.main", "resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert served.roots()[0]["state_name"] == "Completed"
+    assert served.roots()[0]["name"] == root["name"]

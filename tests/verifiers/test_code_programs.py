@@ -1,0 +1,105 @@
+r"""Which text of a response is the program, under each preset."""
+
+import pytest
+
+from infuser_core.errors import ConfigError
+from infuser_core.prompts.load import load
+from infuser_core.verifiers.code import PRESETS, program
+
+FENCE = "```"
+BRACE = "s = {1: '}'} + '{{'"
+
+
+def fenced(code: str, language: str = "python") -> str:
+    return f"{FENCE}{language}\n{code}\n{FENCE}"
+
+
+def boxed(code: str) -> str:
+    return f"\\boxed{{\n{fenced(code)}\n}}"
+
+
+@pytest.mark.parametrize(
+    ("response", "paper", "strict_last", "official"),
+    [
+        ("", None, None, None),
+        ("no program", None, None, None),
+        (rf"\boxed{{{fenced('x = 1')}}}", "x = 1\n", "x = 1\n", "x = 1\n"),
+        (f"\\boxed{{\n{fenced('x = 1')}\n}}", "x = 1\n", "x = 1\n", "x = 1\n"),
+        (rf"$$\boxed{{\text{{{fenced('x = 1', '')}}}}}$$", "x = 1\n", "x = 1\n", "x = 1\n"),
+        (r"\boxed{x = {1: 2}}", "x = {1: 2}", "x = {1: 2}", None),
+        (r"\boxed{def f(): return 1}", "def f(): return 1", "def f(): return 1", None),
+        (rf"\boxed{{{fenced(BRACE)}}} end", BRACE + "\n", BRACE + "\n", BRACE + "\n"),
+        (f"{fenced('a = 1')}\nthen\n{fenced('b = 2')}", None, "b = 2\n", "b = 2\n"),
+        (f"{fenced('a = 1')}\nthen\n{FENCE}python\nb = ", None, "a = 1\n", "a = 1\n"),
+        (f"{fenced('draft = 1')}\n\\boxed{{\n{fenced('final = 2')}\n}}", "final = 2\n", "final = 2\n", "final = 2\n"),
+        (f"{boxed('first = 1')}\n{boxed('last = 2')}", "first = 1\n", "last = 2\n", "last = 2\n"),
+        (rf"the cost is \boxed{{O(n)}} {fenced('x = 1')}", "O(n)", "O(n)", None),
+        (f"<think>\n{fenced('draft = 1')}\n</think>\n{fenced('x = 2')}", None, "x = 2\n", "x = 2\n"),
+        (f"<think>\n{fenced('draft = 1')}\n</think>\nnothing", None, None, None),
+        (f"{FENCE}python\nx = 1", None, None, None),
+        ("\\boxed{\\begin{verbatim}\nx = 1\n\\end{verbatim}}", "\nx = 1\n", "\nx = 1\n", None),
+        ("Sure:\nimport sys\nprint(1)", None, None, "import sys\nprint(1)"),
+        (fenced("") + "\n" + fenced("x = 1") + "\n" + fenced(" "), None, "x = 1\n", "x = 1\n"),
+        (f"~~~~py\nx = '{FENCE}'\n~~~~", None, f"x = '{FENCE}'\n", f"x = '{FENCE}'\n"),
+    ],
+)  # fmt: skip
+def test_programs(response: str, paper: str | None, strict_last: str | None, official: str | None):
+    found = [program(response, preset=preset) for preset in ("paper", "strict-last", "official")]
+    assert found == [paper, strict_last, official]
+
+
+def test_the_official_preset_keeps_definitions_where_a_function_is_asked_for():
+    source = """import math
+LIMIT: int = 3
+x = {
+    "a": 1,
+}
+
+@decorated
+def f(n):
+    if n == 1:
+        return math.pi
+
+    return LIMIT
+
+print(f(3))
+assert f(1) == 2
+if __name__ == "__main__":
+    f(2)
+# done
+class A:
+    pass
+x += 1
+f(4)"""
+    found = program(fenced(source), preset="official", entry="f")
+    assert found is not None
+    kept = [line for line in found.splitlines() if line.strip()]
+    dropped = {"print(f(3))", "assert f(1) == 2", 'if __name__ == "__main__":', "    f(2)", "# done", "x += 1", "f(4)"}
+    assert kept == [line for line in source.splitlines() if line.strip() and line not in dropped]
+    assert program(fenced(source), preset="official") == source + "\n"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_answer_in_the_form_that_the_prompt_asks_for(preset: str):
+    template = load("solve_code", profile="paper")
+    user = template.messages(question="Add {two} numbers.")[-1]["content"]
+    assert "Add {two} numbers." in user
+    form = user[user.index("\\boxed{\n") :].partition("\n}\n")[0] + "\n}"
+    answer = "First I think.\n\n" + form.replace("PROGRAM", "print({1: 'a}'})")
+    assert program(answer, preset=preset) == "print({1: 'a}'})\n"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["\\boxed{```\n", "```\n", "```python\n", "\\boxed{", "\\boxed{```\n```", "~~~\n```\n", "\\begin{verbatim}{",
+    "{" * 50, " \t", "\\boxed{ "],
+)  # fmt: skip
+@pytest.mark.parametrize("preset", PRESETS)
+def test_long_hostile_responses_are_read_once(piece: str, preset: str):
+    found = program(piece * (200_000 // len(piece)), preset=preset, entry="f")
+    assert found is None or len(found) <= 200_000
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(ConfigError, match="unknown preset 'loose'"):
+        program("", preset="loose")

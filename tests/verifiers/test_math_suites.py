@@ -1,0 +1,71 @@
+"""The mathematics verifier on hand-made cases: what public graders agree on, and what is written to fool a grader."""
+
+import json
+from typing import Any
+
+import pytest
+from places import DATA
+
+from infuser_core.schemas import Question, Verdict
+from infuser_core.verifiers import math
+from infuser_core.verifiers.parts.batch import Job
+from infuser_core.verifiers.parts.grading import Finding
+
+SUITES = ("math_suites", "math_adversarial", "math_fresh")
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
+
+
+def job(case: dict[str, Any]) -> Job:
+    grading = json.dumps(case["grading"]) if "grading" in case else ""
+    question = Question(
+        question_id="q", text=case.get("question", "?"), choices=[], answer=case["gold"], verifier="math", domain="",
+        subdomain="", document_id="", rollout_id="", reasoning="", grading=grading,
+    )  # fmt: skip
+    return Job(response=rf"Hence \boxed{{{case['answer']}}}.", question=question)
+
+
+@pytest.fixture(scope="module")
+def findings() -> dict[str, list[Finding]]:
+    """Of every suite, hang probes aside: they take their time limit each."""
+    return {name: math.check_many([job(case) for case in quick(name)]) for name in SUITES}
+
+
+def quick(name: str) -> list[dict[str, Any]]:
+    return [case for case in cases(name) if not case.get("probe")]
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_nothing_wrong_is_ever_called_correct(name: str, findings: dict[str, list[Finding]]):
+    pairs = zip(quick(name), findings[name], strict=True)
+    fooled = [case for case, found in pairs if case["expected"] != "correct" and found.verdict == Verdict.CORRECT]
+    assert fooled == []
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_what_is_right_is_called_correct(name: str, findings: dict[str, list[Finding]]):
+    pairs = zip(quick(name), findings[name], strict=True)
+    missed = [case for case, found in pairs if case["expected"] == "correct" and found.verdict != Verdict.CORRECT]
+    # A backslash before the brace that should close the box: whether such a box closes is the extractor's decision.
+    assert [case for case in missed if not case["answer"].endswith("\\")] == []
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_wrong_answers_are_wrong_and_not_undecided(name: str, findings: dict[str, list[Finding]]):
+    pairs = zip(quick(name), findings[name], strict=True)
+    assert [case for case, found in pairs if case["expected"] == "wrong" and found.verdict != Verdict.WRONG] == []
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_answer_is_its_own_reference(name: str):
+    golds = [{**case, "answer": case["gold"]} for case in quick(name)]
+    found = math.check_many([job(case) for case in golds])
+    assert [case["gold"] for case, one in zip(golds, found, strict=True) if one.verdict != Verdict.CORRECT] == []
+
+
+def test_one_at_a_time_is_the_same_as_all_at_once(findings: dict[str, list[Finding]]):
+    some = quick("math_suites")[::7]
+    alone = [math.check(job(case).response, job(case).question) for case in some]
+    assert alone == findings["math_suites"][::7]

@@ -1,0 +1,185 @@
+"""The processes behind the mathematics verifier: killed when late, gone with their parent, missed by nobody."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from infuser_core.errors import EngineError
+from infuser_core.verifiers.parts import workers
+from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, Pool
+
+EQUAL = {"ask": "equal", "answer": r"\sin x", "gold": r"\cos x", "within": [0, 0]}
+# Python's power of whole numbers runs in C, where the worker's own clock cannot stop it.
+POISON = {"ask": "equal", "answer": "9^{9^{9}}", "gold": "5", "within": [0, 0]}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """Shared by the tests that leave it working: a worker takes a second to start."""
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether the processes end soon."""
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+def test_a_worker_starts_when_needed_outlives_its_thread_is_replaced_when_lost_and_ends_with_its_pool():
+    pool = Pool(1)
+    assert pool.pids() == []
+    thread = threading.Thread(target=pool.ask, args=[EQUAL])
+    thread.start()
+    thread.join()
+    first = pool.pids()
+    assert len(first) == 1
+    assert pool.ask(EQUAL).text == "other"
+    assert pool.pids() == first
+    os.kill(first[0], signal.SIGKILL)
+    assert pool.ask(EQUAL).text == "lost"
+    assert pool.ask(EQUAL).text == "other"
+    second = pool.pids()
+    assert len(second) == 1 and second != first
+    pool.close()
+    assert gone(first + second)
+
+
+def test_requests_of_many_threads_are_all_answered(pool: Pool):
+    replies: list[str] = []
+    threads = [threading.Thread(target=lambda: replies.append(pool.ask(EQUAL).text)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert replies == ["other"] * 6
+    assert len(pool.pids()) <= 2
+
+
+def test_a_poisoned_request_is_late_and_others_go_on(pool: Pool):
+    pool.ask(EQUAL)
+    replies: list[workers.Reply] = []
+    poisoned = threading.Thread(target=lambda: replies.append(pool.ask(POISON)))
+    poisoned.start()
+    assert [pool.ask(EQUAL).text for _ in range(3)] == ["other"] * 3
+    poisoned.join()
+    assert replies[0].text in ("late", "lost", "memory")
+    assert replies[0].seconds <= LIMIT_SECONDS + 1
+    assert pool.ask(EQUAL).text == "other"
+
+
+def test_a_forked_child_has_workers_of_its_own():
+    shared = workers.pool()
+    assert shared.ask(EQUAL).text == "other"
+    pids = shared.pids()
+    child = os.fork()
+    if child == 0:
+        fresh = workers.pool()
+        right = fresh is not shared and fresh.ask(EQUAL).text == "other" and not set(fresh.pids()) & set(pids)
+        shared.close()
+        fresh.close()
+        os._exit(0 if right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert all(map(alive, pids))
+    assert shared.ask(EQUAL).text == "other"
+
+
+PARENT = """
+import sys, threading, time
+from infuser_core.verifiers.parts import workers
+pool = workers.pool()
+def ask(power):
+    pool.ask({"ask": "equal", "answer": power, "gold": "5", "within": [0, 0]})
+ask("\\\\sin x")
+busy = threading.Thread(target=ask, args=["9^{9^{9}}"], daemon=True)
+busy.start()
+time.sleep(0.5)
+ask("\\\\cos x")
+print(*pool.pids(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_workers_die_with_a_parent_that_is_killed_even_while_they_compute():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    parent.kill()
+    parent.wait()
+    assert len(pids) == 2
+    assert gone(pids)
+
+
+def test_a_library_that_does_not_import_is_an_error_for_people(tmp_path: Path):
+    broken = tmp_path / "worker.py"
+    broken.write_text("raise ImportError('no module named math_verify')\n")
+    pool = Pool(2, script=broken)
+    for _ in range(3):
+        with pytest.raises(EngineError, match="no module named math_verify"):
+            pool.ask(EQUAL)
+    assert pool.pids() == []
+
+
+def test_a_worker_that_ends_without_a_word_is_an_error_for_people(tmp_path: Path):
+    silent = tmp_path / "worker.py"
+    silent.write_text("")
+    with pytest.raises(EngineError, match="exit code 0"):
+        Pool(1, script=silent).ask(EQUAL)
+
+
+MUTE = """
+import os, struct
+os.write(1, struct.pack("!I", 15) + b'{"is": "ready"}')
+os.read(0, 4)
+"""
+
+
+def test_a_worker_that_no_signal_reaches_is_killed_after_the_limit(tmp_path: Path):
+    deaf = tmp_path / "worker.py"
+    deaf.write_text(MUTE + "while True: pass")
+    pool = Pool(1, script=deaf)
+    reply = pool.ask(EQUAL, seconds=0.5)
+    assert reply.text == "late"
+    assert 0.4 <= reply.seconds < LIMIT_SECONDS + 5
+    first = pool.pids()
+    assert pool.ask(EQUAL, seconds=0.1).text == "late"
+    assert gone([pid for pid in first if pid not in pool.pids()])
+    pool.close()
+
+
+def test_a_worker_that_crashes_on_a_request_is_lost_and_no_verdict(tmp_path: Path):
+    crashing = tmp_path / "worker.py"
+    crashing.write_text(MUTE + "os._exit(1)")
+    pool = Pool(1, script=crashing)
+    assert [pool.ask(EQUAL).text for _ in range(2)] == ["lost", "lost"]
+    pool.close()
+
+
+def test_a_worker_may_use_one_gibibyte(pool: Pool):
+    pool.ask(EQUAL)
+    limits = Path(f"/proc/{pool.pids()[0]}/limits").read_text()
+    assert re.search(rf"Max address space\s+{1 << 30}\s", limits)
+    assert pool.ask({"ask": "parse", "text": r"\frac{1}{2}"}).text == "same"

@@ -1,0 +1,192 @@
+"""`infuser verify`: a line in, a verdict out, in order, whatever the lines are."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from launcher import ROOT
+
+from infuser_core.evaluation.verify_lines import answer_lines
+from infuser_core.schemas import Question, Verdict
+from infuser_core.verifiers import choice, find, integer
+
+INFUSER = [sys.executable, "-m", "flows.cli.main", "verify"]
+
+
+def verify(*lines: object) -> list[dict[str, Any]]:
+    texts = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    return [json.loads(answer) for answer in answer_lines(texts)]
+
+
+def asked(kind: str, gold: object, response: str, **more: object) -> dict[str, object]:
+    return {"kind": kind, "gold": gold, "response": response, **more}
+
+
+def test_every_kind_of_answer_is_verified():
+    found = verify(
+        asked("choice", "B", "so \\boxed{B}"),
+        asked("choice", "b", "so \\boxed{C}", preset="official"),
+        asked("integer", "042", "\\boxed{42}", preset="paper"),
+        asked("integer", 7, "none"),
+        asked("math", "\\frac{1}{2}", "\\boxed{0.5}", preset="strict-last"),
+        asked("exact", "Yes", "\\boxed{\\text{yes}}"),
+        asked("bbeh", "(a)", "\\boxed{a}"),
+    )
+    verdicts = ["correct", "wrong", "correct", "no_answer", "correct", "correct", "correct"]
+    assert [one["verdict"] for one in found] == verdicts
+    assert [list(one) for one in found] == [["verdict", "extracted", "reason"]] * 7
+    assert found[0]["extracted"] == "B" and found[3]["extracted"] is None
+    assert all(one["reason"] for one in found)
+
+
+def test_the_preset_chooses_the_box():
+    lines = [asked("choice", "B", "\\boxed{A} no, \\boxed{B}", preset=preset) for preset in find.PRESETS]
+    assert [one["verdict"] for one in verify(*lines)] == ["wrong", "correct", "correct"]
+
+
+def test_the_number_of_choices_bounds_the_letter():
+    lines = [asked("choice", "A", "\\boxed{F}", **more) for more in ({}, {"choices": 4}, {"choices": ["w", "x"]})]
+    reasons = [one["reason"] for one in verify(*lines)]
+    assert reasons[0] != reasons[1] == reasons[2]
+    assert verify(asked("choice", "F", "\\boxed{F}", choices=4))[0]["verdict"] == "unverified"
+
+
+def test_grading_facts_reach_the_verifier():
+    loose = asked("math", "1.00", "\\boxed{1.04}", tolerance="0.05", answer_type="Numerical")
+    strict = asked("math", "1.00", "\\boxed{1.04}")
+    assert [one["verdict"] for one in verify(loose, strict)] == ["correct", "wrong"]
+
+
+@given(
+    response=st.text() | st.sampled_from(["\\boxed{B}", "\\boxed{12}", "\\boxed{A} \\boxed{B", "\\boxed{\\text{C}}"]),
+    preset=st.sampled_from(find.PRESETS),
+)
+def test_verdicts_are_those_of_the_verifiers(response: str, preset: str):
+    def question(verifier: str, answer: str) -> Question:
+        empty = dict.fromkeys(("domain", "subdomain", "document_id", "rollout_id", "reasoning", "text"), "")
+        return Question(question_id="", choices=[], answer=answer, verifier=verifier, **empty)
+
+    found = verify(asked("choice", "B", response, preset=preset), asked("integer", "12", response, preset=preset))
+    plain = [
+        choice.check(response, question("choice", "B"), preset=preset),
+        integer.check(response, question("integer", "12"), preset=preset),
+    ]
+    assert found == [{"verdict": p.verdict, "extracted": p.extracted, "reason": p.reason} for p in plain]
+
+
+MALFORMED = {
+    "not JSON": b"{",
+    "not text": b"\xff\xfe",
+    "empty": b"",
+    "no object": b"[1]",
+    "deep": b"[" * 100_000,
+    "no kind": b"{}",
+    "kind of another sort": b'{"kind": ["choice"]}',
+    "a kind from outside": b'{"kind": "os:system", "gold": "A", "response": ""}',
+    "unknown preset": b'{"kind": "choice", "preset": "loose", "gold": "A", "response": ""}',
+    "no gold": b'{"kind": "choice", "response": "x"}',
+    "no response": b'{"kind": "choice", "gold": "A"}',
+    "response is a number": b'{"kind": "exact", "gold": "A", "response": 5}',
+    "gold is a list": b'{"kind": "exact", "gold": ["A"], "response": ""}',
+    "gold is no letter": b'{"kind": "choice", "gold": "AB", "response": "x"}',
+    "choices are none": b'{"kind": "choice", "gold": "A", "choices": 1, "response": "x"}',
+    "tolerance is a list": b'{"kind": "math", "gold": "1", "tolerance": [1], "response": "x"}',
+    "multiple is a word": b'{"kind": "math", "gold": "1", "multiple": "yes", "response": "x"}',
+    "no tests": b'{"kind": "code", "solution": "x = 1"}',
+    "tests are none": b'{"kind": "code", "solution": "x = 1", "tests": []}',
+    "tests are numbers": b'{"kind": "code", "solution": "x = 1", "tests": [1]}',
+    "endless": b'{"kind": "code", "solution": "x = 1", "tests": [{"stdin": "", "stdout": ""}], "seconds": 1e9}',
+    "no solution": b'{"kind": "code", "tests": [{"stdin": "", "stdout": ""}]}',
+}
+
+
+def test_a_malformed_line_is_answered_in_its_place_and_stops_nothing():
+    good = asked("choice", "B", "\\boxed{B}")
+    found = verify(*(line for bad in MALFORMED.values() for line in (good, bad)), good)
+    assert len(found) == 2 * len(MALFORMED) + 1
+    assert {one["verdict"] for one in found[::2]} == {Verdict.CORRECT}
+    for case, one in zip(MALFORMED, found[1::2], strict=True):
+        assert (one["verdict"], one["extracted"]) == ("unverified", None), case
+        assert one["reason"], case
+
+
+def test_what_exists_is_named():
+    kind, preset = verify({"kind": "maths"}, {"kind": "choice", "preset": "loose"})
+    assert kind["reason"] == f"unknown kind 'maths': one of {', '.join(find.names())}"
+    assert preset["reason"] == "unknown preset 'loose': one of paper, official, strict-last"
+
+
+def test_a_user_of_a_pipe_sees_each_answer_before_the_next_question():
+    process = subprocess.Popen(INFUSER, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    for letter in "AB":
+        process.stdin.write(json.dumps(asked("choice", "B", f"\\boxed{{{letter}}}")) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["extracted"] == letter
+    process.stdin.write(json.dumps(asked("choice", "B", "\\boxed{C}")))  # no line end
+    process.stdin.close()
+    assert json.loads(process.stdout.readline())["extracted"] == "C"
+    assert process.wait() == 0
+
+
+def test_thousands_of_lines_come_back_in_order():
+    letters = ["ABCD"[number * 7 % 4] for number in range(3000)]
+    text = "".join(json.dumps(asked("choice", "A", f"\\boxed{{{letter}}}")) + "\n" for letter in letters)
+    done = subprocess.run(INFUSER, cwd=ROOT, input=text, capture_output=True, text=True, check=True)
+    assert [json.loads(line)["extracted"] for line in done.stdout.splitlines()] == letters
+    assert done.stderr == ""
+
+
+def test_nothing_in_is_nothing_out():
+    done = subprocess.run(INFUSER, cwd=ROOT, input="", capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_reader_who_has_seen_enough_is_no_error():
+    text = (json.dumps(asked("choice", "A", "word " * 200 + "\\boxed{A}")) + "\n") * 3000
+    process = subprocess.Popen(
+        INFUSER, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin and process.stdout and process.stderr
+    os.set_blocking(process.stdin.fileno(), True)
+    process.stdout.close()
+    try:
+        process.stdin.write(text)
+        process.stdin.close()
+    except BrokenPipeError:
+        process.stdin = None
+    assert (process.wait(), process.stderr.read()) == (0, "")
+
+
+def test_choices_load_nothing_heavy():
+    code = (
+        "import sys\nfrom infuser_core.evaluation.verify_lines import answer_lines\n"
+        'print(*answer_lines([b\'{"kind": "choice", "gold": "A", "response": "x"}\']))\n'
+        "heavy = {'torch', 'numpy', 'pyarrow', 'pydantic', 'sympy', 'math_verify', 'yaml'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_programs_run_on_their_tests():
+    stdin = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "5 5\n", "stdout": "10\n"}]
+    call = [{"call": "double", "args": [4], "expected": 8}]
+    adds = "print(sum(map(int, input().split())))"
+    boxed = "```python\ndef double(x):\n    return x * 2\n```"
+    found = verify(
+        {"kind": "code", "solution": adds, "tests": stdin, "seconds": 6},
+        {"kind": "code", "solution": "print(3)", "tests": stdin},
+        {"kind": "code", "response": f"Here: \\boxed{{{boxed}}}", "tests": call},
+        {"kind": "code", "response": "I would double it.", "tests": call},
+        asked("choice", "B", "\\boxed{B}"),
+    )
+    if any("sandbox" in str(one["reason"]) and one["verdict"] == "unverified" for one in found):
+        pytest.skip("this host cannot run programs")
+    assert [one["verdict"] for one in found] == ["correct", "wrong", "correct", "no_answer", "correct"]
