@@ -14,6 +14,7 @@ from launcher import ROOT
 from infuser_core.evaluation.verify_lines import answer_lines
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import choice, find, integer
+from infuser_core.verifiers.parts.extract import PRESETS
 
 INFUSER = [sys.executable, "-m", "flows.cli.main", "verify"]
 
@@ -45,7 +46,7 @@ def test_every_kind_of_answer_is_verified():
 
 
 def test_the_preset_chooses_the_box():
-    lines = [asked("choice", "B", "\\boxed{A} no, \\boxed{B}", preset=preset) for preset in find.PRESETS]
+    lines = [asked("choice", "B", "\\boxed{A} no, \\boxed{B}", preset=preset) for preset in PRESETS]
     assert [one["verdict"] for one in verify(*lines)] == ["wrong", "correct", "correct"]
 
 
@@ -64,7 +65,7 @@ def test_grading_facts_reach_the_verifier():
 
 @given(
     response=st.text() | st.sampled_from(["\\boxed{B}", "\\boxed{12}", "\\boxed{A} \\boxed{B", "\\boxed{\\text{C}}"]),
-    preset=st.sampled_from(find.PRESETS),
+    preset=st.sampled_from(PRESETS),
 )
 def test_verdicts_are_those_of_the_verifiers(response: str, preset: str):
     def question(verifier: str, answer: str) -> Question:
