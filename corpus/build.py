@@ -28,11 +28,11 @@ from corpus.pool import (
     Discarded,
     PoolSource,
     markdown_name,
-    write_atomic,
     write_json,
     write_table,
 )
 from corpus.source_steps import Chunked, Converted, SourceConfig, chunked, converted, key
+from infuser_core import durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import BusyRunError, StoreError, UsageError
 from infuser_core.schemas import Document
@@ -265,7 +265,7 @@ def _write(built: Sequence[Built], overlap: Overlapping | None, out: Path) -> bo
     old = before.get("markdown", {}) if isinstance(before, dict) else {}
     for name, made in texts.items():
         if old.get(name) != made.sha256 or not (out / name).is_file():
-            write_atomic(out / name, made.page().markdown.encode("utf-8"))
+            durable.write(out / name, made.page().markdown.encode("utf-8"))
     for path in (out / MARKDOWN).glob("*.md"):
         if f"{MARKDOWN}/{path.name}" not in texts:
             path.unlink()

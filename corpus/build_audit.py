@@ -16,7 +16,8 @@ from corpus.audit.minhash import NAME
 from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Shard, shards_of
 from corpus.audit.scan import Finding, Scanner
-from corpus.pool import DOCUMENTS, write_atomic, write_json, write_table
+from corpus.pool import DOCUMENTS, write_json, write_table
+from infuser_core import durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Question
@@ -101,7 +102,7 @@ def _question_files(sets: Mapping[str, Sequence[Question]], folder: Path) -> lis
         path = folder / f"{name.replace('/', '_')}.jsonl"
         data = "".join(f"{line}\n" for line in lines).encode()
         if not (path.is_file() and path.read_bytes() == data):
-            write_atomic(path, data)
+            durable.write(path, data)
         paths.append(path)
     return paths
 

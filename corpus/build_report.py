@@ -11,7 +11,8 @@ from corpus.build import Pool
 from corpus.build_audit import Overlapping
 from corpus.find.registry import Coverage
 from corpus.find.search import Failure
-from corpus.pool import DOCUMENTS, FACTS, OVERLAPS, REPORT, Discarded, write_atomic, write_json
+from corpus.pool import DOCUMENTS, FACTS, OVERLAPS, REPORT, Discarded, write_json
+from infuser_core import durable
 from infuser_core.schemas import Topic
 
 _HINTS = {
@@ -77,7 +78,7 @@ def write(pool: Pool, out: Path, told: Told) -> dict[str, Any]:
     data = (text + _failures(told.failures)).encode("utf-8", "replace")
     path = out / REPORT
     if not path.is_file() or path.read_bytes() != data:
-        write_atomic(path, data)
+        durable.write(path, data)
         write_json(out / FACTS, facts)
     return {**facts, "changed": pool.changed}
 

@@ -12,7 +12,8 @@ from typing import Any
 from corpus.audit.references import SUFFIXES, Shard, records
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
-from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_atomic, write_json, write_table, writing
+from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_json, write_table, writing
+from infuser_core import durable
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Document, Question
@@ -52,7 +53,7 @@ def import_pool(path: Path, out: Path) -> dict[str, Any]:
         (out / QUESTIONS).unlink(missing_ok=True)
         write_table(out / DOCUMENTS, [one.document for one in found], Document)
         lines = [json.dumps(one.extra, ensure_ascii=False) for one in found]
-        write_atomic(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+        durable.write(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
         facts = {
             "kind": "documents",
             "documents": len(found),
@@ -109,7 +110,7 @@ def _import_questions(path: Path, rows: Sequence[Mapping[str, Any]], out: Path) 
     known = {"question_id", "question_text", "choices", "ground_truth", "domain", "subdomain"}
     write_table(out / QUESTIONS, questions, Question)
     lines = [json.dumps(dict(row), ensure_ascii=False) for row in rows]
-    write_atomic(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+    durable.write(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
     facts = {
         "kind": "questions",
         "questions": len(questions),
@@ -212,7 +213,7 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
             data = json.dumps([_authors_row(*row) for row in rows], ensure_ascii=False, indent=1) + "\n"
         else:
             data = "".join(json.dumps(_line(row, extra), ensure_ascii=False) + "\n" for row, _, extra in rows)
-        write_atomic(out, data.encode("utf-8", "surrogatepass"))
+        durable.write(out, data.encode("utf-8", "surrogatepass"))
     return {"format": format_, "documents": len(documents), "left_out": []}
 
 
@@ -225,7 +226,7 @@ def _export_questions(pool: Path, format_: str, out: Path) -> dict[str, Any]:
     lines = [line for line in (pool / EXTRA).read_bytes().decode("utf-8", "surrogatepass").split("\n") if line]
     rows = [json.loads(line) for line in lines]
     data = json.dumps(rows, ensure_ascii=False, indent=1) if format_ == "documents-json" else "\n".join(lines)
-    write_atomic(out, f"{data}\n".encode("utf-8", "surrogatepass"))
+    durable.write(out, f"{data}\n".encode("utf-8", "surrogatepass"))
     return {"format": format_, "questions": len(rows), "left_out": []}
 
 

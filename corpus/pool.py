@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from infuser_core import durable
 from infuser_core.errors import DocumentError, InfuserError, StoreError
 from infuser_core.schemas import Document
 from infuser_core.store.tables import read_rows, write_rows
@@ -128,36 +128,15 @@ def writing(out: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write the file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def write_table(path: Path, rows: Sequence[Any], row_type: type) -> None:
     """Write a parquet file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with durable.replacing(path) as draft:
         write_rows(draft, rows, row_type)
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON whole or not at all."""
-    write_atomic(path, (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode())
+    durable.write(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
 def pool_file(pool: Path) -> Path:

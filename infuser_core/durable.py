@@ -1,9 +1,14 @@
-"""Writing so that a crash leaves the old content or the new one."""
+"""Atomic, durable writes: after a crash a file has its old content or the new one, never a part."""
 
 import json
 import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from infuser_core.errors import StoreError
 
 
 def fsync(path: Path) -> None:
@@ -15,12 +20,40 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """A JSON file, complete or not there at all. One writer at a time: the draft has a fixed name."""
-    draft = path.with_name(f".{path.name}.tmp")
-    with draft.open("w", encoding="utf-8") as handle:
-        handle.write(json.dumps(value, indent=1, sort_keys=True) + "\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    draft.replace(path)
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A draft beside `path`, to be written as a file, that takes its place when the block ends without an error.
+
+    Folders are made where they are missing. The draft of a killed process stays behind as `.NAME.*.tmp`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield draft
+        fsync(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     fsync(path.parent)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all; text as UTF-8."""
+    with replacing(path) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file with sorted keys whole or not at all."""
+    write(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+@contextmanager
+def write_errors(place: Path | str, *, hint: str) -> Iterator[None]:
+    """What the file system refuses becomes a StoreError that names the place and the remedy."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(f"cannot write {place}: {error.strerror or error}", hint=hint) from error

@@ -7,10 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from infuser_core import durable
 from infuser_core.evaluation.folder import write_json, write_rows
 from infuser_core.evaluation.models import find_model
 from infuser_core.report import page
-from infuser_core.report.build import write
 from infuser_core.report.content import Report
 from infuser_core.report.quality import quality as section
 from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
@@ -95,7 +95,7 @@ def keep(root: Path, run: str, found: dict[str, Any], rows: Sequence[CheckedQues
     write_rows(folder / "questions.parquet", rows, CheckedQuestion)
     write_json(folder / "quality.json", found)
     shown = html or folder / "quality.html"
-    write(shown, page.render(Report(title=f"Generated questions of {run}", sections=[section(found)])))
+    durable.write(shown, page.render(Report(title=f"Generated questions of {run}", sections=[section(found)])))
     return shown
 
 

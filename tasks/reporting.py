@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from infuser_core import durable
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.report import habits, page
-from infuser_core.report.build import ReportFiles, build, save_figures, write
+from infuser_core.report.build import ReportFiles, build, save_figures
 from infuser_core.report.content import Query, Section
 from infuser_core.report.habits import special_tokens
 from infuser_core.report.mixture import mixture
@@ -94,7 +95,7 @@ def report(
     finally:
         lens.close()
     if html is not None:
-        write(html, files.html.read_bytes())
+        durable.write(html, files.html.read_bytes())
     return files
 
 
@@ -110,7 +111,7 @@ def report_several(
             answered=answered(root, names),
             heading=heading,
         )
-        write(html, page.render(found))
+        durable.write(html, page.render(found))
         return [html, *(save_figures(found, figures) if figures is not None else [])]
     finally:
         lens.close()

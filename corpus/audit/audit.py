@@ -17,8 +17,8 @@ from corpus.audit.overlap import Mode, OverlapConfig, config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
 from corpus.audit.scan import Finding, PoolText, Scan, Scanner
-from corpus.pool import WORK, write_atomic, write_json, write_table
-from infuser_core import faults
+from corpus.pool import WORK, write_json, write_table
+from infuser_core import durable, faults
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.seeding import seed_of
 from infuser_core.store.recipe import digest_of
@@ -130,7 +130,7 @@ def audit_pool(
     )
     write_table(out / FINDINGS, findings, Finding)
     write_json(out / SUMMARY, as_json(result))
-    write_atomic(out / REPORT, _report(result, references).encode("utf-8", "replace"))
+    durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))
     return result
 
 

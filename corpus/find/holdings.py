@@ -16,6 +16,7 @@ from threading import Lock
 from typing import BinaryIO
 
 from corpus.find.registry import ADMITTED, file_of
+from infuser_core import durable
 from infuser_core.errors import StoreError
 from infuser_core.schemas import Source
 
@@ -140,7 +141,7 @@ class Holdings:
             same = [row for row in self.rows() if row.sha256 == holding.sha256 and row.status == ADMITTED]
             target = self.folder / "files" / f"{holding.sha256}{suffix}"
             draft.replace(target)
-            _sync(target.parent)
+            durable.fsync(target.parent)
             kept = joined(same[0], holding) if same else holding
             self._append(file, kept)
             return kept
@@ -199,9 +200,3 @@ def joined(first: Holding, second: Holding) -> Holding:
 
 def _short(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)

@@ -6,9 +6,7 @@ The recorder is an httpx transport: whatever a catalogue asks goes through it.
 import base64
 import hashlib
 import json
-import os
 import shlex
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +19,7 @@ import httpx
 from corpus.find.guard import GuardConfig, GuardedTransport, client_of
 from corpus.find.polite_http import Clock, Manners, PoliteTransport
 from corpus.find.web_search import CommandSearch, SearchTransport, WebSearch
+from infuser_core import durable
 from infuser_core.errors import CatalogueError
 
 MAX_BYTES = 64 << 20
@@ -71,13 +70,7 @@ class AnswerFolder:
 
     def put(self, answer: Answer) -> None:
         """Keep an answer instead of an earlier one from the same address."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(dir=self._folder, suffix=".draft")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(asdict(answer), file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).replace(self._path(answer.url))
+        durable.write(self._path(answer.url), json.dumps(asdict(answer)))
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corpus.read import soundness
 from corpus.read.convert import page_of, reason_of
-from infuser_core import child
+from infuser_core import child, durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
@@ -182,12 +182,7 @@ def _kept(kept: Path, first: int, last: int) -> _Range | None:
 def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
     value = {"text": made.text, "starts": made.starts, "sha256": hashlib.sha256(made.text.encode()).hexdigest()}
     final = kept / f"{first:06}-{last:06}.json"
-    draft = final.with_suffix(f".{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(final)
+    durable.write(final, json.dumps(value))
 
 
 def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:

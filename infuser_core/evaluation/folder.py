@@ -9,14 +9,13 @@ import os
 import platform
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infuser_core import faults
-from infuser_core.durable import fsync
-from infuser_core.errors import BusyRunError, ConfigError, DamagedArtifactError, DocumentError, StoreError, UsageError
+from infuser_core import durable, faults
+from infuser_core.errors import BusyRunError, ConfigError, DamagedArtifactError, DocumentError, UsageError
 from infuser_core.evaluation.plan import ExamQuestion, Plan, Sheet, differences
 from infuser_core.phases.respond import Key
 from infuser_core.schemas import BenchmarkResponse
@@ -168,7 +167,7 @@ class ExamFolder:
 
 def write_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
     """A parquet file by one atomic rename."""
-    with _replacing(path) as draft:
+    with _write_errors(path.parent), durable.replacing(path) as draft:
         tables.write_rows(draft, rows, row_type)
 
 
@@ -179,28 +178,10 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A text file by one atomic rename."""
-    with _replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A draft beside the file that takes its place, durably, once it is written."""
-    draft = path.with_name(f".{path.name}.tmp")
     with _write_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield draft
-        fsync(draft)
-        draft.replace(path)
-        fsync(path.parent)
+        durable.write(path, text)
 
 
-@contextmanager
-def _write_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        hint = "free some space or choose another --out; then run the same command again"
-        raise StoreError(f"cannot write {folder}: {error.strerror or error}", hint=hint) from error
+def _write_errors(folder: Path) -> AbstractContextManager[None]:
+    hint = "free some space or choose another --out; then run the same command again"
+    return durable.write_errors(folder, hint=hint)

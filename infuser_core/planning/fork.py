@@ -9,7 +9,6 @@ from typing import Any
 from infuser_core.config.overlays import merge, parse_override, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.planning.files import write_json
 from infuser_core.planning.history import Earlier, History, history_of
 from infuser_core.planning.place import Repeat, record, repeats_of
 from infuser_core.planning.reasons import leaves_that_differ
@@ -138,4 +137,4 @@ def _record(root: Path, name: str, history: History, repeats: Sequence[Repeat], 
         "config": history.latest.model_dump(mode="json"),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    write_json(runs.runs_folder(root) / name / "run.json", {**common, **facts})
+    runs.write_record(root, name, "run.json", {**common, **facts})

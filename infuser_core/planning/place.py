@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infuser_core.errors import StoreError, UsageError
-from infuser_core.planning.files import write_json
+from infuser_core.store import runs
 from infuser_core.store.recipe import Recipe
-from infuser_core.store.runs import runs_folder
 
 _FORM = "PHASE@ITERATION, e.g. update_solver@3, or a phase outside the loop alone, e.g. pool"
 
@@ -84,13 +83,13 @@ def settled(place: Place, recipes: Sequence[Recipe], *, option: str, first: bool
 def _ranges(numbers: Sequence[int]) -> str:
     """`0..4, 10` for 0, 1, 2, 3, 4, 10."""
     ordered = sorted(numbers)
-    runs: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in ordered:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in runs)
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in spans)
 
 
 FILE = "again.json"
@@ -136,7 +135,7 @@ class Salts:
 
 def repeats_of(root: Path, name: str) -> list[Repeat]:
     """What was asked for again in a run. Raises StoreError when the record is damaged."""
-    path = runs_folder(root) / name / FILE
+    path = runs.runs_folder(root) / name / FILE
     try:
         return [Repeat(**row) for row in json.loads(path.read_text())]
     except FileNotFoundError:
@@ -152,7 +151,7 @@ def with_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> l
     if asked_by and any(repeat.asked_by == asked_by for repeat in known):
         return known
     assert place.iteration is not None, "settled() names the iteration"
-    others = (folder.parent.name for folder in runs_folder(root).glob(f"*/{FILE}"))
+    others = (folder.parent.name for folder in runs.runs_folder(root).glob(f"*/{FILE}"))
     used = max((repeat.attempt for other in others for repeat in repeats_of(root, other)), default=0)
     new = Repeat(phase=place.phase, iteration=place.iteration, attempt=used + 1, asked_by=asked_by)
     kept = [repeat for repeat in known if (repeat.phase, repeat.iteration) != (new.phase, new.iteration)]
@@ -161,4 +160,4 @@ def with_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> l
 
 def record(root: Path, name: str, repeats: Sequence[Repeat]) -> None:
     """Remember the run's repeats, in one atomic step."""
-    write_json(runs_folder(root) / name / FILE, [asdict(repeat) for repeat in repeats])
+    runs.write_record(root, name, FILE, [asdict(repeat) for repeat in repeats])

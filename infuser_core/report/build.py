@@ -1,10 +1,10 @@
 """Builds reports from SQL alone: the same data gives the same bytes."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infuser_core import durable
 from infuser_core.report import markdown, page, sections
 from infuser_core.report.content import Query, Report, Section
 from infuser_core.report.figures import png, svg
@@ -40,8 +40,8 @@ def build(
         query, run=run, compare_with=compare_with, notes=notes, chosen=known, answered=answered, added=added
     )
     files = ReportFiles(markdown=out / "report.md", html=out / "report.html")
-    write(files.markdown, markdown.render(report))
-    write(files.html, page.render(report))
+    durable.write(files.markdown, markdown.render(report))
+    durable.write(files.html, page.render(report))
     if figures is not None:
         save_figures(report, figures)
     return files
@@ -53,16 +53,5 @@ def save_figures(report: Report, folder: Path) -> list[Path]:
     for figure in (one for section in report.sections for one in section.figures):
         for ending, content in (("svg", svg(figure.drawing, themed=False)), ("png", png(figure.drawing))):
             saved.append(folder / f"{figure.drawing.name}.{ending}")
-            write(saved[-1], content)
+            durable.write(saved[-1], content)
     return saved
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file by one atomic rename, and its folder where missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with draft.open("wb") as file:
-        file.write(content if isinstance(content, bytes) else content.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

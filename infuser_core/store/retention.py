@@ -10,7 +10,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from infuser_core.durable import write_json
 from infuser_core.errors import StoreError, UsageError
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, holders
@@ -149,12 +148,7 @@ def lines(found: list[dict[str, Any]]) -> list[str]:
 
 
 def _save(root: Path, run: str, iterations: set[int]) -> None:
-    path = runs.runs_folder(root) / run / FILE
-    try:
-        write_json(path, {"iterations": sorted(iterations)})
-    except OSError as error:
-        hint = "set INFUSER_STORE to a folder you may write"
-        raise StoreError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+    runs.write_record(root, run, FILE, {"iterations": sorted(iterations)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from infuser_core import durable
 from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError
 from infuser_core.store import lease
 
@@ -109,14 +110,15 @@ def create_run(
                 hint="choose another --name, or `infuser resume` to go on with the recorded settings",
             )
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
     record = {"name": name, "config": config, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    with draft.open("w") as handle:
-        handle.write(json.dumps(record, indent=1, sort_keys=True) + "\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    draft.rename(path)
+    durable.write_json(path, record)
+
+
+def write_record(root: Path, name: str, file: str, value: Any) -> None:
+    """Replace a JSON file of the run's record in one atomic step. Raises StoreError when it cannot be written."""
+    path = runs_folder(root) / name / file
+    with durable.write_errors(path, hint="free some space, or set INFUSER_STORE to a folder you may write"):
+        durable.write_json(path, value)
 
 
 def check_name(name: str) -> None:

@@ -13,13 +13,13 @@ import shutil
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from infuser_core import faults
-from infuser_core.durable import fsync
+from infuser_core.durable import fsync, write_errors
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.store import pruned, tables
@@ -351,14 +351,6 @@ def _describe(path: Path) -> dict[str, Any]:
         return {"sha256": hashlib.file_digest(handle, "sha256").hexdigest(), "bytes": path.stat().st_size}
 
 
-@contextmanager
-def _store_errors(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise StoreError(
-            f"cannot write the store at {root}: {error.strerror or error}",
-            hint="free some space or set INFUSER_STORE to a folder you may write; then `infuser resume`",
-        ) from error
+def _store_errors(root: Path) -> AbstractContextManager[None]:
+    hint = "free some space or set INFUSER_STORE to a folder you may write; then `infuser resume`"
+    return write_errors(f"the store at {root}", hint=hint)

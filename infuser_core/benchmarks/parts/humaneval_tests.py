@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infuser_core import durable
 from infuser_core.errors import DocumentError
 from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, Status
 from infuser_core.sandbox.run import run
-from infuser_core.verifiers.parts.code_tests import tagged, write_whole
+from infuser_core.verifiers.parts.code_tests import tagged
 
 SECONDS = 10.0
 """Wall clock per test; the reference solutions need less than a tenth."""
@@ -88,7 +89,7 @@ def reference_outputs(
             found = f"{outcome.status} on input {number}: {outcome.detail}"
             raise DocumentError(f"{name}: the reference solution {found}", hint="the row is damaged, or the host is")
     values = [outcome.value for outcome in outcomes]
-    write_whole(path, json.dumps([tagged(value) for value in values]).encode())
+    durable.write(path, json.dumps([tagged(value) for value in values]).encode())
     return values
 
 

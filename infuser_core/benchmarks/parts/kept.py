@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-from infuser_core import settings
+from infuser_core import durable, settings
 from infuser_core.schemas import Question
 from infuser_core.store.recipe import digest_of
 from infuser_core.verifiers.parts.grading import grading_of
@@ -31,7 +29,7 @@ def questions(name: str, files: Sequence[object], make: Callable[[], Sequence[Qu
         if all(Path(grading_of(question).tests).is_file() for question in known):
             return known
     made = list(make())
-    _write(path, "".join(json.dumps(asdict(question)) + "\n" for question in made))
+    durable.write(path, "".join(json.dumps(asdict(question)) + "\n" for question in made))
     return made
 
 
@@ -44,13 +42,3 @@ def _code() -> str:
     for path in sorted([*room.rglob("*.py"), *tests.glob("code_*.py"), tests / "grading.py"]):
         total.update(path.read_bytes())
     return total.hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(draft).replace(path)

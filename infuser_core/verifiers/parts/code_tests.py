@@ -14,9 +14,7 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,6 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from infuser_core import durable
 from infuser_core.errors import DocumentError
 from infuser_core.sandbox import literals
 from infuser_core.sandbox.program import Case, CaseOutcome, Kind, Limits, Program, Status
@@ -168,19 +167,8 @@ def store_tests(tests: Mapping[str, Any], folder: Path) -> StoredTests:
     sha256 = hashlib.sha256(content).hexdigest()
     path = folder / f"{sha256[:32]}{suffix}"
     if not path.exists():
-        write_whole(path, content)
+        durable.write(path, content)
     return StoredTests(path=path, sha256=sha256)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that is absent or complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def tagged(value: object) -> Any:
