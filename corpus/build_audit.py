@@ -15,8 +15,8 @@ from corpus.audit import audit as auditing
 from corpus.audit.minhash import NAME
 from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Shard, shards_of
-from corpus.audit.scan import Finding, Scanner
-from corpus.pool import DOCUMENTS, write_json, write_table
+from corpus.audit.scan import Finding, PoolText, Scanner
+from corpus.pool import write_json
 from infuser_core import durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
@@ -125,15 +125,13 @@ def _compared(
     workers: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    pool = folder / DOCUMENTS
-    write_table(pool, documents, Document)
-    scanner = Scanner.of_pool(pool, plan.config)
+    scanner = Scanner([PoolText(document_id=row.document_id, text=row.text) for row in documents], plan.config)
     # Starting a process costs more than scanning a few megabytes.
-    scans = auditing.scans(scanner, shards, folder, workers, progress, least=32 << 20)
+    digests = [shard.digest() for shard in shards]
+    scans = auditing.scans(scanner, shards, digests, folder, workers=workers, least=32 << 20, progress=progress)
     counts = {name: sum(scan.counts[name] for scan in scans) for name in _COUNTS}
     findings = [row for scan in scans for row in scan.findings]
     matched = [row for row in findings if row.matched]
-    pool.unlink()
     facts = {
         "mode": plan.config.mode,
         "documents": len(documents),

@@ -125,17 +125,11 @@ def _audit(found: Overlapping) -> str:
             f"{len(found.dropped)} documents dropped."
         )
     if facts.get("controls"):
-        lines.append("Planted controls, and the share of them that each mode finds:\n\n" + _controls(facts["controls"]))
+        lines.append(
+            "Planted controls, and the share of them that each mode finds:\n\n"
+            + report.controls_table(facts["controls"])
+        )
     return "\n\n".join(lines)
-
-
-def _controls(rows: Sequence[dict[str, Any]]) -> str:
-    modes = [name for name in rows[0] if name not in ("kind", "planted", "expected")]
-    lines = [f"| planted | pairs | {' | '.join(modes)} |", "|---" * (len(modes) + 2) + "|"]
-    for row in rows:
-        label = row["kind"] if row["expected"] else f"{row['kind']} (should not be found)"
-        lines.append(f"| {label} | {row['planted']} | {' | '.join(f'{row[mode]:.2f}' for mode in modes)} |")
-    return "\n".join(lines)
 
 
 def _failures(rows: Sequence[Failure]) -> str:

@@ -115,7 +115,7 @@ def markdown(given: ReportInput) -> str:
     found = facts(given)
     parts = [
         "# Corpus report",
-        _table(
+        table(
             ["", ""],
             [
                 ["documents", found["documents"]],
@@ -141,7 +141,7 @@ def markdown(given: ReportInput) -> str:
         "Spans:",
         _rows_table(found["span_rejects"], ["stage", "reason", "count"]),
         "## Licences",
-        _table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
+        table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
         "## Overlap audit",
         _audit(given.audit),
         *_samples(given),
@@ -149,9 +149,26 @@ def markdown(given: ReportInput) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+
+
+def controls_table(controls: Sequence[Mapping[str, Any]]) -> str:
+    """The share of each kind of planted control that each mode of an audit found, as a Markdown table."""
+    if not controls:
+        return "no controls: the pool has no text long enough"
+    modes = [name for name in controls[0] if name not in ("kind", "planted", "expected")]
+    rows = [
+        [
+            row["kind"] if row["expected"] else f"{row['kind']} (should not be found)",
+            row["planted"],
+            *(f"{row[mode]:.2f}" for mode in modes),
+        ]
+        for row in controls
+    ]
+    return table(["planted", "pairs", *(f"found by {mode}" for mode in modes)], rows)
 
 
 def _cell(value: Any) -> str:
@@ -161,7 +178,7 @@ def _cell(value: Any) -> str:
 def _rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     if not rows:
         return "none"
-    return _table(names, [[f"{row[n]:.1%}" if n == "share" else row[n] for n in names] for row in rows])
+    return table(names, [[f"{row[n]:.1%}" if n == "share" else row[n] for n in names] for row in rows])
 
 
 def _sources(sources: Sequence[PoolSource]) -> str:
@@ -169,9 +186,7 @@ def _sources(sources: Sequence[PoolSource]) -> str:
         [row.title, row.source_id, row.num_pages, row.num_documents, row.num_discarded, row.converter, _state(row)]
         for row in sources
     ]
-    return (
-        _table(["title", "source", "pages", "documents", "discarded", "converter", "state"], rows) if rows else "none"
-    )
+    return table(["title", "source", "pages", "documents", "discarded", "converter", "state"], rows) if rows else "none"
 
 
 def _state(row: PoolSource) -> str:
@@ -182,7 +197,7 @@ def _audit(summary: Mapping[str, float]) -> str:
     """The result and, beside it, how much of what was planted the search found."""
     if not summary:
         return "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"
-    return _table(["", ""], [[name.replace("_", " "), f"{value:g}"] for name, value in summary.items()])
+    return table(["", ""], [[name.replace("_", " "), f"{value:g}"] for name, value in summary.items()])
 
 
 def _samples(given: ReportInput) -> list[str]:

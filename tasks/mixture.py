@@ -1,22 +1,20 @@
 """The audit of an instruction-finetuned anchor's training data, and what follows from what it finds."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from corpus import settings
 from corpus.audit import audit as auditing
-from corpus.audit import audit as recall
 from corpus.audit.minhash import NAME
-from corpus.audit.mixture import MixtureOverlap, MixtureScanner, overlap_of, texts_of
-from corpus.audit.references import shards_of
-from corpus.audit.scan import PoolText
+from corpus.audit.mixture import MixtureOverlap, conversation_of, matches_of, overlap_of, side_facts, texts_of
+from corpus.audit.references import digests_of, shards_of
+from corpus.audit.scan import PoolText, Scanner
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import AuditFact, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.audits import digests_of, facts_of, scans_of
+from tasks.audits import digest_record
 from tasks.pool import kept, numbered
 from tasks.recipes import recipe_of
 from tasks.run import Run, current
@@ -47,7 +45,7 @@ def audit_mixture(
     """
     config = settings.overlap_of(run.config.corpus.overlap)
     shards = shards_of([Path(path)])
-    digests = digests_of(run, shards)
+    digests = digests_of(shards, digest_record(run))
     values = {
         "mixture": auditing.config_values(config),
         "scan": [auditing.VERSION, NAME],
@@ -60,18 +58,18 @@ def audit_mixture(
         documents = kept(run, chunks, judgements)
         sides = [run.store.rows(ref, "reference_questions", Question) for ref in (dev, validation)]
         texts = texts_of(documents, *sides)
-        with_copies = run.store.partial(recipe)
-        scans = scans_of(MixtureScanner(Path(path), texts, config, with_copies), shards, digests, with_copies, progress)
+        scanner = Scanner(texts, config, as_record=conversation_of)
+        scans = auditing.scans(scanner, shards, digests, run.store.partial(recipe), progress=progress)
         rows = [overlap_of(finding) for scan in scans for finding in scan.findings]
         pool = [PoolText(document_id=row.document_id, text=row.text) for row in documents]
         label = f"{LABEL}{Path(path).name}"
-        facts = facts_of(label, scans, recall.measure(pool, config), config)
+        facts = auditing.facts_of(label, scans, auditing.measure(pool, config), config.mode)
         return Outcome(
             tables={
                 "mixture_overlaps": Table(row_type=MixtureOverlap, rows=rows),
-                "audit_summary": Table(row_type=AuditFact, rows=[*facts, *_compared(label, texts, rows)]),
+                "audit_summary": Table(row_type=AuditFact, rows=[*facts, *side_facts(label, texts, rows)]),
             },
-            summary={"mode": config.mode, "mixture": Path(path).name, "matched": len(_matches(rows))},
+            summary={"mode": config.mode, "mixture": Path(path).name, "matched": len(matches_of(rows))},
         )
 
     result = run_stage(run, recipe, produce)
@@ -80,31 +78,11 @@ def audit_mixture(
     return result
 
 
-def _compared(label: str, texts: Sequence[PoolText], rows: Sequence[MixtureOverlap]) -> list[AuditFact]:
-    """Per side, what was compared, what shares n-grams with the mixture and what matches."""
-    every = Counter(text.document_id.partition(":")[0] for text in texts)
-    sharing = Counter(side for side, _ in {(row.side, row.item_id) for row in rows})
-    matched = Counter(side for side, _ in _matches(rows))
-    return [
-        AuditFact(name=f"{label}: {side} {what}", value=float(counts[side]))
-        for side in every
-        for what, counts in (("compared", every), ("sharing", sharing), ("matched", matched))
-    ]
-
-
-def _matches(rows: Sequence[MixtureOverlap]) -> dict[tuple[str, str], MixtureOverlap]:
-    """What matches, each with its longest common run."""
-    best: dict[tuple[str, str], MixtureOverlap] = {}
-    for row in sorted((row for row in rows if row.matched), key=lambda row: row.longest_run):
-        best[row.side, row.item_id] = row
-    return best
-
-
 def _refuse_matches(run: Run, audit: ArtifactRef, label: str) -> None:
     """A stage of its own: the audit's rows stay when this one fails."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        found = _matches(run.store.rows(audit, "mixture_overlaps", MixtureOverlap))
+        found = matches_of(run.store.rows(audit, "mixture_overlaps", MixtureOverlap))
         if not found:
             return Outcome(tables={}, summary={"mixture": label, "matched": 0})
         (side, item), row = min(found.items(), key=lambda pair: pair[0])

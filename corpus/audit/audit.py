@@ -9,23 +9,28 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, cast
 
-from corpus.audit import scan as shardscan
-from corpus.audit.index import Matcher, short_pairs
-from corpus.audit.minhash import NAME, PaperMatcher
+from corpus.audit.index import short_pairs
+from corpus.audit.minhash import NAME
 from corpus.audit.ngrams import words
 from corpus.audit.overlap import Mode, OverlapConfig, config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
-from corpus.audit.scan import Finding, PoolText, Scan, Scanner
+from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, enter, matcher_of, pool_texts, scan_to
 from corpus.pool import WORK, write_json, write_table
+from corpus.report import controls_table, table
 from infuser_core import durable, faults
 from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.seeding import seed_of
 from infuser_core.store.recipe import digest_of
 
+VERSION = 1
+FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
 """Documents that controls are planted from and searched in: recall does not depend on how many there are."""
 MODES: tuple[Mode, ...] = ("exact", "paper", "loose")
+_POLL_SECONDS = 0.5
+_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,7 @@ class Recall:
     """How many."""
     expected: bool
     """Whether they should be found."""
-    found: dict[Mode, float]
+    found: dict[str, float]
     """Share found, by mode."""
 
 
@@ -57,30 +62,19 @@ def measure(documents: Sequence[PoolText], config: OverlapConfig) -> list[Recall
     rows = []
     for kind in dict.fromkeys(row.kind for row in plants):
         places = [place for place, row in enumerate(plants) if row.kind == kind]
-        found = {mode: sum(place in hits[mode] for place in places) / len(places) for mode in MODES}
+        found: dict[str, float] = {m: sum(place in hits[m] for place in places) / len(places) for m in MODES}
         rows.append(Recall(kind=kind, planted=len(places), expected=plants[places[0]].expected, found=found))
     return rows
 
 
 def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapConfig) -> set[int]:
     """Numbers of the plants that are matched with the document that they come from; for others, with any."""
-    matcher: Matcher | PaperMatcher = (
-        PaperMatcher(texts, config.rule, min_chars=config.paper_min_chars)
-        if config.mode == "paper"
-        else Matcher(texts, config.rule)
-    )
-    pairs = [pair for pair in matcher.pairs([row.record for row in plants]) if pair.rule]
+    pairs = [pair for pair in matcher_of(texts, config).pairs([row.record for row in plants]) if pair.rule]
     if config.mode != "paper":
         short = [place for place, row in enumerate(plants) if len(words(row.record)) < config.n]
         found = short_pairs(texts, [plants[place].record for place in short], config.rule)
         pairs += [replace(pair, scanned=short[pair.scanned]) for pair in found]
     return {p.scanned for p in pairs if p.item == plants[p.scanned].document or not plants[p.scanned].expected}
-
-
-VERSION = 1
-FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
-_POLL_SECONDS = 0.5
-_COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +92,13 @@ class PoolAudit:
     counts: dict[str, int]
     """Totals."""
 
+    @property
+    def controls(self) -> list[dict[str, Any]]:
+        """The recalls as JSON values."""
+        return [
+            {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.found} for row in self.recalls
+        ]
+
 
 def audit_pool(
     pool: Path,
@@ -113,22 +114,14 @@ def audit_pool(
     Raises UsageError for references that cannot be read and DocumentError for a pool that is none.
     """
     config = config_of(cast(Any, mode))
-    scanner = Scanner.of_pool(pool, config)
+    scanner = Scanner(pool_texts(pool), config)
     shards = shards_of(references)
     base = digest_of([VERSION, NAME, scanner.digest, config_values(config)])
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
-    found = scans(scanner, shards, work, workers, progress)
-    recalls = measure(scanner.documents, config)
-    findings = [row for scan in found for row in scan.findings]
-    result = PoolAudit(
-        mode=mode,
-        findings=findings,
-        shards=[{"shard": shard.name, **scan.counts} for shard, scan in zip(shards, found, strict=True)],
-        recalls=recalls,
-        counts=_totals(scanner, found, findings),
-    )
-    write_table(out / FINDINGS, findings, Finding)
+    digests = [shard.digest() for shard in shards]
+    result = compared(scanner, shards, scans(scanner, shards, digests, work, workers=workers, progress=progress))
+    write_table(out / FINDINGS, result.findings, Finding)
     write_json(out / SUMMARY, as_json(result))
     durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))
     return result
@@ -140,15 +133,43 @@ def config_values(config: OverlapConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names}
 
 
+def compared(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -> PoolAudit:
+    """The scans of all shards together, with the recall on planted controls."""
+    findings = [row for scan in scans for row in scan.findings]
+    matched = [row for row in findings if row.matched]
+    counts = {
+        "documents": len(scanner.documents),
+        **{name: sum(scan.counts[name] for scan in scans) for name in COUNTS},
+        "matches": len(matched),
+        "matched_documents": len({row.document_id for row in matched}),
+        "matched_records": len({(row.shard, row.record) for row in matched}),
+    }
+    return PoolAudit(
+        mode=scanner.config.mode,
+        findings=findings,
+        shards=[{"shard": shard.name, **scan.counts} for shard, scan in zip(shards, scans, strict=True)],
+        recalls=measure(scanner.documents, scanner.config),
+        counts=counts,
+    )
+
+
 def scans(
-    scanner: Scanner, shards: Sequence[Shard], work: Path, workers: int, progress: Progress, *, least: int = 0
+    scanner: Scanner,
+    shards: Sequence[Shard],
+    digests: Sequence[str],
+    work: Path,
+    *,
+    workers: int = 1,
+    least: int = 0,
+    progress: Progress = no_progress,
 ) -> list[Scan]:
     """One scan per shard, from the work folder where it was finished before.
 
     In processes where several shards are ahead, of more than `least` bytes together.
     """
-    keys = {shard: work / f"{digest_of([shard.name, shard.digest()])[:32]}.json" for shard in shards}
-    ahead = [shard for shard in shards if not keys[shard].is_file()]
+    pairs = zip(shards, digests, strict=True)
+    kept = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in pairs}
+    ahead = [shard for shard in shards if not kept[shard].is_file()]
     total = sum(shard.num_bytes for shard in shards)
     before = total - sum(shard.num_bytes for shard in ahead)
 
@@ -157,13 +178,13 @@ def scans(
 
     shown(0)
     if min(workers, len(ahead)) > 1 and total - before > least:
-        _in_processes(scanner, ahead, keys, min(workers, len(ahead)), shown)
+        _in_processes(scanner, ahead, kept, min(workers, len(ahead)), shown)
     else:
-        _in_turn(scanner, ahead, keys, shown)
-    return [Scan.from_file(keys[shard]) for shard in shards]
+        _in_turn(scanner, ahead, kept, shown)
+    return [Scan.from_file(kept[shard]) for shard in shards]
 
 
-def _in_turn(scanner: Scanner, ahead: Sequence[Shard], keys: dict[Shard, Path], shown: Callable[[int], None]) -> None:
+def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], shown: Callable[[int], None]) -> None:
     done = 0
     for shard in ahead:
         before = done
@@ -171,20 +192,20 @@ def _in_turn(scanner: Scanner, ahead: Sequence[Shard], keys: dict[Shard, Path], 
         def told(size: int, before: int = before) -> None:
             shown(before + size)
 
-        write_json(keys[shard], scanner.scan(shard, told).as_json())
+        write_json(kept[shard], scanner.scan(shard, told).as_json())
         faults.point("audit:shard")
         done += shard.num_bytes
 
 
 def _in_processes(
-    scanner: Scanner, ahead: Sequence[Shard], keys: dict[Shard, Path], workers: int, shown: Callable[[int], None]
+    scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], workers: int, shown: Callable[[int], None]
 ) -> None:
     context = multiprocessing.get_context("spawn")
     done: Synchronized[int] = context.Value("q", 0)
     with scanner.on_disk() as folder:
-        arguments = (str(scanner.pool), scanner.config, str(folder), done)
-        with ProcessPoolExecutor(workers, context, initializer=shardscan.enter, initargs=arguments) as processes:
-            running = {processes.submit(shardscan.scan_to, shard, keys[shard]) for shard in ahead}
+        arguments = (str(folder), scanner.config, scanner.as_record, done)
+        with ProcessPoolExecutor(workers, context, initializer=enter, initargs=arguments) as processes:
+            running = {processes.submit(scan_to, shard, kept[shard]) for shard in ahead}
             try:
                 while running:
                     finished, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -195,28 +216,9 @@ def _in_processes(
                 processes.shutdown(cancel_futures=True)
 
 
-def _totals(scanner: Scanner, scans: Sequence[Scan], findings: Sequence[Finding]) -> dict[str, int]:
-    counts = {name: sum(scan.counts[name] for scan in scans) for name in _COUNTS}
-    matched = [row for row in findings if row.matched]
-    return {
-        "documents": len(scanner.documents),
-        **counts,
-        "matches": len(matched),
-        "matched_documents": len({row.document_id for row in matched}),
-        "matched_records": len({(row.shard, row.record) for row in matched}),
-    }
-
-
 def as_json(result: PoolAudit) -> dict[str, Any]:
     """The summary as JSON values."""
-    return {
-        "mode": result.mode,
-        **result.counts,
-        "controls": [
-            {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.found} for row in result.recalls
-        ],
-        "shards": result.shards,
-    }
+    return {"mode": result.mode, **result.counts, "controls": result.controls, "shards": result.shards}
 
 
 def terminal(result: PoolAudit, out: Path) -> str:
@@ -225,44 +227,65 @@ def terminal(result: PoolAudit, out: Path) -> str:
     lines = [
         f"{counts['matches']} matches in {counts['matched_documents']} of {counts['documents']} documents and "
         f"{counts['matched_records']} of {counts['read']} records ({result.mode})",
-        *_recall_table(result),
+        controls_table(result.controls),
         f"written: {out / FINDINGS}, {out / REPORT}",
     ]
     return "\n".join(lines)
 
 
-def _recall_table(result: PoolAudit) -> list[str]:
-    modes = list(result.recalls[0].found) if result.recalls else []
-    lines = [
-        f"| planted | pairs | {' | '.join(f'found by {mode}' for mode in modes)} |",
-        "|---" * (len(modes) + 2) + "|",
-    ]
-    for row in result.recalls:
-        label = row.kind if row.expected else f"{row.kind} (should not be found)"
-        lines.append(f"| {label} | {row.planted} | {' | '.join(f'{row.found[mode]:.2f}' for mode in modes)} |")
-    return lines if result.recalls else ["no controls: the pool has no text long enough"]
-
-
 def _report(result: PoolAudit, references: Sequence[Path]) -> str:
-    counts = "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in result.counts.items())
     matched = sorted((row for row in result.findings if row.matched), key=lambda row: -row.longest_run)
-    rows = "\n".join(
-        f"| {row.document_id} | {row.shard} | {row.record} | {row.containment_document:.2f} | "
-        f"{row.containment_reference:.2f} | {row.longest_run} | {row.rule} |"
-        for row in matched[:50]
-    )
-    head = "| document | shard | record | document in record | record in document | longest run | rule |\n" + "|---" * 7
-    shards = "\n".join(f"| {s['shard']} | {s['read']} | {s['texts']} | {s['short']} |" for s in result.shards)
-    return "\n\n".join(
+    columns = ["document", "shard", "record", "document in record", "record in document", "longest run", "rule"]
+    rows = [
         [
-            f"# Overlap audit ({result.mode})",
-            "Compared with " + ", ".join(path.name for path in references) + ".",
-            f"| | |\n|---|---|\n{counts}",
-            "## Planted controls",
-            "\n".join(_recall_table(result)),
-            "## Matches",
-            f"{head}|\n{rows}" if matched else "none",
-            "## Shards",
-            f"| shard | records | texts | short |\n|---|---|---|---|\n{shards}\n",
+            row.document_id,
+            row.shard,
+            row.record,
+            f"{row.containment_document:.2f}",
+            f"{row.containment_reference:.2f}",
+            row.longest_run,
+            row.rule,
         ]
+        for row in matched[:_SHOWN]
+    ]
+    shards = [[shard["shard"], shard["read"], shard["texts"], shard["short"]] for shard in result.shards]
+    parts = [
+        f"# Overlap audit ({result.mode})",
+        "Compared with " + ", ".join(path.name for path in references) + ".",
+        table(["", ""], [[name.replace("_", " "), value] for name, value in result.counts.items()]),
+        "## Planted controls",
+        controls_table(result.controls),
+        "## Matches",
+        table(columns, rows) if matched else "none",
+        "## Shards",
+        table(["shard", "records", "texts", "short"], shards),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def overlap_of(label: str, row: Finding) -> Overlap:
+    """A finding as a row of a run's audit; `label` names the data set."""
+    name = row.shard if row.shard == label else f"{label}/{row.shard}"
+    return Overlap(
+        document_id=row.document_id,
+        reference_id=f"{name}#{row.record}",
+        jaccard=row.jaccard,
+        containment_document=row.containment_document,
+        containment_reference=row.containment_reference,
+        longest_run=row.longest_run,
+        matched=row.matched,
+        minhash=row.estimate,
     )
+
+
+def facts_of(label: str, scans: Sequence[Scan], recalls: Sequence[Recall], mode: str) -> list[AuditFact]:
+    """Counts of a data set, and the share of planted passages that each mode finds, for a run's report."""
+    names = sorted({name for scan in scans for name in scan.counts})
+    facts = {f"{label}: {name}": float(sum(scan.counts[name] for scan in scans)) for name in names}
+    for row in recalls:
+        facts[f"{label}: controls, {row.kind}"] = float(row.planted)
+        for other, share in row.found.items():
+            kind = "recall" if row.expected else "false matches"
+            used = ", used" if other == mode else ""
+            facts[f"{label}: {kind} ({other}{used}), {row.kind}"] = share
+    return [AuditFact(name=name, value=value) for name, value in facts.items()]

@@ -1,23 +1,18 @@
-"""The data that an instruction-finetuned anchor was trained on, against everything that a run learns or is judged by.
+"""SFT mixture audit: an instruction-finetuned anchor's training data against all that a run learns or is judged by.
 
 A record of such a mixture is a conversation, or a prompt with its response; the other layouts are those of
 `references.py`. Appendix: contamination audit, deduplication check.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from corpus.audit.overlap import OverlapConfig, serialise
-from corpus.audit.references import Shard, records
-from corpus.audit.scan import Finding, PoolText, Scan, Scanner
-from infuser_core.schemas import Document, Question
+from corpus.audit.overlap import serialise
+from corpus.audit.scan import Finding, PoolText
+from infuser_core.schemas import AuditFact, Document, Question
 
-LOOKED_AT = 100
-"""Records that say which layout a file has."""
 _ASKED = ("prompt", "instruction", "query", "problem_statement")
 _CONTEXT = ("input", "context")
 _REPLIED = ("response", "completion", "output", "chosen")
@@ -57,18 +52,6 @@ class MixtureOverlap:
     """Why it matches; empty where it does not."""
 
 
-class MixtureScanner(Scanner):
-    """Scans a mixture's files; `workspace` takes the copy of one that has another layout."""
-
-    def __init__(self, path: Path, texts: Sequence[PoolText], config: OverlapConfig, workspace: Path) -> None:
-        super().__init__(path, texts, config)
-        self._workspace = workspace
-
-    def scan(self, shard: Shard, progress: Callable[[int], None] = lambda size: None) -> Scan:
-        """Compare every record of the shard. `progress` is told the bytes done."""
-        return super().scan(readable(shard, self._workspace), progress)
-
-
 def texts_of(documents: Sequence[Document], dev: Sequence[Question], validation: Sequence[Question]) -> list[PoolText]:
     """Everything that is looked for, under names that say on which side it stands."""
     asked = {"dev": dev, "validation": validation}
@@ -103,31 +86,37 @@ def overlap_of(found: Finding) -> MixtureOverlap:
     )
 
 
-def readable(shard: Shard, folder: Path) -> Shard:
-    """The shard with prompts and responses as conversations, under the same name and with the same record numbers.
-
-    The shard itself where none of its first records is such a pair, else a copy of it in `folder`.
-    """
-    if not any(_is_pair(row) for row in islice(records(shard), LOOKED_AT)):
-        return shard
-    path = folder / "mixture.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in _conversations(shard))
-    return Shard(name=shard.name, path=path, num_bytes=path.stat().st_size)
+def matches_of(rows: Sequence[MixtureOverlap]) -> dict[tuple[str, str], MixtureOverlap]:
+    """What matches, by side and item, each with its longest common run."""
+    best: dict[tuple[str, str], MixtureOverlap] = {}
+    for row in sorted((row for row in rows if row.matched), key=lambda row: row.longest_run):
+        best[row.side, row.item_id] = row
+    return best
 
 
-def _conversations(shard: Shard) -> Iterator[Mapping[str, Any]]:
-    return (_as_conversation(row) if _is_pair(row) else row for row in records(shard))
+def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[MixtureOverlap]) -> list[AuditFact]:
+    """Per side, the number of texts compared, of those that share n-grams with the mixture, and of those that match."""
+    every = Counter(text.document_id.partition(":")[0] for text in texts)
+    sharing = Counter(side for side, _ in {(row.side, row.item_id) for row in rows})
+    matched = Counter(side for side, _ in matches_of(rows))
+    return [
+        AuditFact(name=f"{label}: {side} {what}", value=float(counts[side]))
+        for side in every
+        for what, counts in (("compared", every), ("sharing", sharing), ("matched", matched))
+    ]
+
+
+def conversation_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A prompt with its response as a conversation; any other row as it is."""
+    if not _is_pair(row):
+        return row
+    turns = [*_turns(_value(row, _ASKED)), *_turns(_value(row, _CONTEXT)), *_turns(_value(row, _REPLIED))]
+    named = {name: row[name] for name in ("id", "uuid", "question_id") if row.get(name) is not None}
+    return {**named, "messages": turns}
 
 
 def _is_pair(row: Mapping[str, Any]) -> bool:
     return bool(_value(row, _ASKED)) and bool(_value(row, _REPLIED)) and not isinstance(row.get("messages"), list)
-
-
-def _as_conversation(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    turns = [*_turns(_value(row, _ASKED)), *_turns(_value(row, _CONTEXT)), *_turns(_value(row, _REPLIED))]
-    named = {name: row[name] for name in ("id", "uuid", "question_id") if row.get(name) is not None}
-    return {**named, "messages": turns}
 
 
 def _turns(said: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corpus.pool import write_json
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.store.tables import foreign_rows
 
@@ -51,6 +52,21 @@ class Reference:
     """What the text is: messages, question, question+answer, text, or fields."""
     text: str
     """The text."""
+
+
+def digests_of(shards: Sequence[Shard], record: Path) -> list[str]:
+    """sha256 of the shards. A file whose size and time of change are in the record is not read again."""
+    known = json.loads(record.read_text()) if record.is_file() else {}
+    names = [_stamp(shard) for shard in shards]
+    fresh = {name: shard.digest() for name, shard in zip(names, shards, strict=True) if name not in known}
+    if fresh:
+        write_json(record, {**known, **fresh})
+    return [(known | fresh)[name] for name in names]
+
+
+def _stamp(shard: Shard) -> str:
+    status = shard.path.stat()
+    return f"{shard.path.absolute()}|{status.st_size}|{status.st_mtime_ns}"
 
 
 def shards_of(paths: Sequence[Path]) -> list[Shard]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
 
-from corpus.audit import index as gramindex
+from corpus.audit import index
 from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
 from corpus.audit.minhash import PaperMatcher
 from corpus.audit.ngrams import places, words
@@ -19,11 +19,20 @@ from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Reference, Shard, records, texts_of
 from corpus.pool import pool_file, write_json
 from infuser_core.errors import DocumentError
-from infuser_core.store.tables import foreign_rows
+from infuser_core.store.tables import foreign_rows, read_rows, write_rows
 
 _BATCH_CHARS = 1 << 20
+COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
+_DOCUMENTS = "documents.parquet"
 _NAMES = ("document_id", "doc_id", "id")
 _TEXTS = ("text", "content")
+AsRecord = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""A row of a shard to a record of a layout that `references.texts_of` knows; a function of a module, for processes."""
+
+
+def unchanged(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row as it is."""
+    return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,27 +124,34 @@ def pool_texts(pool: Path) -> list[PoolText]:
     return found
 
 
+def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | None = None) -> Matcher | PaperMatcher:
+    """The search of the configured mode, with the texts as its index."""
+    if config.mode == "paper":
+        return PaperMatcher(texts, config.rule, min_chars=config.paper_min_chars)
+    return Matcher(texts, config.rule, index)
+
+
 class Scanner:
-    """The pool's index and what is needed to report pairs."""
+    """Texts that are looked for, their index, and what is needed to report pairs.
+
+    `as_record` rewrites a row of a shard before its texts are read, for layouts of other people's data.
+    """
 
     def __init__(
-        self, pool: Path, documents: Sequence[PoolText], config: OverlapConfig, index: GramIndex | None = None
+        self,
+        documents: Sequence[PoolText],
+        config: OverlapConfig,
+        *,
+        as_record: AsRecord = unchanged,
+        index: GramIndex | None = None,
     ) -> None:
-        self.pool, self.documents, self.config = pool, documents, config
+        self.documents, self.config, self.as_record = documents, config, as_record
         self._index = index
 
     @cached_property
     def matcher(self) -> Matcher | PaperMatcher:
         """The index; made on first use, since an audit whose shards are all finished needs none."""
-        texts = [document.text for document in self.documents]
-        if self.config.mode == "paper":
-            return PaperMatcher(texts, self.config.rule, min_chars=self.config.paper_min_chars)
-        return Matcher(texts, self.config.rule, self._index)
-
-    @staticmethod
-    def of_pool(pool: Path, config: OverlapConfig, index: GramIndex | None = None) -> "Scanner":
-        """The scanner of a pool's parquet file."""
-        return Scanner(pool, pool_texts(pool), config, index)
+        return matcher_of([document.text for document in self.documents], self.config, self._index)
 
     @property
     def digest(self) -> str:
@@ -147,21 +163,29 @@ class Scanner:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """The index in a folder that other processes map."""
+        """The documents and their index in a folder that other processes map."""
         with tempfile.TemporaryDirectory(prefix="infuser-index-") as name:
+            write_rows(Path(name) / _DOCUMENTS, self.documents, PoolText)
             if isinstance(self.matcher, Matcher):
                 self.matcher.index.save(Path(name))
             yield Path(name)
 
+    @staticmethod
+    def from_disk(folder: Path, config: OverlapConfig, as_record: AsRecord) -> "Scanner":
+        """The scanner that another process saved."""
+        saved = index.load(folder, config.n) if config.mode != "paper" else None
+        return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, as_record=as_record, index=saved)
+
     def scan(self, shard: Shard, progress: Callable[[int], None] = lambda size: None) -> Scan:
         """Compare every record of the shard. `progress` is told the bytes done."""
-        counts = dict.fromkeys(("read", "texts", "empty", "short", "tiny", "sharing"), 0)
+        counts = dict.fromkeys(COUNTS, 0)
         findings: list[Finding] = []
         short: list[Reference] = []
         before = self.matcher.sharing
         read = 0
-        for batch in _batches(shard, counts):
-            findings += [self._finding(shard.name, batch[pair.scanned], pair) for pair in self._pairs(batch)]
+        for batch in self._batches(shard, counts):
+            pairs = self.matcher.pairs([row.text for row in batch])
+            findings += [self._finding(shard.name, batch[pair.scanned], pair) for pair in pairs]
             short += self._count(batch, counts)
             read += sum(len(row.text) for row in batch)
             # Characters stand for bytes: compressed files are smaller, so the end comes sooner than foretold.
@@ -172,8 +196,19 @@ class Scanner:
         findings.sort(key=lambda row: (row.record, row.part, row.document_id))
         return Scan(findings=findings, counts=counts)
 
-    def _pairs(self, batch: Sequence[Reference]) -> Iterator[Pair]:
-        return self.matcher.pairs([row.text for row in batch])
+    def _batches(self, shard: Shard, counts: dict[str, int]) -> Iterator[list[Reference]]:
+        batch: list[Reference] = []
+        size = 0
+        for number, row in enumerate(records(shard)):
+            counts["read"] += 1
+            for reference in texts_of(number, self.as_record(row)):
+                batch.append(reference)
+                size += len(reference.text)
+            if size >= _BATCH_CHARS:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
 
     def _count(self, batch: Sequence[Reference], counts: dict[str, int]) -> list[Reference]:
         """Count the batch; returns its texts of fewer than n words, which longer documents are searched for later."""
@@ -232,30 +267,14 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
     return spans[first][0], spans[first + length - 1][1]
 
 
-def _batches(shard: Shard, counts: dict[str, int]) -> Iterator[list[Reference]]:
-    batch: list[Reference] = []
-    size = 0
-    for number, row in enumerate(records(shard)):
-        counts["read"] += 1
-        for reference in texts_of(number, row):
-            batch.append(reference)
-            size += len(reference.text)
-        if size >= _BATCH_CHARS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
 _scanner: Scanner | None = None
 _done: "Synchronized[int] | None" = None
 
 
-def enter(pool: str, config: OverlapConfig, folder: str, done: "Synchronized[int]") -> None:
-    """Begin a worker process: map the index that the parent wrote."""
+def enter(folder: str, config: OverlapConfig, as_record: AsRecord, done: "Synchronized[int]") -> None:
+    """Begin a worker process with what the parent saved."""
     global _scanner, _done
-    index = gramindex.load(Path(folder), config.n) if config.mode != "paper" else None
-    _scanner, _done = Scanner.of_pool(Path(pool), config, index), done
+    _scanner, _done = Scanner.from_disk(Path(folder), config, as_record), done
 
 
 def scan_to(shard: Shard, path: Path) -> None:

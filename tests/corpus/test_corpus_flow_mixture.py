@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from corpus_stages import Built, build, config_of, made, running
 
-from corpus.audit.mixture import MixtureOverlap, readable
-from corpus.audit.references import records, shards_of
+from corpus.audit.mixture import MixtureOverlap, conversation_of
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
 from infuser_core.report.mixture import mixture as section
@@ -124,22 +123,14 @@ def test_the_report_says_what_was_compared_and_what_matches(plain: Built, data: 
     lens.close()
 
 
-def test_a_copy_of_pairs_keeps_numbers_names_and_every_text(tmp_path: Path):
+def test_prompts_with_responses_are_read_as_conversations():
     rows = [
         {"prompt": [{"role": "user", "content": "one"}], "response": "two", "id": 7},
         {"messages": [{"role": "user", "content": "three"}]},
         {"instruction": "four", "input": "five", "output": "six"},
         {"text": "seven"},
     ]
-    (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (shard,) = shards_of([tmp_path / "mixed.jsonl"])
-    work = tmp_path / "work"
-    work.mkdir()
-    copy = readable(shard, work)
-    found = list(records(copy))
+    found = [conversation_of(row) for row in rows]
     said = [[turn["content"] for turn in row.get("messages", [])] for row in found]
     assert said == [["one", "two"], ["three"], ["four", "five", "six"], []]
-    assert (copy.name, found[0]["id"], found[3]) == (shard.name, 7, {"text": "seven"})
-    (tmp_path / "chats.jsonl").write_text(json.dumps(rows[1]) + "\n")
-    (plain,) = shards_of([tmp_path / "chats.jsonl"])
-    assert readable(plain, work) == plain
+    assert (found[0]["id"], found[3]) == (7, {"text": "seven"})
