@@ -15,12 +15,13 @@ from corpus.find.download import DownloadConfig, download
 from corpus.find.holdings import Holdings
 from corpus.find.intake import Item
 from corpus.find.queries import Query
-from corpus.find.registry import ADMITTED, REJECTED, Admission, Coverage, file_of
+from corpus.find.registry import ADMITTED, REJECTED, Admission, Coverage
 from corpus.find.search import Agent, Failure, Ranking, TopicSearch, search_topic
 from corpus.find.topic_merging import Merge
 from corpus.find.topics import Assignment, Taxonomy
 from corpus.model_reply import ModelCall
 from corpus.pool import SEARCH, write_table
+from corpus.read.file_kinds import file_of
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import CatalogueError

@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from corpus.audit.overlap import OverlapConfig, config_of
-from corpus.read.choose import ChoiceConfig
-from corpus.read.convert import ConvertConfig
-from corpus.read.embedded import ReadingConfig
+from corpus.read.convert import ChoiceConfig
+from corpus.read.embedded import ConvertConfig, ReadingConfig
 from corpus.read.marker import MarkerConfig
 from infuser_core import settings
 from infuser_core.child import Limits

@@ -14,9 +14,9 @@ from corpus.chunk.front_matter import find_bounds
 from corpus.chunk.split import RULE, count_tokens
 from corpus.find.intake import Item
 from corpus.pool import DISCARDED, DOCUMENTS, Discarded, write_json, write_table
-from corpus.read import convert, marker
-from corpus.read.choose import ChoiceConfig, convert_auto
-from corpus.read.convert import ConvertConfig
+from corpus.read import embedded, marker
+from corpus.read.convert import ChoiceConfig, convert_auto
+from corpus.read.embedded import ConvertConfig
 from corpus.read.marker import MarkerConfig
 from infuser_core import faults
 from infuser_core.engines.protocols import ChatModel
@@ -107,7 +107,7 @@ def converted(item: Item, work: Path, config: SourceConfig) -> Converted | None:
     choice = asdict(config.choice)
     choice["marker"].pop("work")
     choice["marker_installed"] = marker.is_installed(config.choice.marker.command)
-    names = [item.source.source_id, item.source.sha256, item.path.suffix.lower(), convert.CONVERTER, choice]
+    names = [item.source.source_id, item.source.sha256, item.path.suffix.lower(), embedded.CONVERTER, choice]
     kept = work / "pages" / f"{key(*names)}.parquet"
     if not kept.is_file():
         page = _with_plain_line_ends(convert_auto(item.path, item.source.source_id, config.choice))

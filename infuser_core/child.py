@@ -1,7 +1,7 @@
-"""Limited child processes: a function called in a process with limits, and an external command under watch.
+"""Limited child processes: a function or a command under limits of time, memory and output, killed with its group.
 
 `python -m infuser_core.child MODULE:FUNCTION` reads one JSON object from standard input, calls the function with it and
-writes its result as JSON.
+writes its result as JSON. Work on hostile files runs this way: PDFium parses untrusted bytes in C.
 """
 
 import contextlib
@@ -10,11 +10,9 @@ import json
 import os
 import re
 import resource
-import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,15 +22,18 @@ from typing import Any
 from infuser_core.errors import DocumentError
 
 ROOT = Path(__file__).parent.parent
+PROC = Path("/proc")
+MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")
+WATCH_SECONDS = 0.2
+TAIL_BYTES = 8192
 REASON_CHARS = 300
-BLOCK = 1 << 20
 RAISED = re.compile(r"^(?:\w+\.)+(?=\w+Error: )")
 """The module of an exception, which says nothing to a reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one child process may use."""
+    """What one called function may use."""
 
     wall_seconds: float = 600.0
     """Time until the process group is killed, seconds."""
@@ -45,89 +46,77 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class Finished:
     """How a process ended and what it wrote."""
 
     out: bytes
-    """Its answer."""
+    """What it wrote to standard output."""
     err: bytes
-    """Its complaints."""
+    """What it wrote to standard error."""
     status: int
     """Exit status; negative for a signal."""
     fault: str
     """The limit it broke; empty when it ended by itself."""
+    peak_bytes: int
+    """Largest resident memory seen, bytes; 0 where it was not watched."""
+
+    @property
+    def tail(self) -> str:
+        """The end of what it printed, on one line, its errors last."""
+        printed = self.out[-TAIL_BYTES:] + b"\n" + self.err[-TAIL_BYTES:]
+        return " ".join(printed.decode(errors="replace").split())[-TAIL_BYTES:]
 
 
-def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
-    """The JSON result of `module:function` called with `argument` in a limited process.
+def _no_trouble() -> str:
+    return ""
 
-    Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own.
+
+def run(
+    arguments: Sequence[str],
+    *,
+    wall_seconds: float,
+    given: bytes = b"",
+    answer_bytes: int = 64 << 20,
+    resident_bytes: int = 0,
+    environment: Mapping[str, str] | None = None,
+    trouble: Callable[[], str] = _no_trouble,
+) -> Finished:
+    """Run a command until it ends or breaks a limit; then its whole process group is gone.
+
+    `given` is its standard input. `resident_bytes` limits the memory of its process group; 0 does not watch it.
+    `trouble` is asked several times a second; what it says, if anything, ends the command as a broken limit does.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # Nothing of the parent's environment (tokens, proxies) is for a process that may be taken over.
-        env={"PYTHONPATH": str(ROOT), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
-        start_new_session=True,
-    )
-    try:
-        ended = _collected(process, json.dumps(argument).encode(), limits)
-    finally:
-        kill_group(process)
-    if ended.fault:
-        raise DocumentError(f"{function}: {ended.fault}", hint="raise the limit or drop the file")
-    if ended.status:
-        reason = _reason(ended, limits)
-        raise DocumentError(f"{function}: {reason}", hint="the file is damaged or needs more than the limits")
-    return json.loads(ended.out)
+    pipe = subprocess.PIPE
+    deadline = time.monotonic() + wall_seconds
+    fault, peak, out, err, ended = "", 0, b"", b"", False
+    ahead = given or None
+    with subprocess.Popen(
+        arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=environment
+    ) as process:
+        try:
+            while not (fault or ended):
+                # Whoever inherited its streams may hold them open when the process is gone: one more look is enough.
+                ended = process.poll() is not None
+                try:
+                    out, err = process.communicate(ahead, timeout=WATCH_SECONDS)
+                    ended = True
+                except subprocess.TimeoutExpired as waiting:
+                    out, err, ahead = waiting.output or b"", waiting.stderr or b"", None
+                peak = max(peak, group_memory(process.pid) if resident_bytes and not ended else 0)
+                if max(len(out), len(err)) > answer_bytes:
+                    fault = f"answered with more than {answer_bytes >> 20} MB"
+                elif not ended:
+                    fault = _over(peak, resident_bytes, deadline, wall_seconds) or trouble()
+        finally:
+            kill_group(process)
+    return Finished(out=out, err=err, status=process.returncode, fault=fault, peak_bytes=peak)
 
 
-def _collected(process: subprocess.Popen[bytes], argument: bytes, limits: Limits) -> _Ended:
-    """What the process wrote until it ended or broke a limit. Its answer is never longer in memory than allowed."""
-    assert process.stdin and process.stdout and process.stderr
-    deadline = time.monotonic() + limits.wall_seconds
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(argument)
-        process.stdin.close()
-    written = {process.stdout: bytearray(), process.stderr: bytearray()}
-    fault = ""
-    with selectors.DefaultSelector() as selector:
-        for stream in written:
-            selector.register(stream, selectors.EVENT_READ)
-        while selector.get_map() and not fault:
-            for key, _ in selector.select(max(0.0, deadline - time.monotonic())):
-                fresh = os.read(key.fd, BLOCK)
-                written[key.fileobj] += fresh  # type: ignore[index]
-                if not fresh:
-                    selector.unregister(key.fileobj)
-            if any(len(buffer) > limits.answer_bytes for buffer in written.values()):
-                fault = f"answered with more than {limits.answer_bytes >> 20} MB"
-            elif time.monotonic() >= deadline:
-                fault = f"still running after {limits.wall_seconds:g} s"
-    status = process.wait() if not fault else 0
-    out, err = (bytes(buffer) for buffer in written.values())
-    for stream in written:
-        stream.close()
-    return _Ended(out=out, err=err, status=status, fault=fault)
-
-
-def _reason(ended: _Ended, limits: Limits) -> str:
-    """One line on why a process failed."""
-    if ended.status in (-signal.SIGXCPU, -signal.SIGKILL):
-        return f"used more than {limits.cpu_seconds} s of processor time"
-    lines = ended.err.decode(errors="replace").strip().splitlines()
-    said = RAISED.sub("", lines[-1])[:REASON_CHARS] if lines else ""
-    if (
-        "MemoryError" in said
-        or "bad_alloc" in said
-        or ended.status in (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
-    ):
-        return f"needs more than {round(limits.memory_bytes / (1 << 30), 1):g} GB of memory: {said}".rstrip(": ")
-    if ended.status < 0:
-        return f"crashed: {signal.Signals(-ended.status).name}"
-    return said or f"exit status {ended.status}"
+def _over(peak: int, resident_bytes: int, deadline: float, wall_seconds: float) -> str:
+    """The limit that a running command broke; empty while it broke none."""
+    if resident_bytes and peak > resident_bytes:
+        return f"used {peak / 1e9:.1f} GB of memory, {resident_bytes / 1e9:g} GB are allowed"
+    return f"still running after {wall_seconds:g} s" if time.monotonic() > deadline else ""
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -135,6 +124,70 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def kill_by_home(home: Path) -> int:
+    """Kill every process whose home is this folder, wherever it moved; returns how many.
+
+    A command that leaves servers running gives them a session of their own: the process group does not hold them, but
+    they inherit its environment.
+    """
+    mark = f"HOME={home}".encode()
+    killed = 0
+    for entry in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+def group_memory(group: int) -> int:
+    """Resident memory of all processes of a group, bytes; 0 where the system does not tell."""
+    total = 0
+    for entry in PROC.glob("[0-9]*"):
+        try:
+            stat = (entry / "stat").read_text()
+            # The command's name stands in parentheses and may hold anything; the fields after it are plain.
+            if int(stat.rpartition(")")[2].split()[2]) == group:
+                total += int((entry / "statm").read_text().split()[1]) * MEMORY_PAGE
+        except (OSError, IndexError, ValueError):
+            continue
+    return total
+
+
+def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
+    """The JSON result of `module:function` called with `argument` in a limited process.
+
+    Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own.
+    """
+    ended = run(
+        [sys.executable, "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
+        wall_seconds=limits.wall_seconds,
+        given=json.dumps(argument).encode(),
+        answer_bytes=limits.answer_bytes,
+        # Nothing of the parent's environment (tokens, proxies) is for a process that may be taken over.
+        environment={"PYTHONPATH": str(ROOT), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    if ended.fault:
+        raise DocumentError(ended.fault, hint="raise the limit or drop the file")
+    if ended.status:
+        raise DocumentError(_reason(ended, limits), hint="the file is damaged or needs more than the limits")
+    return json.loads(ended.out)
+
+
+def _reason(ended: Finished, limits: Limits) -> str:
+    """One line on why a process failed."""
+    if ended.status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"used more than {limits.cpu_seconds} s of processor time"
+    lines = ended.err.decode(errors="replace").strip().splitlines()
+    said = RAISED.sub("", lines[-1])[:REASON_CHARS] if lines else ""
+    aborted = ended.status in (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
+    if "MemoryError" in said or "bad_alloc" in said or aborted:
+        return f"needs more than {round(limits.memory_bytes / (1 << 30), 1):g} GB of memory: {said}".rstrip(": ")
+    if ended.status < 0:
+        return f"crashed: {signal.Signals(-ended.status).name}"
+    return said or f"exit status {ended.status}"
 
 
 def _limit(cpu_seconds: int, memory_bytes: int) -> None:
@@ -155,107 +208,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-PROC = Path("/proc")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-WATCH_SECONDS = 0.2
-TAIL_BYTES = 8192
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """How a command ended."""
-
-    status: int
-    """Exit status; negative for a signal."""
-    fault: str
-    """The limit it broke; empty when it ended by itself."""
-    tail: str
-    """End of what it printed, on one line."""
-    peak_bytes: int
-    """Largest resident memory seen, bytes."""
-
-
-def _no_trouble() -> str:
-    return ""
-
-
-def run(
-    arguments: Sequence[str],
-    *,
-    wall_seconds: float,
-    memory_bytes: int,
-    folder: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    trouble: Callable[[], str] = _no_trouble,
-) -> Finished:
-    """Run the command until it ends or breaks a limit; then its whole process group is gone.
-
-    `trouble` is asked several times a second; what it says, if anything, ends the command as a broken limit does.
-    """
-    deadline = time.monotonic() + wall_seconds
-    fault = ""
-    peak = 0
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            cwd=folder,
-            env=environment,
-        )
-        try:
-            while not fault and _runs(process):
-                peak = max(peak, resident_bytes(process.pid))
-                if peak > memory_bytes:
-                    fault = f"used {peak / 1e9:.1f} GB of memory, {memory_bytes / 1e9:g} GB are allowed"
-                elif time.monotonic() > deadline:
-                    fault = f"still running after {wall_seconds:g} s"
-                else:
-                    fault = trouble()
-        finally:
-            kill_group(process)
-        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-        tail = " ".join(log.read().decode(errors="replace").split())
-    return Finished(status=process.returncode, fault=fault, tail=tail, peak_bytes=peak)
-
-
-def kill_by_home(home: Path) -> int:
-    """Kill every process whose home is this folder, wherever it moved; returns how many.
-
-    A command that leaves servers running gives them a session of their own: the process group does not hold them, but
-    they inherit its environment.
-    """
-    mark = f"HOME={home}".encode()
-    killed = 0
-    for entry in PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-                killed += 1
-    return killed
-
-
-def _runs(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(timeout=WATCH_SECONDS)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-def resident_bytes(group: int) -> int:
-    """Resident memory of all processes of a group, bytes; 0 where the system does not tell."""
-    total = 0
-    for entry in PROC.glob("[0-9]*"):
-        try:
-            stat = (entry / "stat").read_text()
-            # The command's name stands in parentheses and may hold anything; the fields after it are plain.
-            if int(stat.rpartition(")")[2].split()[2]) == group:
-                total += int((entry / "statm").read_text().split()[1]) * PAGE_BYTES
-        except (OSError, IndexError, ValueError):
-            continue
-    return total

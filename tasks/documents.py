@@ -14,8 +14,8 @@ from corpus.chunk import judge as judging
 from corpus.chunk.judge import RULES, RuleJudge
 from corpus.model_reply import ModelCall
 from corpus.read import convert as converting
-from corpus.read import marker
-from corpus.read.choose import convert_auto
+from corpus.read import embedded, marker
+from corpus.read.convert import convert_auto
 from corpus.settings import choice_of
 from infuser_core import settings
 from infuser_core.anchors import anchor_digest, anchor_folder
@@ -103,7 +103,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> 
     installed = config.type == "auto" and marker.is_installed(settings.marker_command())
     values = {
         "settings": config,
-        "version": converting.CONVERTER,
+        "version": embedded.CONVERTER,
         "marker": installed,
         # The books enter by content: what a catalogue says of them converts nothing again.
         "books": [[source.source_id, source.sha256] for source in group],

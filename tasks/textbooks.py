@@ -20,6 +20,7 @@ from corpus.find.session import Answer
 from corpus.find.topic_merging import Merge
 from corpus.find.topics import Assignment, extract
 from corpus.model_reply import ModelCall
+from corpus.read.file_kinds import file_of
 from infuser_core import settings
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
@@ -246,7 +247,7 @@ def shelve_textbooks(run: Run, chosen: ArtifactRef, downloads: Sequence[Artifact
         for ref in downloads:
             folder = run.store.verified_folder(ref)
             for source in kept:
-                path = registry.file_of(folder, source.sha256)
+                path = file_of(folder, source.sha256)
                 if path.is_file():
                     link(path, workspace)
         return Outcome(

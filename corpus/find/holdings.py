@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
-from corpus.find.registry import ADMITTED, file_of
+from corpus.find.registry import ADMITTED
+from corpus.read.file_kinds import file_of
 from infuser_core import durable
 from infuser_core.errors import StoreError
 from infuser_core.schemas import Source

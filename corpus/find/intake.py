@@ -10,7 +10,8 @@ from corpus.find import identifiers
 from corpus.find.download import DownloadConfig, download
 from corpus.find.guard import GuardConfig
 from corpus.find.holdings import Holdings
-from corpus.find.registry import ADMITTED, REJECTED, file_of
+from corpus.find.registry import ADMITTED, REJECTED
+from corpus.read.file_kinds import file_of
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import UsageError
 from infuser_core.schemas import Source

@@ -3,7 +3,6 @@
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from corpus.find import identifiers as identity
 from corpus.find.catalogue import Offer, subject
@@ -13,8 +12,6 @@ from infuser_core.schemas import Source, Topic
 
 ADMITTED = "admitted"
 REJECTED = "rejected"
-SUFFIXES = (".pdf", ".md")
-"""Kinds of files that are kept, PDF first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +48,6 @@ class Admission:
     """Every identifier of the admitted sources."""
     coverage: list[Coverage]
     """Which source was found for which pair; nothing where offers were not ranked."""
-
-
-def file_of(folder: Path, sha256: str) -> Path:
-    """Where the bytes with this digest lie: the PDF, or a text where there is one."""
-    found = (folder / f"{sha256}{suffix}" for suffix in SUFFIXES)
-    return next((path for path in found if path.is_file()), folder / f"{sha256}{SUFFIXES[0]}")
 
 
 def select(

@@ -3,17 +3,14 @@
 Requests to `search://web/?q=TEXT` go to it, so that its answers are recorded and replayed like those of a catalogue.
 """
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import httpx
 
+from infuser_core.child import run
 from infuser_core.errors import CatalogueError
 
 SCHEME = "search"
@@ -53,38 +50,24 @@ class CommandSearch:
 
     def search(self, query: str) -> list[WebResult]:
         """What the command finds. Raises CatalogueError when it fails, is too slow or writes something else."""
+        name = self.command[0]
         try:
-            process = subprocess.Popen(
-                list(self.command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            ended = run(self.command, wall_seconds=self.wall_seconds, given=query.encode(), answer_bytes=MAX_BYTES)
         except OSError as error:
             raise CatalogueError(
-                f"web search: cannot start {self.command[0]!r}: {error.strerror}", hint="correct the command"
+                f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
             ) from error
+        if ended.fault:
+            raise CatalogueError(f"web search: {name!r} {ended.fault}", hint="raise the limit")
+        if ended.status:
+            said = f"{name!r} failed with status {ended.status}: {ended.tail}"
+            raise CatalogueError(f"web search: {said}", hint=EXPECTED)
         try:
-            out, err = process.communicate(query.encode(), timeout=self.wall_seconds)
-        except subprocess.TimeoutExpired as error:
-            raise CatalogueError(
-                f"web search: {self.command[0]!r} still running after {self.wall_seconds:g} s", hint="raise the limit"
-            ) from error
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.returncode:
-            said = err.decode(errors="replace").strip().splitlines()
-            raise CatalogueError(
-                f"web search: {self.command[0]!r} failed with status {process.returncode}: {said[-1] if said else ''}",
-                hint=EXPECTED,
-            )
-        try:
-            return results_of(json.loads(out[: MAX_BYTES + 1]))
+            return results_of(json.loads(ended.out))
         except (ValueError, RecursionError) as error:
-            raise CatalogueError(f"web search: no JSON: {error}; it begins {out[:60]!r}", hint=EXPECTED) from error
+            raise CatalogueError(
+                f"web search: no JSON: {error}; it begins {ended.out[:60]!r}", hint=EXPECTED
+            ) from error
 
 
 def results_of(rows: Any) -> list[WebResult]:

@@ -1,98 +1,86 @@
-"""Conversion of a source to Markdown: one page row per source, converted or rejected with its reason."""
+"""Conversion of a source to Markdown: by its text layer where that is sound, by marker where it is not."""
 
-import hashlib
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from corpus.find.registry import ADMITTED, file_of
-from corpus.read import soundness
-from corpus.read.embedded import ReadingConfig
-from infuser_core import child
+from corpus.read import marker, text
+from corpus.read.embedded import ConvertConfig, convert_pdf
+from corpus.read.file_kinds import file_of
+from corpus.read.marker import MarkerConfig
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page, Source
 
-CONVERTER = "embedded-3"
 Converter = Callable[[Path, str], Page]
 """Path and source id to a page."""
-FUNCTION = re.compile(r"^corpus\.\w+:\w+: ")
 NEEDS_MARKER = ("needs_ocr", "garbled")
 """Reasons that another converter, which looks at the printed page, can help with."""
+GARBLED_PAGE = 0.4
+"""`math_garbled` of a page whose formulas came out as debris."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertConfig:
-    """How the embedded converter reads a PDF."""
+class ChoiceConfig:
+    """What is at hand, and when a text layer is not good enough."""
 
-    reading: ReadingConfig = field(default_factory=ReadingConfig)
-    """What it takes for a heading, a paragraph, a usable page."""
-    limits: child.Limits = field(default_factory=child.Limits)
-    """Limits of the process that parses the file."""
-
-
-def convert_pdf(path: Path, source_id: str, config: ConvertConfig) -> Page:
-    """The source's text as Markdown, or a rejected page with its reason. The file is parsed in a limited process."""
-    if fault := soundness.fault_of(path):
-        return page_of(source_id, "", num_pages=0, converter=CONVERTER, reason=fault)
-    try:
-        made = child.call(
-            "corpus.read.embedded:convert_file", {"path": str(path), **asdict(config.reading)}, config.limits
-        )
-    except DocumentError as error:
-        return page_of(source_id, "", num_pages=0, converter=CONVERTER, reason=reason_of(error))
-    page = page_of(
-        source_id,
-        made["markdown"],
-        num_pages=made["num_pages"],
-        converter=CONVERTER,
-        reason=made["reason"],
-        page_starts=made["page_starts"],
-        math_garbled=made["math_garbled"],
-        chosen=f"text layer on {made['num_pages'] - made['num_empty']} of {made['num_pages']} pages",
-    )
-    return page
-
-
-def reason_of(error: DocumentError) -> str:
-    """The reason for a file that could not be parsed."""
-    if "password" in error.message.lower():
-        return "encrypted: the file needs a password"
-    return "unreadable: " + FUNCTION.sub("", error.message)
+    embedded: ConvertConfig
+    """The embedded converter's settings."""
+    marker: MarkerConfig
+    """The command's settings; it is used only where it is installed."""
+    always_marker: bool = False
+    """Whether marker converts every PDF; its absence is then an error."""
+    max_garbled_pages: float = 0.25
+    """Share of pages with garbled formulas above which marker is preferred."""
 
 
 def convert(sources: Sequence[Source], folder: Path, one: Converter, *, progress: Progress = no_progress) -> list[Page]:
-    """One page per admitted source, in order. `one` is a converter with its configuration bound."""
-    admitted = [source for source in sources if source.status == ADMITTED]
+    """One page per source that has a file, in order. `one` is a converter with its configuration bound."""
+    books = [source for source in sources if source.sha256]
     pages = []
-    for done, source in enumerate(admitted, start=1):
+    for done, source in enumerate(books, start=1):
         pages.append(one(file_of(folder, source.sha256), source.source_id))
-        progress(done, len(admitted), 0)
+        progress(done, len(books), 0)
     return pages
 
 
-def page_of(
-    source_id: str,
-    text: str,
-    *,
-    num_pages: int,
-    converter: str,
-    reason: str,
-    chosen: str = "",
-    page_starts: Sequence[int] = (),
-    math_garbled: Sequence[float] = (),
-) -> Page:
-    """A page row; its status follows from the reason."""
-    return Page(
-        source_id=source_id,
-        markdown=text,
-        sha256=hashlib.sha256(text.encode()).hexdigest(),
-        num_pages=num_pages,
-        converter=converter,
-        status="rejected" if reason else "converted",
-        reason=reason,
-        chosen=chosen,
-        page_starts=list(page_starts),
-        math_garbled=list(math_garbled),
-    )
+def convert_auto(path: Path, source_id: str, config: ChoiceConfig, *, progress: Progress = no_progress) -> Page:
+    """The source as Markdown by the converter that suits it; `chosen` says why. Nothing raises for a bad file.
+
+    Raises DocumentError when marker is asked for and cannot work.
+    """
+    if text.is_text(path):
+        return text.convert_text(path, source_id)
+    if config.always_marker:
+        return marker.convert_marker(path, source_id, config.marker, progress=progress)
+    page = convert_pdf(path, source_id, config.embedded)
+    why = _doubt(page, config)
+    if not why:
+        return page
+    if not marker.is_installed(config.marker.command):
+        command = config.marker.command
+        return _without_marker(page, why, f"no command {command!r} is installed" if command else "it is switched off")
+    try:
+        made = marker.convert_marker(path, source_id, config.marker, progress=progress)
+    except DocumentError as error:
+        return _without_marker(page, why, str(error))
+    if made.reason:
+        return _without_marker(page, why, made.reason)
+    return replace(made, chosen=f"marker: {why}")
+
+
+def _doubt(page: Page, config: ChoiceConfig) -> str:
+    """Why the text layer is not good enough; empty when it is, or when no converter could help."""
+    if page.reason:
+        return page.reason if page.reason.startswith(NEEDS_MARKER) else ""
+    bad = sum(score >= GARBLED_PAGE for score in page.math_garbled)
+    if bad > config.max_garbled_pages * max(len(page.math_garbled), 1):
+        return f"{bad} of {page.num_pages} pages have garbled formulas"
+    return ""
+
+
+def _without_marker(page: Page, why: str, trouble: str) -> Page:
+    """The page as it is; a rejected one says that marker is what it needs."""
+    if page.reason:
+        return replace(page, reason=f"{page.reason}; needs marker: {trouble}")
+    return replace(page, chosen=f"{page.chosen}; {why}, but marker could not help: {trouble}")

@@ -1,12 +1,20 @@
-"""Embedded converter: a born-digital PDF to Markdown by its text layer. Runs inside a limited process."""
+"""Embedded converter: a born-digital PDF to Markdown by its text layer, parsed inside a limited process."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from corpus.read import garble, headings, lines, paragraphs, pdf
 from corpus.read import markdown as markup
+from corpus.read.file_kinds import pdf_fault
+from corpus.read.page import page_of, reason_of
 from corpus.read.pdf import Printed
+from infuser_core import child
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Page
+
+CONVERTER = "embedded-3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,16 @@ class ReadingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertConfig:
+    """How the embedded converter reads a PDF."""
+
+    reading: ReadingConfig = field(default_factory=ReadingConfig)
+    """What it takes for a heading, a paragraph, a usable page."""
+    limits: child.Limits = field(default_factory=child.Limits)
+    """Limits of the process that parses the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What the converter made of one file."""
 
@@ -45,6 +63,28 @@ class Reading:
     """Pages without a usable text layer."""
     reason: str
     """Why it was refused; empty otherwise."""
+
+
+def convert_pdf(path: Path, source_id: str, config: ConvertConfig) -> Page:
+    """The source's text as Markdown, or a rejected page with its reason. The file is parsed in a limited process."""
+    if fault := pdf_fault(path):
+        return page_of(source_id, converter=CONVERTER, reason=fault)
+    try:
+        made = child.call(
+            "corpus.read.embedded:convert_file", {"path": str(path), **asdict(config.reading)}, config.limits
+        )
+    except DocumentError as error:
+        return page_of(source_id, converter=CONVERTER, reason=reason_of(error))
+    return page_of(
+        source_id,
+        made["markdown"],
+        num_pages=made["num_pages"],
+        converter=CONVERTER,
+        reason=made["reason"],
+        page_starts=made["page_starts"],
+        math_garbled=made["math_garbled"],
+        chosen=f"text layer on {made['num_pages'] - made['num_empty']} of {made['num_pages']} pages",
+    )
 
 
 def convert_file(path: str, **options: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from infuser_core import child
 from infuser_core.errors import DocumentError
 
 HEAD_BYTES = 1024
-TAIL_BYTES = 2048
+TAIL_BYTES = 4096
 BLOCK_BYTES = 1 << 20
 PDF, MARKDOWN = ".pdf", ".md"
 COUNTER = "corpus.read.pdf:count_pages"
@@ -26,20 +26,44 @@ HYPERTEXT = (b"<html", b"<!doctype", b"<head", b"<script", b"<?xml")
 BINARY = bytes([*range(0, 8), *range(14, 27), *range(28, 32), 127])
 
 
+def file_of(folder: Path, sha256: str) -> Path:
+    """The file with this digest in a folder of downloaded books: the PDF, or a text where there is one."""
+    found = (folder / f"{sha256}{suffix}" for suffix in (PDF, MARKDOWN))
+    return next((path for path in found if path.is_file()), folder / f"{sha256}{PDF}")
+
+
+def pdf_fault(path: Path) -> str:
+    """One line on why a file cannot be a whole PDF, without parsing it; empty when nothing speaks against it.
+
+    The end mark is looked for because a connection that closes early looks complete when the server sent no length.
+    """
+    try:
+        head = _head(path)
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            tail = file.read()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    if not head:
+        return "empty: the file has no bytes"
+    if b"%PDF-" not in head:
+        kind = "a web page" if _is_hypertext(head) else repr(head[:8])
+        return f"not_pdf: the file begins with {kind}, not with %PDF-"
+    return "" if b"%%EOF" in tail else f"truncated: no %%EOF in the last {TAIL_BYTES} bytes"
+
+
 def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
     """The suffix under which the file is kept. Raises DocumentError with the reason for anything but PDF and Markdown.
 
     `measured` says whether the transfer would have noticed a missing end: a PDF has an end mark, a text has none.
     """
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
+    head = _head(path)
     if not head:
         raise DocumentError("an empty file")
     if b"%PDF-" in head:
         check_pdf(path, limits)
         return PDF
-    lowered = head.lower().lstrip(b"\xef\xbb\xbf \t\r\n")
-    if lowered.startswith(HYPERTEXT):
+    if _is_hypertext(head):
         raise DocumentError("an HTML page, no PDF")
     named = next((name for mark, name in ARCHIVES.items() if head.startswith(mark)), "")
     if named:
@@ -51,21 +75,15 @@ def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
 
 
 def check_pdf(path: Path, limits: child.Limits) -> int:
-    """Number of pages. Raises DocumentError for anything but a whole PDF that opens.
-
-    The trailer is checked because a connection that closes early looks complete when the server sent no length.
-    """
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-        tail = file.read()
-    if b"%%EOF" not in tail:
-        raise DocumentError("truncated: the PDF has no end mark")
+    """Number of pages. Raises DocumentError for anything but a whole PDF that opens."""
+    if fault := pdf_fault(path):
+        raise DocumentError(fault)
     try:
         pages = child.call(COUNTER, {"path": str(path)}, limits)
     except DocumentError as error:
         if "password" in error.message.lower():
             raise DocumentError("encrypted: the PDF needs a password") from error
-        raise DocumentError(f"the PDF does not open: {error.message.removeprefix(f'{COUNTER}: ')}") from error
+        raise DocumentError(f"the PDF does not open: {error.message}") from error
     if not isinstance(pages, int) or pages < 1:
         raise DocumentError(f"the PDF has {pages!r} pages")
     return pages
@@ -78,7 +96,7 @@ def check_text(path: Path) -> None:
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
             if block.translate(None, delete=BINARY) != block:
-                raise DocumentError(f"no PDF and no text: starts with {_head(path)!r}")
+                raise DocumentError(f"no PDF and no text: starts with {_head(path)[:8]!r}")
             try:
                 decoder.decode(block)
             except UnicodeDecodeError as error:
@@ -92,4 +110,8 @@ def check_text(path: Path) -> None:
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(8)
+        return file.read(HEAD_BYTES)
+
+
+def _is_hypertext(head: bytes) -> bool:
+    return head.lower().lstrip(b"\xef\xbb\xbf \t\r\n").startswith(HYPERTEXT)

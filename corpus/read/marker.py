@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corpus.read import soundness
-from corpus.read.convert import page_of, reason_of
+from corpus.read.file_kinds import COUNTER, pdf_fault
+from corpus.read.page import page_of, reason_of
 from infuser_core import child, durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
@@ -118,12 +118,12 @@ def convert_marker(path: Path, source_id: str, config: MarkerConfig, *, progress
             hint="install marker-pdf in its own environment and name its marker_single in INFUSER_MARKER, "
             "or use the embedded converter",
         )
-    if fault := soundness.fault_of(path):
-        return page_of(source_id, "", num_pages=0, converter=config.converter, reason=fault)
+    if fault := pdf_fault(path):
+        return page_of(source_id, converter=config.converter, reason=fault)
     try:
-        num_pages = int(child.call("corpus.read.pdf:count_pages", {"path": str(path)}, config.count_limits))
+        num_pages = int(child.call(COUNTER, {"path": str(path)}, config.count_limits))
     except DocumentError as error:
-        return page_of(source_id, "", num_pages=0, converter=config.converter, reason=reason_of(error))
+        return page_of(source_id, converter=config.converter, reason=reason_of(error))
     with _home() as home:
         kept = _kept_folder(path, config) if config.work else home / "kept"
         kept.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def convert_marker(path: Path, source_id: str, config: MarkerConfig, *, progress
             found = _kept(kept, first, last) or _converted(path, home, kept, first, last, config)
             if isinstance(found, str):
                 reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {found}"
-                return page_of(source_id, "", num_pages=num_pages, converter=config.converter, reason=reason)
+                return page_of(source_id, num_pages=num_pages, converter=config.converter, reason=reason)
             ranges.append(found)
             progress(last + 1, num_pages, 0)
     return _merged(source_id, ranges, num_pages, config)
@@ -194,7 +194,7 @@ def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config
             ended = child.run(
                 [*words, "--page_range", f"{first}-{last}", *OPTIONS],
                 wall_seconds=config.wall_seconds,
-                memory_bytes=config.memory_bytes,
+                resident_bytes=config.memory_bytes,
                 environment=_environment(home),
                 trouble=lambda: _given_up(home),
             )

@@ -130,7 +130,7 @@ def run_audit(pool: Path, reference: Path, mode: str, out: Path, workers: int) -
     """The audit of a folder in a process group that may take 4 GB, measured."""
     arguments = [sys.executable, __file__, "--audit", str(pool), str(reference), mode, str(out), str(workers)]
     before, start = _children(), time.monotonic()
-    ended = child.run(arguments, wall_seconds=WALL_SECONDS, memory_bytes=MEGABYTES * 10**6)
+    ended = child.run(arguments, wall_seconds=WALL_SECONDS, resident_bytes=MEGABYTES * 10**6)
     if ended.fault or ended.status:
         raise SystemExit(f"audit in mode {mode}: {ended.fault or ended.tail}")
     told = json.loads(ended.tail)

@@ -27,9 +27,9 @@ from corpus.chunk.blocks import Kind, scan
 from corpus.chunk.chunk import ChunkConfig, chunk
 from corpus.chunk.langchain_chunk import chunk_langchain
 from corpus.read import pdf
-from corpus.read.convert import page_of
 from corpus.read.embedded import Reading, ReadingConfig, convert
 from corpus.read.lines import key
+from corpus.read.page import page_of
 from infuser_core.schemas import Page
 
 DENSE = 12

@@ -18,7 +18,7 @@ from corpus.find.download import Brought, DownloadConfig, bring, download, web_c
 from corpus.find.fetch import FetchConfig
 from corpus.find.guard import GuardConfig
 from corpus.find.holdings import Holdings
-from corpus.find.registry import file_of
+from corpus.read.file_kinds import file_of
 
 GUARD = GuardConfig(allowed_hosts=frozenset({"127.0.0.1", "localhost"}), stall_seconds=5)
 FAST = DownloadConfig(

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from corpus.chunk.blocks import ATOMIC, Kind, scan
 from corpus.chunk.chunk import Chunk, ChunkConfig, Discard, Excluded, chunk, sections
-from corpus.read.convert import page_of
+from corpus.read.page import page_of
 from infuser_core.errors import ConfigError
 
 PARTS = [

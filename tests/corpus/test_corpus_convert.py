@@ -7,7 +7,7 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import PageBreak, Paragraph, Preformatted, SimpleDocTemplate
 
-from corpus.read.convert import ConvertConfig, convert_pdf
+from corpus.read.embedded import ConvertConfig, convert_pdf
 
 BODY = ParagraphStyle("body", fontName="Times-Roman", fontSize=10, leading=12, spaceAfter=8)
 TITLES = [

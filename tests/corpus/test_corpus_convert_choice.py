@@ -8,8 +8,8 @@ import pytest
 from corpus_books import BookPlan, write_book
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.read.choose import ChoiceConfig, convert_auto
-from corpus.read.convert import CONVERTER, ConvertConfig
+from corpus.read.convert import ChoiceConfig, convert_auto
+from corpus.read.embedded import CONVERTER, ConvertConfig
 from corpus.read.marker import MarkerConfig
 from infuser_core.errors import DocumentError
 

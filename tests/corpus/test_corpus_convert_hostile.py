@@ -6,9 +6,8 @@ import corpus_hostile as hostile
 import pytest
 from corpus_books import BookPlan, write_book
 
-from corpus.read.convert import ConvertConfig, convert_pdf
-from corpus.read.embedded import ReadingConfig
-from corpus.read.soundness import fault_of
+from corpus.read.embedded import ConvertConfig, ReadingConfig, convert_pdf
+from corpus.read.file_kinds import pdf_fault
 from infuser_core.child import Limits
 
 LIMITS = Limits(wall_seconds=60.0, cpu_seconds=30, memory_bytes=700 << 20)
@@ -63,7 +62,7 @@ def test_very_many_pages_are_read_when_allowed(tmp_path):
 
 
 def test_a_file_that_is_gone_is_a_reason_too(tmp_path):
-    assert fault_of(tmp_path / "none.pdf") == "unreadable: No such file or directory"
+    assert pdf_fault(tmp_path / "none.pdf") == "unreadable: No such file or directory"
 
 
 def test_a_page_that_cannot_be_loaded_does_not_cost_the_book(tmp_path):

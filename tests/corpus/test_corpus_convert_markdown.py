@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from corpus.read.plain import convert_text, is_text
+from corpus.read.text import convert_text, is_text
 
 
 @pytest.mark.parametrize("content", [b"# A\r\n\r\ntext\n", "\u6c34 # \u706b\n".encode(), b"\xef\xbb\xbf# A\n"])

@@ -7,8 +7,7 @@ import pytest
 from corpus_books import BookPlan, write_book
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.read.convert import ConvertConfig, convert_pdf
-from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.embedded import ConvertConfig, ReadingConfig, convert, convert_pdf
 from corpus.read.garble import math_garbled, meaningless
 
 PROSE = "The harbor carries timber over the ridge and down to the valley where the kiln of a potter is waiting. "

@@ -17,7 +17,7 @@ from corpus.find.fetch import FetchConfig
 from corpus.find.guard import GuardConfig
 from corpus.find.holdings import Holdings
 from corpus.find.polite_http import Clock
-from corpus.find.registry import file_of
+from corpus.read.file_kinds import file_of
 from infuser_core.schemas import Source
 
 

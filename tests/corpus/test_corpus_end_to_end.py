@@ -12,10 +12,11 @@ from corpus.find.download import DownloadConfig, DownloadResult, download
 from corpus.find.fetch import FetchConfig
 from corpus.find.holdings import Holdings
 from corpus.find.polite_http import Manners
-from corpus.find.registry import Admission, admit, file_of
+from corpus.find.registry import Admission, admit
 from corpus.find.search import Rules, SearchConfig, search_topic
 from corpus.find.session import SessionConfig, live
 from corpus.find.topics import Librarian, extract
+from corpus.read.file_kinds import file_of
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.prompts.load import load

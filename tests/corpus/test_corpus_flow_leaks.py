@@ -17,15 +17,11 @@ from infuser_core.store.tables import foreign_rows
 
 SECRET = ("zebrafinch", "quokkaberry")
 LATER = (
-    "corpus.read.choose",
-    "corpus.convert",
-    "corpus.read.marker",
-    "corpus.structure",
-    "corpus.structure",
-    "corpus.chunk",
+    "corpus.read.convert",
+    "corpus.chunk.front_matter",
+    "corpus.chunk.chunk",
     "corpus.chunk.langchain_chunk",
-    "corpus.judge",
-    "corpus.judge",
+    "corpus.chunk.judge",
 )
 """Where the stages from conversion to judging begin."""
 PAIRS = (("Physics", "voltage"), ("Mathematics", "clock"))
@@ -125,7 +121,7 @@ def test_no_model_is_shown_a_word_of_a_question(built: list[Built], answering: t
 def test_no_module_from_conversion_to_judging_knows_what_a_question_is():
     files = reached(*LATER)
     names = {path.name for path in files}
-    assert {"split.py", "blocks.py", "headings.py", "model_reply.py"} <= names and "taxonomy.py" not in names
+    assert {"split.py", "blocks.py", "headings.py", "model_reply.py"} <= names and "topics.py" not in names
     for path, tree in files.items():
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert "Question" not in imported, path

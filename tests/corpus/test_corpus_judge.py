@@ -6,7 +6,7 @@ import pytest
 
 from corpus.chunk.chunk import ChunkConfig, chunk
 from corpus.chunk.judge import decide, judge, ruled_out
-from corpus.read.convert import page_of
+from corpus.read.page import page_of
 from infuser_core.engines.protocols import Messages, Progress, no_progress
 from infuser_core.prompts.load import Template, load
 

@@ -2,7 +2,7 @@
 
 from corpus.chunk.chunk import ChunkConfig
 from corpus.chunk.langchain_chunk import chunk_langchain
-from corpus.read.convert import page_of
+from corpus.read.page import page_of
 
 TEXT = "# A\n\nOne two three four.\n\n## B\n\n```python\ndef wug():\n    return 1\n```\n\n" + "Five six, seven. " * 20
 

@@ -9,7 +9,8 @@ from corpus.find.download import DownloadConfig, download
 from corpus.find.registry import admit, select
 from corpus.find.search import Rules, SearchConfig, search_topic
 from corpus.find.session import SessionConfig, live
-from corpus.read.convert import ConvertConfig, convert, convert_pdf
+from corpus.read.convert import convert
+from corpus.read.embedded import ConvertConfig, convert_pdf
 from infuser_core.nano import language, textbooks
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.schemas import Topic

@@ -4,7 +4,7 @@ import pytest
 
 from corpus.chunk.chunk import ChunkConfig, Discard, chunk
 from corpus.chunk.front_matter import exclude
-from corpus.read.convert import page_of
+from corpus.read.page import page_of
 
 BOOK = (
     "A Title\n\nby someone\n\n# Preface\n\nthanks\n\n## To the reader\n\nmore\n\n# 1 Indexing data\n\nreal text\n\n"

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from corpus.chunk.front_matter import SHOWN, exclude, find_bounds
-from corpus.read.convert import page_of
+from corpus.read.page import page_of
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.prompts.load import load
 

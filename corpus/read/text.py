@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from corpus.read.convert import page_of
+from corpus.read.page import page_of
 from infuser_core.schemas import Page
 
 CONVERTER = "text-1"
@@ -23,7 +23,7 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
     size = path.stat().st_size
     if size > max_bytes:
         reason = f"too_long: {size} bytes, at most {max_bytes} are read"
-        return page_of(source_id, "", num_pages=0, converter=CONVERTER, reason=reason)
+        return page_of(source_id, converter=CONVERTER, reason=reason)
     raw = path.read_bytes()
     try:
         text = _decoded(raw)
@@ -31,7 +31,7 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
         reason = (
             f"not_utf8: byte 0x{raw[error.start]:02x} at offset {error.start} ({error.reason}); convert it with iconv"
         )
-        return page_of(source_id, "", num_pages=0, converter=CONVERTER, reason=reason)
+        return page_of(source_id, converter=CONVERTER, reason=reason)
     reason = "" if text.strip() else "empty: the file has no text"
     if "\x00" in text:
         reason = f"not_text: a zero byte at character {text.index(chr(0))}"
