@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from infuser_core.report.queries import listed
-from infuser_core.statistics.bootstrap import DRAWS, Difference, detectable_from, paired_difference
+from infuser_core.statistics.bootstrap import DRAWS, Difference, detectable, paired_difference
 from infuser_core.statistics.seeds import Spread, paired_seeds
 from infuser_core.statistics.tally import Tally, accuracy, from_counts, shares
 
@@ -152,7 +152,7 @@ def _contrast(
         low=paired.low if paired else None,
         high=paired.high if paired else None,
         sign_share=paired.share if paired else None,
-        detectable=detectable_from(values[1] - values[0]) if ids else None,
+        detectable=detectable(values[1] - values[0]) if ids else None,
         questions=len(ids),
         left_out=left_out,
         seeds=over.seeds if over else 0,

@@ -9,7 +9,6 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from infuser_core.errors import UsageError
-from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Verdict
 
 RESAMPLES = 2000
 
@@ -77,33 +76,6 @@ def _correlation(
     )
 
 
-ALL = "all"
-TOO_LONG = "prompt_too_long"
-CUT = "length"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthStatistics:
-    """Lengths of one group of responses, in tokens."""
-
-    benchmark: str
-    """Benchmark label."""
-    group: str
-    """all, correct, wrong, no_answer or unverified."""
-    count: int
-    """Responses measured."""
-    mean: float
-    """Mean length; nan for an empty group."""
-    median: float
-    """Median length."""
-    p90: float
-    """90% quantile, linear between neighbours."""
-    cut: float
-    """Share that ended at the length limit."""
-    not_asked: int
-    """Responses to questions that did not fit the prompt: they have no length and are counted here only."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthFit:
     """accuracy = intercept + slope ln(length) by least squares."""
@@ -124,58 +96,6 @@ class LengthFit:
     """Points of length 0 or less, which have no logarithm."""
     reason: str
     """Why there is no line or no interval; empty when both are there."""
-
-
-def length_statistics(
-    responses: Sequence[BenchmarkResponse], verdicts: Sequence[BenchmarkVerdict]
-) -> list[LengthStatistics]:
-    """All responses of each benchmark, then by verdict, benchmarks in order of appearance; verdicts of one preset.
-
-    Raises UsageError when a response has no verdict or two.
-    """
-    by_response = _joined(responses, verdicts)
-    found = []
-    for benchmark in dict.fromkeys(row.benchmark for row in responses):
-        mine = [row for row in responses if row.benchmark == benchmark]
-        found.append(_group(benchmark, ALL, mine))
-        for verdict in Verdict:
-            found.append(_group(benchmark, str(verdict), [r for r in mine if by_response[_key(r)] == verdict]))
-    return found
-
-
-def _key(row: BenchmarkResponse | BenchmarkVerdict) -> tuple[str, str, int]:
-    return row.benchmark, row.question_id, row.sample_index
-
-
-def _joined(
-    responses: Sequence[BenchmarkResponse], verdicts: Sequence[BenchmarkVerdict]
-) -> dict[tuple[str, str, int], str]:
-    by_response = {_key(row): row.verdict for row in verdicts}
-    if len(by_response) < len(verdicts):
-        raise UsageError("responses with several verdicts", hint="give the verdicts of a single preset")
-    bare = next((row for row in responses if _key(row) not in by_response), None)
-    if bare is not None:
-        raise UsageError(
-            f"{bare.benchmark} question {bare.question_id} sample {bare.sample_index} has no verdict",
-            hint="score the responses first: infuser rescore",
-        )
-    return by_response
-
-
-def _group(benchmark: str, group: str, rows: Sequence[BenchmarkResponse]) -> LengthStatistics:
-    asked = [row for row in rows if row.finish_reason != TOO_LONG]
-    lengths = np.array([row.response_tokens for row in asked], dtype=np.float64)
-    some = len(asked) > 0
-    return LengthStatistics(
-        benchmark=benchmark,
-        group=group,
-        count=len(asked),
-        mean=float(lengths.mean()) if some else float("nan"),
-        median=float(np.median(lengths)) if some else float("nan"),
-        p90=float(np.quantile(lengths, 0.9)) if some else float("nan"),
-        cut=sum(row.finish_reason == CUT for row in asked) / len(asked) if some else float("nan"),
-        not_asked=len(rows) - len(asked),
-    )
 
 
 def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> LengthFit:

@@ -38,11 +38,6 @@ def mean_of(values: Sequence[Number]) -> Fraction:
     return sum((exactly(value) for value in values), Fraction(0)) / len(values)
 
 
-def average(values: Sequence[Number], *, rounding: Rounding = "exact", digits: int = 2) -> Decimal:
-    """Mean of percentages for print: of the numbers themselves, or of the cells that they print as."""
-    return half_up(mean_of([half_up(value, digits) for value in values] if rounding == "paper" else values), digits)
-
-
 def relative(value: Number, base: Number) -> Fraction:
     """Relative improvement in percent: 100 (value / base - 1). A base of 0 has none: ZeroDivisionError."""
     return 100 * (exactly(value) / exactly(base) - 1)

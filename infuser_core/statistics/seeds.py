@@ -8,7 +8,7 @@ from fractions import Fraction
 from scipy.special import stdtrit
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.rounding import Number, Rounding, exactly, half_up, mean_of, relative
+from infuser_core.statistics.rounding import Number, Rounding, exactly, half_up, mean_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,11 @@ def _average(
     missing = tuple(row for row in rows if not scores.get(row))
     spread = None
     if not missing and rows:
-        spread = over_seeds(per_seed(rows, scores, rounding=rounding, digits=digits))
+        spread = over_seeds(_per_seed(rows, scores, rounding=rounding, digits=digits))
     return CategoryAverage(category=category, benchmarks=tuple(rows), spread=spread, missing=missing)
 
 
-def per_seed(
+def _per_seed(
     rows: Sequence[str], scores: Mapping[str, Sequence[Number]], *, rounding: Rounding = "exact", digits: int = 2
 ) -> list[Number]:
     """The rows' mean of each seed. Raises UsageError when the rows have unequal numbers of seeds."""
@@ -103,13 +103,6 @@ def per_seed(
         cells = [[half_up(scores[row][seed], digits) for row in rows] for seed in seeds]
         return [half_up(mean_of(column), digits) for column in cells]
     return [mean_of([scores[row][seed] for row in rows]) for seed in seeds]
-
-
-def improvement(average: CategoryAverage, base: CategoryAverage) -> Fraction | None:
-    """Relative improvement over the base, percent, on unrounded averages; None without both, or with a base of 0."""
-    if average.spread is None or base.spread is None or base.spread.mean == 0:
-        return None
-    return relative(average.spread.mean, base.spread.mean)
 
 
 def paired_seeds(first: Sequence[float], second: Sequence[float]) -> Spread:
