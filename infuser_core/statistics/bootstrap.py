@@ -1,8 +1,9 @@
-"""Question-clustered bootstrap: intervals, paired differences, detectable effects, gains on dev members and the rest.
+"""Intervals of accuracies: Wilson, question-clustered bootstrap, paired differences, detectable effects, dev leakage.
 
-The mean over resampled questions depends on how often each question is drawn, and questions with equal values are
-interchangeable. So where few distinct values occur, the counts of the values are drawn instead of the questions:
-the same distribution, thousands of times less work. Legend: _Q questions, _V columns (solvers, points), _D draws.
+Questions are resampled, each with all its samples; differences are paired. The mean over resampled questions depends on
+how often each question is drawn, and questions with equal values are interchangeable. So where few distinct values
+occur, the counts of the values are drawn instead of the questions: the same distribution, thousands of times less work.
+Legend: _Q questions, _V columns (solvers, points), _D draws.
 """
 
 import math
@@ -14,11 +15,35 @@ import numpy as np
 from infuser_core.errors import UsageError
 from infuser_core.statistics.tally import Tally, members, pair, shares
 
+Z = 1.959964
+"""97.5% quantile of the normal distribution."""
 DRAWS = 10_000
 CELLS = 1 << 22
 """Counts held at a time: 32 MiB."""
 LUMPED = 5
 """A binomial variate costs about as much as this many uniform ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A 95% interval of an accuracy."""
+
+    low: float
+    """Lower end."""
+    high: float
+    """Upper end."""
+
+
+def wilson(accuracy: float, count: int, *, z: float = Z) -> Interval:
+    """Wilson score interval of a share over `count` questions, the unit that was sampled.
+
+    With several samples per question `count` stays the number of questions, which is conservative.
+    """
+    if count == 0:
+        return Interval(low=0.0, high=1.0)
+    spread = z * math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
+    centre, scale = accuracy + z * z / (2 * count), 1 + z * z / count
+    return Interval(low=max(0.0, (centre - spread) / scale), high=min(1.0, (centre + spread) / scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,18 +29,8 @@ class PassPoint:
     """Questions."""
 
 
-def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """1 - C(n-c, k) / C(n, k) of one question, as the product over i = n-c+1 .. n of 1 - k/i.
-
-    Raises UsageError when k exceeds the number of samples, or is not positive.
-    """
-    _refuse(k, samples)
-    assert 0 <= correct <= samples, (correct, samples)
-    return float(_table([k], samples)[0, correct])
-
-
 def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
-    """The estimate for every question and every k, (Q, K). One small table per distinct number of samples.
+    """1 - C(n-c, k) / C(n, k) for every question and every k, (Q, K). One small table per distinct number of samples n.
 
     Raises UsageError naming the question whose number of samples is too small.
     """

@@ -8,8 +8,7 @@ from typing import Literal
 
 from infuser_core.errors import UsageError
 from infuser_core.schemas import BenchmarkVerdict, Verdict
-from infuser_core.statistics.bootstrap import DRAWS, Difference, difference
-from infuser_core.statistics.interval import wilson
+from infuser_core.statistics.bootstrap import DRAWS, Difference, difference, wilson
 from infuser_core.statistics.tally import Tally, accuracy
 
 _TEXT = "text|passage|excerpt|document|chapter|article|paragraph|reading|textbook|lecture|lesson"

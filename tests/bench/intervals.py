@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from infuser_core.schemas import BenchmarkVerdict
 from infuser_core.statistics.bootstrap import DRAWS, paired_difference
 from infuser_core.statistics.passk import pass_curve
-from infuser_core.statistics.tally import from_verdicts
+from infuser_core.statistics.tally import from_counts
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -56,49 +55,25 @@ def bootstrap(name: str, questions: int, samples: int, plain_draws: int) -> dict
     }
 
 
-def plain_groups(rows: list[BenchmarkVerdict]) -> dict[str, list[bool]]:
-    """Verdicts by question, row by row; what the fast path refuses (repeats, mixtures) is not looked for."""
-    groups: dict[str, list[bool]] = {}
-    for row in rows:
-        groups.setdefault(row.question_id, []).append(row.verdict == "correct")
-    return groups
-
-
-def plain_pass(groups: dict[str, list[bool]], ks: list[int]) -> list[float]:
+def plain_pass(right: dict[str, int], samples: int, ks: list[int]) -> list[float]:
     """pass@k by binomial coefficients, question by question."""
-    return [statistics.fmean(1 - comb(len(g) - sum(g), k) / comb(len(g), k) for g in groups.values()) for k in ks]
+    return [statistics.fmean(1 - comb(samples - c, k) / comb(samples, k) for c in right.values()) for k in ks]
 
 
 def passes(questions: int, samples: int) -> dict[str, Any]:
-    """A curve from verdict rows."""
+    """A curve from counts per question."""
     rng = np.random.default_rng(1)
-    chance = rng.random(questions)
-    rows = [
-        BenchmarkVerdict(
-            benchmark="exam",
-            question_id=f"question-{question}",
-            sample_index=sample,
-            preset="paper",
-            verdict="correct" if rng.random() < chance[question] else "wrong",
-            extracted="",
-            reason="",
-            decided_by="verifier",
-        )
-        for question in range(questions)
-        for sample in range(samples)
-    ]
+    right = {f"question-{n}": int(rng.binomial(samples, p)) for n, p in enumerate(rng.random(questions))}
     ks = [2**power for power in range(samples.bit_length())]
-    tally, counting = timed(lambda: from_verdicts(rows))
+    tally, counting = timed(lambda: from_counts(right, samples))
     curve, seconds = timed(lambda: pass_curve(tally, ks))
-    groups, plain_counting = timed(lambda: plain_groups(rows))
-    plain, plain_seconds = timed(lambda: plain_pass(groups, ks))
+    plain, plain_seconds = timed(lambda: plain_pass(right, samples, ks))
     return {
-        "name": f"pass@k, {len(rows)} rows",
+        "name": f"pass@k, {questions} x {samples}",
         "questions": questions,
         "samples": samples,
         "points": len(ks),
         "counting_seconds": round(counting, 4),
-        "plain_counting_seconds": round(plain_counting, 4),
         "curve_seconds": round(seconds, 5),
         "plain_curve_seconds": round(plain_seconds, 4),
         "curve_ratio": round(plain_seconds / seconds, 1),

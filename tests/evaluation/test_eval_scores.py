@@ -18,7 +18,7 @@ from infuser_core.evaluation.scores import Counter, scores_of
 from infuser_core.nano import world
 from infuser_core.phases.respond import TOO_LONG
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict
-from infuser_core.statistics.interval import Interval, Z, wilson
+from infuser_core.statistics.bootstrap import Interval, Z, wilson
 from infuser_core.store.tables import read_rows
 
 QUESTIONS = world.questions("test", world.TARGET, 8, 0)

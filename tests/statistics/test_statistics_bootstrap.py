@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from infuser_core.errors import UsageError
 from infuser_core.statistics import bootstrap
 from infuser_core.statistics.bootstrap import (
     accuracy_interval,
+    detectable,
     difference,
     estimate,
     paired_difference,
@@ -48,13 +47,9 @@ def test_few_values_and_many_take_different_paths():
     assert len(np.unique(few)) * bootstrap.LUMPED < 500 <= len(np.unique(many)) * bootstrap.LUMPED
 
 
-@given(st.integers(0, 2**31), st.integers(1, 3))
-@settings(max_examples=20)
-def test_equal_seeds_give_equal_draws_and_columns_share_them(seed: int, columns: int):
-    values = np.arange(12.0)[:, None] * np.arange(1, columns + 1)
-    drawn = resampled_means(values, draws=50, seed=seed)
-    np.testing.assert_array_equal(drawn, resampled_means(values, draws=50, seed=seed))
-    np.testing.assert_allclose(drawn, drawn[:, :1] * np.arange(1, columns + 1), rtol=1e-12)
+def test_columns_share_their_draws():
+    drawn = resampled_means(np.arange(12.0)[:, None] * np.arange(1, 4), draws=50, seed=7)
+    np.testing.assert_allclose(drawn, drawn[:, :1] * np.arange(1, 4), rtol=1e-12)
 
 
 @pytest.mark.parametrize("distinct", [3, 40])
@@ -148,3 +143,17 @@ def test_paired_intervals_cover_the_true_difference():
         found = difference(from_counts(first, 4), from_counts(second, 4), draws=1000, seed=trial)
         hits += found.low <= 0.1 <= found.high
     assert 0.915 <= hits / 400 <= 0.975
+
+
+def test_a_detectable_effect_is_found_with_the_promised_power():
+    rng = np.random.default_rng(1)
+    effect = detectable(rng.normal(0, 0.12**0.5, 100_000))
+    assert effect == pytest.approx((1.959964 + 0.841621) * (0.12 / 100_000) ** 0.5, rel=0.01)
+    gains = rng.normal(effect * 1000**0.5, 0.12**0.5, size=(4000, 100))
+    tests = np.abs(gains.mean(1)) / (gains.std(1, ddof=1) / 10) > 1.984
+    assert tests.mean() == pytest.approx(0.8, abs=0.025)
+
+
+@pytest.mark.parametrize("gains", [[0.5], [0.25] * 20])
+def test_where_nothing_varies_no_effect_is_detectable(gains: list[float]):
+    assert detectable(np.array(gains)) is None

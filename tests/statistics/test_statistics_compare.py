@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from infuser_core.schemas import BenchmarkScore, QuestionScore, Rollout, Selection
-from infuser_core.statistics.bootstrap import detectable_here, difference
-from infuser_core.statistics.tally import from_counts
+from infuser_core.statistics.bootstrap import detectable, difference
+from infuser_core.statistics.tally import from_counts, shares
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.runs import Journal, create_run
 from infuser_core.store.store import Outcome, Store, Table
@@ -157,7 +157,9 @@ def test_two_single_runs_are_the_paired_bootstrap_itself(root: Path):
     plain = difference(*tallies)
     # fixed3 saved rollouts, plain3 the scores of questions: both are read alike.
     assert (exam["low"], exam["high"]) == pytest.approx((plain.low, plain.high), abs=0.01)
-    assert exam["difference"] == pytest.approx(plain.value) and exam["detectable"] == detectable_here(*tallies)
+    assert exam["difference"] == pytest.approx(plain.value) and exam["detectable"] == detectable(
+        shares(tallies[1]) - shares(tallies[0])
+    )
 
 
 def test_runs_of_one_variant_are_compared_with_each_other(root: Path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.passk import pass_at_k, pass_curve, pass_values, powers_of_two
+from infuser_core.statistics.passk import pass_curve, pass_values, powers_of_two
 from infuser_core.statistics.tally import from_counts
 
 
@@ -17,6 +17,11 @@ def by_subsets(samples: int, correct: int, k: int) -> float:
     """The definition: every subset of k responses, the first `correct` of which are right."""
     chosen = list(combinations(range(samples), k))
     return sum(any(one < correct for one in subset) for subset in chosen) / len(chosen)
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """The estimate of one question."""
+    return float(pass_values(from_counts({"q": correct}, samples), [k])[0, 0])
 
 
 @st.composite

@@ -1,116 +1,26 @@
-"""Counts per question come from verdicts, and what cannot be counted is refused by name."""
+"""Counts per question: what an evaluation saved, common questions of two solvers, and what is refused by name."""
 
-import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from infuser_core.errors import UsageError
-from infuser_core.schemas import BenchmarkVerdict, QuestionScore
-from infuser_core.statistics.tally import (
-    accuracy,
-    correct_distribution,
-    difficulty,
-    failed_distribution,
-    from_counts,
-    from_scores,
-    from_verdicts,
-    members,
-    pair,
-    shares,
-    totals,
-)
-
-WORDS = ["correct", "wrong", "no_answer", "unverified"]
+from infuser_core.schemas import QuestionScore
+from infuser_core.statistics.tally import accuracy, from_counts, from_scores, members, pair, shares
 
 
-def verdict(question: str, sample: int, word: str, **changed: str) -> BenchmarkVerdict:
-    row = BenchmarkVerdict(
-        benchmark="exam",
-        question_id=question,
-        sample_index=sample,
-        preset="paper",
-        verdict=word,
-        extracted="",
-        reason="",
-        decided_by="verifier",
-    )
-    return replace(row, **changed)
-
-
-def rows_of(table: dict[str, list[str]]) -> list[BenchmarkVerdict]:
-    return [verdict(name, at, word) for name, words in table.items() for at, word in enumerate(words)]
-
-
-answers = st.dictionaries(
-    st.text("abcxyz", min_size=1, max_size=3), st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), min_size=1
-)
-
-
-@given(answers, st.randoms())
-def test_counts_do_not_depend_on_the_order_of_rows(table: dict[str, list[str]], order: random.Random):
-    rows = rows_of(table)
-    order.shuffle(rows)
-    tally = from_verdicts(rows)
-    for at, name in enumerate(tally.question_ids):
-        assert tally.samples_Q[at] == len(table[name])
-        assert tally.correct_Q[at] == table[name].count("correct")
-        assert tally.no_answer_Q[at] == table[name].count("no_answer")
-        assert tally.unverified_Q[at] == table[name].count("unverified")
-    assert set(tally.question_ids) == set(table)
-    expected = sum(words.count("correct") / len(words) for words in table.values()) / len(table)
-    assert accuracy(tally) == pytest.approx(expected, abs=1e-12)
-
-
-def test_ten_questions_of_four_samples():
-    table = {f"right{n}": ["correct"] * 4 for n in range(3)}
-    table |= {f"half{n}": ["correct", "correct", "wrong", "wrong"] for n in range(3)}
-    table |= {f"wrong{n}": ["wrong"] * 4 for n in range(2)}
-    table |= {f"silent{n}": ["correct", "no_answer", "wrong", "unverified"] for n in range(2)}
-    tally = from_verdicts(rows_of(table))
-    found = totals(tally)
-    assert (found.total, found.valid, found.failed, found.correct) == (40, 36, 4, 20)
-    assert found.strict == accuracy(tally) == 0.5
-    assert found.lenient == 20 / 36
-    assert correct_distribution(tally) == {0: 0.2, 1: 0.2, 2: 0.3, 3: 0.0, 4: 0.3}
-    assert failed_distribution(tally) == {0: 0.8, 1: 0.0, 2: 0.2, 3: 0.0, 4: 0.0}
-
-
-def test_difficulty_ignores_responses_that_were_not_scored():
-    assert [difficulty(5, 8), difficulty(1, 4), difficulty(3, 4), difficulty(0, 0)] == [
-        "medium",
-        "hard",
-        "easy",
-        "unknown",
-    ]
-
-
-def test_one_response_scored_twice_is_refused():
-    rows = [verdict("a", 0, "wrong"), verdict("b", 0, "wrong"), verdict("a", 0, "correct")]
-    with pytest.raises(UsageError, match="question a: sample 0 was scored twice"):
-        from_verdicts(rows)
-
-
-@pytest.mark.parametrize("field", ["benchmark", "preset"])
-def test_verdicts_of_two_kinds_are_refused(field: str):
-    rows = [verdict("a", 0, "wrong"), verdict("a", 1, "wrong", **{field: "other"})]
-    with pytest.raises(UsageError, match=f"2 {field}s in one count"):
-        from_verdicts(rows)
+def test_accuracy_is_the_mean_over_questions_of_the_mean_over_samples():
+    tally = from_counts({"a": 4, "b": 1, "c": 0}, {"a": 4, "b": 2, "c": 8})
+    assert list(shares(tally)) == [1.0, 0.5, 0.0] and accuracy(tally) == 0.5
+    assert np.isnan(accuracy(from_counts({}, 1)))
 
 
 def test_impossible_counts_are_refused():
-    with pytest.raises(UsageError, match="question b: 3 correct"):
+    with pytest.raises(UsageError, match="question b: 3 correct of 2"):
         from_counts({"a": 1, "b": 3}, 2)
     with pytest.raises(UsageError, match="of 0 responses"):
         from_counts({"a": 0}, 0)
-
-
-def test_no_rows_are_no_questions():
-    tally = from_verdicts([])
-    assert tally.question_ids == () and np.isnan(accuracy(tally)) and np.isnan(totals(tally).strict)
 
 
 def test_questions_that_were_left_out_are_not_in_the_denominator():
