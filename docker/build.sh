@@ -15,7 +15,7 @@ case "$variant" in
       --build-arg "BASE=${BASE:-nvidia/cuda:13.0.1-devel-ubuntu24.04}" \
       --build-arg TORCH_INDEX= \
       --build-arg CONSTRAINTS=docker/constraints-gpu.txt \
-      --build-arg EXTRAS=mirror,rollout-vllm,deepspeed \
+      --build-arg EXTRAS=rollout-vllm,deepspeed \
       "$@"
     ;;
   *)

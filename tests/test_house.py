@@ -35,7 +35,6 @@ ROOMS = {
     "prefect": ("flows/", "tasks/"),
     "httpx": ("corpus/", "flows/", "infuser_core/engines/endpoint.py"),
     "pyarrow": ("infuser_core/store/tables.py",),
-    "fsspec": ("infuser_core/mirror/",),
 }
 
 

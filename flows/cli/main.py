@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli import corpus, evaluate, inspect, mirror, plan, quality, report, store, sweep
+from flows.cli import corpus, evaluate, inspect, plan, quality, report, store, sweep
 from flows.cli import run as cli_runs
 from infuser_core import settings
 from infuser_core.benchmarks.parts.spec import one_line
@@ -259,7 +259,6 @@ for _commands in (
     cli_runs,
     plan,
     sweep,
-    mirror,
     report,
     quality,
 ):

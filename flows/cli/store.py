@@ -1,6 +1,7 @@
 """Commands that check, repair and clean up the store."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
     for command in (doctor, repair, gc, pin, unpin):
         app.command()(command)
+    app.command("store-check")(store_check)
 
 
 def doctor(run: RunName = None, as_json: AsJson = False) -> None:
@@ -100,3 +102,19 @@ def unpin(place: Place) -> None:
     from infuser_core.store import retention
 
     typer.echo(retention.unpin(settings.store_root(), place))
+
+
+def store_check(
+    folder: Annotated[Path | None, typer.Argument(help="Folder to try; the store's when left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try whether a folder's file system can hold a store: atomic renames, locks, fsync."""
+    from dataclasses import asdict
+
+    from infuser_core.store import filesystem
+
+    place = folder or settings.writable_store_root()
+    found = filesystem.probe(place)
+    typer.echo(json.dumps([asdict(promise) for promise in found]) if as_json else filesystem.text(place, found))
+    if any(promise.needed and not promise.kept for promise in found):
+        raise typer.Exit(_DAMAGED)

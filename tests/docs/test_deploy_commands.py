@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import typer.main
 import yaml
 from places import ROOT
 
 from flows.cli import main
-from flows.cli import mirror as cli_mirror
 
 TEXT = (ROOT / "docs" / "deploy.md").read_text()
 BIN = Path(sys.executable).parent
@@ -55,10 +53,8 @@ def from_program(call: list[str]) -> list[str]:
 
 @cache
 def infuser_commands() -> dict[str, Any]:
-    """The commands of `infuser` by name, the mirror's among them."""
-    mirror = typer.Typer()
-    cli_mirror.register(mirror)
-    return {**typer.main.get_command(main.app).commands, **typer.main.get_command(mirror).commands}  # type: ignore[attr-defined]
+    """The commands of `infuser` by name."""
+    return dict(typer.main.get_command(main.app).commands)  # type: ignore[attr-defined]
 
 
 def infuser_options(call: list[str]) -> set[str]:
@@ -90,7 +86,7 @@ def foreign_options(call: list[str]) -> set[str]:
 
 def test_the_document_has_commands_of_every_kind():
     named = {" ".join(call[:3]) for call in commands()}
-    assert {"infuser mirror push", "infuser mirror pull", "prefect work-pool set-concurrency-limit"} <= named
+    assert {"infuser doctor", "infuser store-check /shared/infuser", "prefect work-pool set-concurrency-limit"} <= named
     assert {call[0] for call in commands()} == set(PROGRAMS) and len(commands()) > 30
 
 

@@ -80,7 +80,7 @@ def test_the_base_is_an_argument_and_marker_has_an_environment_of_its_own():
 
 @pytest.mark.parametrize(
     ("file", "extras"),
-    [("constraints.txt", []), ("docker/constraints-gpu.txt", ["rollout-vllm", "deepspeed", "mirror"])],
+    [("constraints.txt", []), ("docker/constraints-gpu.txt", ["rollout-vllm", "deepspeed"])],
 )
 def test_the_pins_of_an_image_satisfy_the_project(file: str, extras: list[str]):
     found = pins(file)

@@ -78,9 +78,9 @@ def test_every_command_in_the_readme_exists():
     named = {
         match
         for quoted in QUOTED
-        for match in re.findall(r"^\s*\$? ?infuser ((?:(?:nano|corpus|mirror) )?[a-z][a-z-]*)", quoted, re.M)
+        for match in re.findall(r"^\s*\$? ?infuser ((?:(?:nano|corpus) )?[a-z][a-z-]*)", quoted, re.M)
     }
-    assert named <= set(COMMANDS) | {"nano", "corpus", "mirror"}
+    assert named <= set(COMMANDS) | {"nano", "corpus"}
 
 
 @pytest.mark.parametrize("name", CONFIGS)

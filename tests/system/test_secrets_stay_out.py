@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from mirror_tools import infuser, make_store
+from small_store import infuser
 
 SECRETS = {
     "HF_TOKEN": "hf_fake_token_of_the_test",
@@ -40,10 +40,3 @@ def test_no_key_of_the_environment_is_in_what_a_run_leaves_or_says(tmp_path: Pat
     assert failed.returncode == 3, failed.stderr
     assert holding(store) == []
     assert not [name for name, value in SECRETS.items() if value in failed.stdout + failed.stderr]
-
-
-def test_a_copy_has_no_key_either(tmp_path: Path):
-    make_store(tmp_path / "store")
-    ended = infuser("mirror", "push", f"file://{tmp_path / 'mirror'}", store=tmp_path / "store", **SECRETS)
-    assert ended.returncode == 0, ended.stderr
-    assert holding(tmp_path / "mirror") == []

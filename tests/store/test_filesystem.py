@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from mirror_tools import infuser
+from small_store import infuser
 
 from infuser_core.errors import StoreError
 from infuser_core.store import filesystem

@@ -1,1 +1,0 @@
-"""Copies of a store in another place that fsspec reaches: an object store, another machine, another folder."""
