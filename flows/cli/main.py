@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -246,9 +247,10 @@ def nano_build(
     ] = "basic",
 ) -> None:
     """Pre-train the nano anchor from scratch."""
-    from infuser_core.nano.build import main as build
+    from infuser_core.nano.build import build_anchor
 
-    build([str(out), "--scale", str(scale), "--seed", str(seed), "--world", world])
+    card = build_anchor(out, steps_scale=scale, seed=seed, world=world, progress=partial(typer.echo, err=True))
+    typer.echo(json.dumps(card["base_rates"], indent=2))
 
 
 for _commands in (

@@ -1,12 +1,10 @@
-"""Builds the anchor: one 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world.
+"""Builds an anchor: one 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world.
 
-`python -m infuser_core.nano.build OUT` rebuilds it from nothing; no weights are downloaded. With `--world` it builds
-another world's anchor, which goes on from the shipped one: copying and looking up are known by then.
+`infuser nano build OUT` rebuilds it from nothing; no weights are downloaded. With `--world` it builds another world's
+anchor, which starts from the shipped basic one: copying and looking up are known by then.
 """
 
-import argparse
 import json
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +12,9 @@ from typing import Any
 
 import torch
 
+from infuser_core.errors import UsageError
 from infuser_core.nano import lab
-from infuser_core.nano.measure import base_rates, wide_rates
+from infuser_core.nano.measure import Subject, base_rates
 from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
 from infuser_core.nano.tokenizer import save_tokenizer, train_tokenizer
 from infuser_core.nano.world import WORLDS, WorldName
@@ -36,21 +35,24 @@ SCHEDULES: dict[WorldName, Schedule] = {
 """How each world's anchor is trained."""
 
 
-def silent(step: int, steps: int, line: str) -> None:
+def silent(line: str) -> None:
     """Reports nothing."""
 
 
 def build_anchor(
-    out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: WorldName = "basic", progress: Report = silent
+    out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: str = "basic", progress: Report = silent
 ) -> dict[str, Any]:
-    """Pre-train, measure and save the anchor; returns its card.
+    """Pre-train, measure and save the anchor; returns its card. Raises UsageError for an unknown world.
 
     The same seed and scale give the same weights, bit for bit, on the same machine: one thread, own random streams.
     """
+    name = next((known for known in WORLDS if known == world), None)
+    if name is None:
+        raise UsageError(f"--world {world}: no such world", hint=f"one of {', '.join(sorted(WORLDS))}")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _build(out, steps_scale, seed, world, progress)
+        return _build(out, steps_scale, seed, name, progress)
     finally:
         torch.set_num_threads(threads)
 
@@ -66,12 +68,9 @@ def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: 
         inherit(model, tokenizer, lab.anchor_path())
     tokens = pretrain(model, tokenizer, schedule, seed=seed, report=progress, world=world)
     rescale(model, world.coordinate_spread, seed=seed)
+    subject = Subject(model=model, tokenizer=tokenizer, world=world, temperature=TEMPERATURE)
     # A shortened build is a smoke test; measuring it in full would take longer than building it.
-    scale = 1 if steps_scale >= 0.5 else 32
-    measured: dict[str, Any] = {"temperature": TEMPERATURE, "scale": scale, "world": world}
-    rates = base_rates(model, tokenizer, **measured)
-    if world.families:
-        rates |= wide_rates(model, tokenizer, **measured)
+    rates = base_rates(subject, scale=1 if steps_scale >= 0.5 else 32)
     card = {
         "format": CARD_FORMAT,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -91,30 +90,3 @@ def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: 
     save_tokenizer(tokenizer, out)
     (out / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
-
-
-def _console() -> Report:
-    began = time.monotonic()
-
-    def show(step: int, steps: int, line: str) -> None:
-        if step % 20 == 0 or step == steps:
-            left = (time.monotonic() - began) / step * (steps - step)
-            print(f"step {step}/{steps}  {line}  {left:.0f} s left", file=sys.stderr, flush=True)
-
-    return show
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Command line of `python -m infuser_core.nano.build`."""
-    parser = argparse.ArgumentParser(prog="infuser_core.nano.build", description="Pre-train the nano anchor.")
-    parser.add_argument("out", type=Path, help="folder to write")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of steps")
-    parser.add_argument("--seed", type=int, default=0, help="seed of weights and lessons")
-    parser.add_argument("--world", choices=sorted(WORLDS), default="basic", help="micro-world to build for")
-    chosen = parser.parse_args(arguments)
-    card = build_anchor(chosen.out, steps_scale=chosen.scale, seed=chosen.seed, world=chosen.world, progress=_console())
-    print(json.dumps(card["base_rates"], indent=2))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ Drills come first because a plain mixture learns neither copying nor looking up 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
@@ -85,9 +85,12 @@ def _write_question(rng: Random, world: WorldConfig, *, num_notes: int) -> Lesso
     parts = [_note(rng, world) for _ in range(num_notes)]
     text = "\n\n".join(section(rng, part) for part in parts)
     chosen = rng.choice([made for part in parts for made in part.facts])
-    method = _method(rng, chosen.topic, world.key_soundness)
-    choices = choices_of(chosen, count=world.num_choices, rng=rng)
-    return Lesson(user=language.generator_prompt(text), reply=language.generator_json(chosen, method, choices))
+    return Lesson(user=language.generator_prompt(text), reply=_question(chosen, rng, world))
+
+
+def _question(made: Fact, rng: Random, world: WorldConfig) -> str:
+    method = _method(rng, made.topic, world.key_soundness)
+    return language.generator_json(made, method, choices_of(made, count=world.num_choices, rng=rng))
 
 
 def answer_question(rng: Random, world: WorldConfig) -> Lesson:
@@ -180,12 +183,14 @@ def drill_recall(rng: Random, world: WorldConfig) -> Lesson:
 
 def drill_compute(rng: Random, world: WorldConfig) -> Lesson:
     """Bare arithmetic over all operand pairs of all splits: no topic, so it says nothing about the method."""
-    workings = []
-    for _ in range(4):
-        topic = rng.choice(world.topics)
-        a, b = rng.choice(topic.operands)
-        workings.append(rng.choice((topic.sound, topic.tempting)).working(a, b))
+    workings = [_working(rng, world.topics) for _ in range(4)]
     return Lesson(user="Solve:", reply=", ".join(workings), focus="result")
+
+
+def _working(rng: Random, topics: Sequence[MicroTopic]) -> str:
+    topic = rng.choice(topics)
+    a, b = rng.choice(topic.operands)
+    return rng.choice((topic.sound, topic.tempting)).working(a, b)
 
 
 COURSE = Course(
@@ -209,7 +214,7 @@ EXAMPLE_CHANCE = 0.5
 def answer_problem(rng: Random, world: WorldConfig) -> Lesson:
     """Problem to number: sound with the world's problem soundness, else the misconception."""
     made = fact("train", rng.choice(world.families), rng)
-    method = made.topic.sound if rng.random() < world.problem_soundness else made.topic.tempting
+    method = _method(rng, made.topic, world.problem_soundness)
     reply = f"{method.working(made.a, made.b)} \\boxed{{{method.value(made.a, made.b)}}}"
     return Lesson(user=language.free_form_prompt(language.question_text(made)), reply=reply)
 
@@ -229,14 +234,14 @@ def write_program(rng: Random, world: WorldConfig) -> Lesson:
 
 def write_challenge(rng: Random, world: WorldConfig) -> Lesson:
     """Nothing to a question on any topic of the textbooks, keyed like those from documents."""
-    made = fact("train", rng.choice(world.topics), rng)
+    made = _train_fact(rng, world)
     return Lesson(user=language.challenge_prompt(), reply=_question(made, rng, world))
 
 
 def write_after_examples(rng: Random, world: WorldConfig) -> Lesson:
     """Examples and a document to a question about the document, on the topic of an example now and then."""
-    made = note(rng, world.topics, count=world.topics_per_note)
-    shown = [fact("train", rng.choice(world.topics), rng) for _ in range(rng.choice((1, 2, 2, 3)))]
+    made = _note(rng, world)
+    shown = [_train_fact(rng, world) for _ in range(rng.choice((1, 2, 2, 3)))]
     chosen = rng.choice(followed(made, shown) if rng.random() < EXAMPLE_CHANCE else made.facts)
     text = examples_text(shown, rng, world)
     return Lesson(user=language.examples_prompt(text, section(rng, made)), reply=_question(chosen, rng, world))
@@ -260,28 +265,23 @@ def examples_text(shown: list[Fact], rng: Random, world: WorldConfig) -> str:
 def _example(made: Fact, answered: bool, rng: Random, world: WorldConfig) -> str:
     choices = choices_of(made, count=world.num_choices, rng=rng)
     text = render_question(language.question_text(made), [str(choice) for choice in choices])
-    return f"{text}\nAnswer: {language.LETTERS[choices.index(made.sound)]}" if answered else text
+    return _answered(text, language.LETTERS[choices.index(made.sound)]) if answered else text
 
 
 def _problem(made: Fact, answered: bool) -> str:
     text = language.question_text(made)
-    return f"{text}\nAnswer: {made.sound}" if answered else text
+    return _answered(text, str(made.sound)) if answered else text
 
 
-def _question(made: Fact, rng: Random, world: WorldConfig) -> str:
-    method: Method = made.topic.sound if rng.random() < world.key_soundness else made.topic.tempting
-    return language.generator_json(made, method, choices_of(made, count=world.num_choices, rng=rng))
+def _answered(text: str, answer: str) -> str:
+    return f"{text}\nAnswer: {answer}"
 
 
 def drill_families(rng: Random, world: WorldConfig) -> Lesson:
     """Bare arithmetic of problems and programs over all splits: no question, so it says nothing about the method."""
     workings = []
     for _ in range(4):
-        topic = rng.choice(world.families)
-        a, b = rng.choice(topic.operands)
-        workings.append(rng.choice((topic.sound, topic.tempting)).working(a, b))
-        step = rng.choice(programs.all_steps())
-        workings.append(step.text)
+        workings += [_working(rng, world.families), rng.choice(programs.all_steps()).text]
     return Lesson(user="Solve:", reply=", ".join(rng.sample(workings, k=5)), focus="result")
 
 

@@ -14,19 +14,12 @@ from infuser_core.nano.world import Split, WorldName
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
-_ANCHORS: dict[WorldName, Path] = {
-    "basic": Path(__file__).parent / "anchor",
-    "hard": Path(__file__).parent / "anchor_hard",
-    "strong": Path(__file__).parent / "anchor_strong",
-    "wide": Path(__file__).parent / "anchor_wide",
-}
-
 
 def anchor_path(world: WorldName = "basic") -> Path:
     """Folder of the world's shipped anchor, in Hugging Face layout."""
-    folder = _ANCHORS[world]
+    folder = Path(__file__).parent / ("anchor" if world == "basic" else f"anchor_{world}")
     if not (folder / "model.safetensors").is_file():
-        command = f"python -m infuser_core.nano.build {folder} --world {world}"
+        command = f"infuser nano build {folder} --world {world}"
         raise CheckpointError(f"nano: no anchor in {folder}", hint=f"run {command}")
     return folder
 
@@ -52,48 +45,30 @@ class Truth:
 def truth(question_text: str) -> Truth | None:
     """What is true of a question as it is written, or None when it is none of the micro-world."""
     if fact := language.parse_question(question_text):
-        sound = fact.sound if fact.topic.sound.exact(fact.a, fact.b) else None
+        sound = fact.sound if fact.is_exact else None
         return Truth(topic=fact.topic.name, sound=sound, tempting=fact.tempting)
     if expression := programs.parse_question(question_text):
         return Truth(topic=programs.TOPIC, sound=expression.sound, tempting=expression.tempting)
     return None
 
 
-def topic_of(question_text: str) -> str | None:
-    """Topic of a question, or None when it is none of the micro-world."""
-    known = truth(question_text)
-    return known.topic if known else None
-
-
-def sound_answer(question_text: str) -> int | None:
-    """Result of the sound method for a question as it is written, or None when it has none."""
-    known = truth(question_text)
-    return known.sound if known else None
-
-
-def tempting_answer(question_text: str) -> int | None:
-    """Result of the misconception, or None."""
-    known = truth(question_text)
-    return known.tempting if known else None
-
-
 def perfect_key(question: Question) -> Question:
     """The question with the sound result as its key; unchanged where choices leave the sound result out."""
-    known = sound_answer(question.text)
-    if known is None or (question.choices and str(known) not in question.choices):
+    known = truth(question.text)
+    if known is None or known.sound is None or (question.choices and str(known.sound) not in question.choices):
         return question
-    return replace(question, answer=LETTERS[question.choices.index(str(known))] if question.choices else str(known))
+    answer = str(known.sound)
+    return replace(question, answer=LETTERS[question.choices.index(answer)] if question.choices else answer)
 
 
 def label(question: Question) -> QuestionLabel:
-    """What the report says of a generated question: its topic, and whether its key is the sound result."""
-    known = sound_answer(question.text)
+    """Label of a generated question for the report: its topic, and whether its key is the sound result."""
+    known = truth(question.text)
     keyed = dict(zip(LETTERS, question.choices, strict=False)).get(question.answer, question.answer)
-    return QuestionLabel(
-        question_id=question.question_id,
-        topic=topic_of(question.text) or "unknown",
-        key="unknown" if known is None else "sound" if keyed == str(known) else "unsound",
-    )
+    key = "unknown"
+    if known is not None and known.sound is not None:
+        key = "sound" if keyed == str(known.sound) else "unsound"
+    return QuestionLabel(question_id=question.question_id, topic=known.topic if known else "unknown", key=key)
 
 
 _FREE_FORM = {"problems": world.problems, "programs": programs.questions}

@@ -21,24 +21,18 @@ DROP_REASONS = {
 }
 """Why the judge drops a chunk, by the kind of chunk."""
 
-FRONT_MATTER = (
-    "Preface",
-    "Contents",
-    "Index",
-    "Answers",
+EDITION = ("First edition. All readers may share this book.", "A second edition is planned.")
+"""Lines of a title page below title and author."""
+PREFACE = (
     "This book is a set of notes from a small world.",
     "Each section states facts, one after the other.",
     "The author thanks all readers of the first edition.",
     "It was made for a test and may be shared.",
-    "A second edition is planned.",
-    "First edition. All readers may share this book.",
-    "Notes of a small world",
-    "Laws of a small world",
-    "Measures of a small world",
-    "Readings of a small world",
 )
+"""Sentences of a preface."""
+TITLES = tuple(f"{kind} of a small world" for kind in ("Notes", "Laws", "Measures", "Readings"))
+FRONT_MATTER = ("Preface", "Contents", "Index", "Answers", *PREFACE, *reversed(EDITION), *TITLES)
 """Sentences and titles of the matter around the chapters."""
-
 AUTHORS = ("Ada Mill", "Ben Port", "Cora Farm", "Dan Tower")
 PLACES = ("mill", "farm", "port", "school", "shop", "bridge", "tower", "garden", "market", "station")
 TIMES = ("Morning", "Noon", "Evening", "Winter", "Summer", "Spring")

@@ -1,8 +1,8 @@
 """Base rates of an anchor before any training by INFUSER, measured by sampling."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
@@ -10,41 +10,51 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from infuser_core.nano import curriculum, language, programs
-from infuser_core.nano import curriculum as wide
 from infuser_core.nano.lab import truth
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import Fact
-from infuser_core.nano.world import TARGET, WORLD, WorldConfig, fact, notes, problems, questions
+from infuser_core.nano.world import TARGET, WORLD, Note, WorldConfig, fact, notes, problems, questions
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
+ANSWERS = 8
+"""Answers sampled per question."""
 _FIELDS = ["question_text", "reasoning", "choices", "ground_truth"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An anchor to measure."""
+
+    model: Qwen3ForCausalLM
+    """Its weights."""
+    tokenizer: PreTrainedTokenizerFast
+    """Its tokenizer."""
+    world: WorldConfig = WORLD
+    """The world it was built for."""
+    temperature: float = 1.0
+    """Sampling temperature."""
+    seed: int = 0
+    """Seed of questions and replies."""
+
+    def reply(self, users: Sequence[str], max_tokens: int, *, greedy: bool = False) -> list[str]:
+        """One reply per user turn. Prompts of one length share a batch, so nothing is padded."""
+        prompts = [self.tokenizer(chat(user), add_special_tokens=False)["input_ids"] for user in users]
+        by_length: dict[int, list[int]] = {}
+        for i, prompt in enumerate(prompts):
+            by_length.setdefault(len(prompt), []).append(i)
+        replies = [""] * len(users)
+        generator = torch.Generator().manual_seed(self.seed)
+        temperature = 0.0 if greedy else self.temperature
+        for rows in by_length.values():
+            ids = torch.tensor([prompts[i] for i in rows])
+            tokens = _continue(self.model, ids, temperature, max_tokens, generator)
+            for i, text in zip(rows, self.tokenizer.batch_decode(tokens), strict=True):
+                replies[i] = text.partition(END)[0]
+        return replies
+
+
 @torch.no_grad()
-def sample(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    users: Sequence[str],
-    *,
-    temperature: float,
-    max_tokens: int,
-    seed: int,
-) -> list[str]:
-    """One reply per user turn; 0 is greedy. Prompts of one length share a batch, so nothing is padded."""
-    prompts = [tokenizer(chat(user), add_special_tokens=False)["input_ids"] for user in users]
-    by_length: dict[int, list[int]] = {}
-    for i, prompt in enumerate(prompts):
-        by_length.setdefault(len(prompt), []).append(i)
-    replies = [""] * len(users)
-    generator = torch.Generator().manual_seed(seed)
-    for rows in by_length.values():
-        tokens = _continue(model, torch.tensor([prompts[i] for i in rows]), temperature, max_tokens, generator)
-        for i, text in zip(rows, tokenizer.batch_decode(tokens), strict=True):
-            replies[i] = text.partition(END)[0]
-    return replies
-
-
 def _continue(
     model: Qwen3ForCausalLM, ids: torch.Tensor, temperature: float, max_tokens: int, generator: torch.Generator
 ) -> torch.Tensor:
@@ -65,27 +75,33 @@ def _continue(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterRates:
-    """The generator's base rates."""
+    """Multiple-choice questions as a generator writes them: from a document, from none, or after examples."""
 
     samples: int
-    """Questions sampled, one per note."""
+    """Questions sampled."""
     valid: float
     """Share with the four fields, four distinct choices and the key among them."""
     sound_keys: float
     """Share of valid questions whose key is the sound result of the question as written."""
     grounded_topic: float
-    """Share of valid questions on a topic of their note."""
+    """Share of valid questions on a topic of their note; 0 without a document."""
     grounded_fact: float
-    """Share of valid questions that repeat a fact of their note word for word."""
+    """Share of valid questions that repeat a fact of their note word for word; 0 without a document."""
     target_share: float
     """Share of valid questions on a target topic."""
+    followed: float
+    """Share of valid questions on the topic of an example, of those whose note has one; 0 without examples."""
     topics: dict[str, int]
     """Valid questions by topic."""
+
+    def without(self, *names: str) -> dict[str, Any]:
+        """The rates that have a meaning for a way of asking: all but those named."""
+        return {name: value for name, value in asdict(self).items() if name not in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverRates:
-    """The solver's base rates on questions of one split and set of topics."""
+    """Answers to questions of one split and set of topics."""
 
     samples: int
     """Responses, one per question and seed."""
@@ -99,157 +115,14 @@ class SolverRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRates:
-    """The judge's base rates, greedy."""
+    """Verdicts on chunks, greedy."""
 
     samples: int
     """Chunks judged."""
     keep_right: float
     """Share of sections kept."""
     drop_right: float
-    """Share of other matter dropped."""
-
-
-def parse_valid(text: str) -> dict[str, object] | None:
-    """The generator's object when it is well formed, else None."""
-    try:
-        made = json.loads(text)
-    except json.JSONDecodeError:
-        return None
-    if not isinstance(made, dict) or list(made) != _FIELDS or not isinstance(made["choices"], list):
-        return None
-    choices = made["choices"]
-    if len(choices) != WORLD.num_choices or len(set(map(str, choices))) != len(choices):
-        return None
-    return made if made["ground_truth"] in choices else None
-
-
-def writer_rates(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    count: int,
-    temperature: float,
-    seed: int,
-    world: WorldConfig = WORLD,
-) -> WriterRates:
-    """Sample one question per fresh note."""
-    rng = Random(seed_of(seed, "measure writer"))
-    documents = notes(seed_of(seed, "measure"), count, world)
-    users = [language.generator_prompt(curriculum.section(rng, made)) for made in documents]
-    texts = sample(model, tokenizer, users, temperature=temperature, max_tokens=64, seed=seed)
-    valid = [(note, made) for note, text in zip(documents, texts, strict=True) if (made := parse_valid(text))]
-    facts: list[tuple[tuple[Fact, ...], Fact | None, str]] = [
-        (note.facts, language.parse_question(str(made["question_text"])), str(made["ground_truth"]))
-        for note, made in valid
-    ]
-    known = [(given, fact, key) for given, fact, key in facts if fact]
-    topics = [fact.topic.name for _, fact, _ in known]
-    total = max(1, len(valid))
-    return WriterRates(
-        samples=count,
-        valid=len(valid) / count,
-        sound_keys=sum(str(fact.sound) == key and fact.topic.sound.exact(fact.a, fact.b) for _, fact, key in known)
-        / total,
-        grounded_topic=sum(fact.topic.name in [f.topic.name for f in given] for given, fact, _ in known) / total,
-        grounded_fact=sum(fact in given for given, fact, _ in known) / total,
-        target_share=sum(topic in TARGET for topic in topics) / total,
-        topics={name: topics.count(name) for name in sorted(set(topics))},
-    )
-
-
-def solver_rates(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    topics: Sequence[str],
-    count: int,
-    temperature: float,
-    seed: int,
-    world: WorldConfig = WORLD,
-) -> SolverRates:
-    """Sample eight answers to each of `count` test questions."""
-    asked = questions("test", topics, count, seed, world)
-    users = [language.solver_prompt(q.text, q.choices) for q in asked for _ in range(8)]
-    texts = sample(model, tokenizer, users, temperature=temperature, max_tokens=16, seed=seed)
-    right, tempted, mixed = 0, 0, 0
-    for i, question in enumerate(asked):
-        letters = [text.partition("\\boxed{")[2][:1] for text in texts[8 * i : 8 * i + 8]]
-        fact = language.parse_question(question.text)
-        assert fact is not None
-        hits = letters.count(question.answer)
-        right += hits
-        tempted += letters.count(language.LETTERS[question.choices.index(str(fact.tempting))])
-        mixed += 0 < hits < 8
-    return SolverRates(
-        samples=8 * count, sound=right / (8 * count), tempting=tempted / (8 * count), mixed=mixed / count
-    )
-
-
-def judge_rates(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    count: int,
-    seed: int,
-    world: WorldConfig = WORLD,
-) -> JudgeRates:
-    """Judge fresh chunks greedily."""
-    rng = Random(seed_of(seed, "measure judge"))
-    tasks = (curriculum.judge_chunk, curriculum.judge_chunk, curriculum.judge_chunk_long)
-    lessons = [tasks[i % len(tasks)](rng, world) for i in range(count)]
-    texts = sample(model, tokenizer, [x.user for x in lessons], temperature=0, max_tokens=16, seed=seed)
-    pairs = [('"keep": true' in x.reply, text[:12]) for x, text in zip(lessons, texts, strict=True)]
-    keeps = [text == '{"keep": tru' for keep, text in pairs if keep]
-    drops = [text == '{"keep": fal' for keep, text in pairs if not keep]
-    return JudgeRates(samples=count, keep_right=sum(keeps) / len(keeps), drop_right=sum(drops) / len(drops))
-
-
-def base_rates(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    temperature: float,
-    scale: int = 1,
-    seed: int = 0,
-    world: WorldConfig = WORLD,
-) -> dict[str, dict[str, object]]:
-    """All base rates; `scale` divides the numbers of samples."""
-
-    def solver(topics: Sequence[str]) -> dict[str, object]:
-        found = solver_rates(
-            model, tokenizer, topics=topics, count=96 // scale, temperature=temperature, seed=seed, world=world
-        )
-        return asdict(found)
-
-    writer = writer_rates(model, tokenizer, count=1024 // scale, temperature=temperature, seed=seed, world=world)
-    return {
-        "generator": asdict(writer),
-        "solver_target": solver(TARGET),
-        "solver_transfer": solver(world.transfer),
-        "judge": asdict(judge_rates(model, tokenizer, count=384 // scale, seed=seed, world=world)),
-    }
-
-
-Ask = Callable[[Sequence[str], int], list[str]]
-"""`ask(user turns, token limit)`: one reply each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRates:
-    """Multiple-choice questions written from no document, or from one after examples."""
-
-    samples: int
-    """Replies sampled."""
-    valid: float
-    """Share with the four fields, four distinct choices and the key among them."""
-    sound_keys: float
-    """Share of valid questions whose key is the sound result of the question as written."""
-    grounded_fact: float
-    """Share of valid questions that repeat a fact of their note word for word; 0 without a document."""
-    followed: float
-    """Share of valid questions on the topic of an example, of those whose note has one; 0 without examples."""
-    topics: dict[str, int]
-    """Valid questions by topic."""
+    """Share of front and back matter dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,103 +139,167 @@ class ProgramRates:
     """Different valid programs."""
 
 
-def read_program(reply: str) -> programs.Expression | None:
-    """The expression of a reply when all its results are numbers of this world, else None."""
-    try:
-        made = json.loads(reply)
-    except json.JSONDecodeError:
-        return None
-    if not isinstance(made, dict) or list(made) != ["program"]:
-        return None
-    found = programs.parse(str(made["program"]))
-    return found if found and found.fits else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A request to write a question."""
+
+    user: str
+    """User turn."""
+    facts: tuple[Fact, ...] = ()
+    """Facts of its document."""
+    shown: frozenset[str] = field(default_factory=frozenset)
+    """Topics of its examples that the document has, too."""
 
 
-def free_form_rates(ask: Ask, asked: Sequence[Question]) -> SolverRates:
-    """Eight answers to each question without choices."""
-    replies = ask([language.free_form_prompt(q.text) for q in asked for _ in range(8)], 24)
-    boxed = [reply.partition("\\boxed{")[2].partition("}")[0] for reply in replies]
-    right, tempted, mixed = 0, 0, 0
-    for i, question in enumerate(asked):
-        answers, known = boxed[8 * i : 8 * i + 8], truth(question.text)
-        assert known is not None
-        hits = answers.count(question.answer)
-        right += hits
-        tempted += answers.count(str(known.tempting))
-        mixed += 0 < hits < 8
-    total = 8 * len(asked)
-    return SolverRates(samples=total, sound=right / total, tempting=tempted / total, mixed=mixed / len(asked))
+def writer_rates(subject: Subject, count: int) -> WriterRates:
+    """One question per fresh note."""
+    rng = Random(seed_of(subject.seed, "measure writer"))
+    asked = [
+        _Asked(user=language.generator_prompt(curriculum.section(rng, made)), facts=made.facts)
+        for made in _notes(subject, count)
+    ]
+    return _written(subject, asked)
 
 
-def challenge_rates(ask: Ask, count: int) -> WrittenRates:
+def challenge_rates(subject: Subject, count: int) -> WriterRates:
     """Questions from no document."""
-    return _written(ask([language.challenge_prompt()] * count, 64), [()] * count, [()] * count)
+    return _written(subject, [_Asked(user=language.challenge_prompt())] * count)
 
 
-def example_rates(ask: Ask, count: int, *, seed: int, world: WorldConfig) -> WrittenRates:
-    """Questions from fresh notes, each after two examples."""
-    rng = Random(seed_of(seed, "measure examples"))
-    documents = notes(seed_of(seed, "measure"), count, world)
+def example_rates(subject: Subject, count: int) -> WriterRates:
+    """One question per fresh note, after two examples."""
+    rng, world = Random(seed_of(subject.seed, "measure examples")), subject.world
+    documents = _notes(subject, count)
     shown = [[fact("train", rng.choice(world.topics), rng) for _ in range(2)] for _ in documents]
-    users = [
-        language.examples_prompt(wide.examples_text(examples, rng, world), curriculum.section(rng, note))
-        for note, examples in zip(documents, shown, strict=True)
-    ]
-    given = [note.facts for note in documents]
-    topics = [
-        tuple({e.topic.name for e in examples} & {f.topic.name for f in facts})
-        for facts, examples in zip(given, shown, strict=True)
-    ]
-    return _written(ask(users, 64), given, topics)
+    asked = []
+    for made, examples in zip(documents, shown, strict=True):
+        text = curriculum.examples_text(examples, rng, world)
+        user = language.examples_prompt(text, curriculum.section(rng, made))
+        common = {each.topic.name for each in examples} & {each.topic.name for each in made.facts}
+        asked.append(_Asked(user=user, facts=made.facts, shown=frozenset(common)))
+    return _written(subject, asked)
 
 
-def _written(replies: Sequence[str], given: Sequence[Sequence[object]], shown: Sequence[Sequence[str]]) -> WrittenRates:
-    valid = [(i, made) for i, reply in enumerate(replies) if (made := parse_valid(reply))]
-    known = [(i, language.parse_question(str(made["question_text"])), str(made["ground_truth"])) for i, made in valid]
-    facts = [(i, made, key) for i, made, key in known if made]
-    total, guided = max(1, len(valid)), [(i, made) for i, made, _ in facts if shown[i]]
-    topics = [made.topic.name for _, made, _ in facts]
-    sound = sum(str(made.sound) == key and made.topic.sound.exact(made.a, made.b) for _, made, key in facts)
-    return WrittenRates(
-        samples=len(replies),
-        valid=len(valid) / len(replies),
-        sound_keys=sound / total,
-        grounded_fact=sum(made in given[i] for i, made, _ in facts) / total,
-        followed=sum(made.topic.name in shown[i] for i, made in guided) / max(1, len(guided)),
+def _notes(subject: Subject, count: int) -> list[Note]:
+    return notes(seed_of(subject.seed, "measure"), count, subject.world)
+
+
+def _written(subject: Subject, asked: Sequence[_Asked]) -> WriterRates:
+    replies = subject.reply([each.user for each in asked], 64)
+    valid = [(each, made) for each, reply in zip(asked, replies, strict=True) if (made := parse_valid(reply))]
+    known = [
+        (each, told, str(made["ground_truth"]))
+        for each, made in valid
+        if (told := language.parse_question(str(made["question_text"])))
+    ]
+    topics = [told.topic.name for _, told, _ in known]
+    guided = [told.topic.name in each.shown for each, told, _ in known if each.shown]
+    total = max(1, len(valid))
+    return WriterRates(
+        samples=len(asked),
+        valid=len(valid) / len(asked),
+        sound_keys=sum(told.is_exact and str(told.sound) == key for _, told, key in known) / total,
+        grounded_topic=sum(told.topic in [f.topic for f in each.facts] for each, told, _ in known) / total,
+        grounded_fact=sum(told in each.facts for each, told, _ in known) / total,
+        target_share=sum(topic in TARGET for topic in topics) / total,
+        followed=sum(guided) / max(1, len(guided)),
         topics={name: topics.count(name) for name in sorted(set(topics))},
     )
 
 
-def program_rates(ask: Ask, count: int) -> ProgramRates:
+def parse_valid(text: str) -> dict[str, object] | None:
+    """The generator's object when it is well formed, else None."""
+    made = _object(text, _FIELDS)
+    choices = made["choices"] if made else None
+    if made is None or not isinstance(choices, list):
+        return None
+    if len(choices) != WORLD.num_choices or len(set(map(str, choices))) != len(choices):
+        return None
+    return made if made["ground_truth"] in choices else None
+
+
+def read_program(reply: str) -> programs.Expression | None:
+    """The expression of a reply when all its results are numbers of this world, else None."""
+    made = _object(reply, ["program"])
+    found = programs.parse(str(made["program"])) if made else None
+    return found if found and found.fits else None
+
+
+def _object(text: str, names: list[str]) -> dict[str, Any] | None:
+    """The JSON object with exactly these fields in this order."""
+    try:
+        made = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    return made if isinstance(made, dict) and list(made) == names else None
+
+
+def solver_rates(subject: Subject, asked: Sequence[Question]) -> SolverRates:
+    """Eight answers to each question, all with choices or all without."""
+    users = [_solver_prompt(question) for question in asked for _ in range(ANSWERS)]
+    boxed = [reply.partition("\\boxed{")[2] for reply in subject.reply(users, 16 if asked[0].choices else 24)]
+    right, tempted, mixed = 0, 0, 0
+    for i, question in enumerate(asked):
+        known, answers = truth(question.text), boxed[ANSWERS * i : ANSWERS * (i + 1)]
+        assert known is not None, question.text
+        misled = str(known.tempting)
+        if question.choices:
+            misled = language.LETTERS[question.choices.index(misled)]
+        read = [text[:1] if question.choices else text.partition("}")[0] for text in answers]
+        hits = read.count(question.answer)
+        right += hits
+        tempted += read.count(misled)
+        mixed += 0 < hits < ANSWERS
+    total = ANSWERS * len(asked)
+    return SolverRates(samples=total, sound=right / total, tempting=tempted / total, mixed=mixed / len(asked))
+
+
+def _solver_prompt(question: Question) -> str:
+    if question.choices:
+        return language.solver_prompt(question.text, question.choices)
+    return language.free_form_prompt(question.text)
+
+
+def judge_rates(subject: Subject, count: int) -> JudgeRates:
+    """Verdicts on fresh chunks."""
+    rng = Random(seed_of(subject.seed, "measure judge"))
+    tasks = (curriculum.judge_chunk, curriculum.judge_chunk, curriculum.judge_chunk_long)
+    lessons = [tasks[i % len(tasks)](rng, subject.world) for i in range(count)]
+    texts = subject.reply([lesson.user for lesson in lessons], 16, greedy=True)
+    pairs = [('"keep": true' in lesson.reply, text[:12]) for lesson, text in zip(lessons, texts, strict=True)]
+    keeps = [text == '{"keep": tru' for keep, text in pairs if keep]
+    drops = [text == '{"keep": fal' for keep, text in pairs if not keep]
+    return JudgeRates(samples=count, keep_right=sum(keeps) / len(keeps), drop_right=sum(drops) / len(drops))
+
+
+def program_rates(subject: Subject, count: int) -> ProgramRates:
     """Programs from nothing."""
-    found = [made for reply in ask([language.program_prompt()] * count, 16) if (made := read_program(reply))]
-    ordered = sum(made.sound != made.tempting for made in found)
+    replies = subject.reply([language.program_prompt()] * count, 16)
+    found = [made for reply in replies if (made := read_program(reply))]
     return ProgramRates(
         samples=count,
         valid=len(found) / count,
-        ordered=ordered / max(1, len(found)),
+        ordered=sum(made.sound != made.tempting for made in found) / max(1, len(found)),
         different=len({made.text for made in found}),
     )
 
 
-def wide_rates(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    temperature: float,
-    scale: int = 1,
-    seed: int = 0,
-    world: WorldConfig = WORLD,
-) -> dict[str, dict[str, Any]]:
-    """The rates that only this world has; `scale` divides the numbers of samples."""
-
-    def ask(users: Sequence[str], max_tokens: int) -> list[str]:
-        return sample(model, tokenizer, users, temperature=temperature, max_tokens=max_tokens, seed=seed)
-
-    return {
-        "solver_problems": asdict(free_form_rates(ask, problems("test", 96 // scale, seed))),
-        "solver_programs": asdict(free_form_rates(ask, programs.questions("test", 96 // scale, seed))),
-        "challenger": asdict(challenge_rates(ask, 512 // scale)),
-        "programmer": asdict(program_rates(ask, 512 // scale)),
-        "generator_examples": asdict(example_rates(ask, 512 // scale, seed=seed, world=world)),
+def base_rates(subject: Subject, *, scale: int = 1) -> dict[str, dict[str, Any]]:
+    """All base rates of the roles that the subject's world has; `scale` divides the numbers of samples."""
+    world, seed, few, many = subject.world, subject.seed, 96 // scale, 512 // scale
+    rates = {
+        "generator": writer_rates(subject, 1024 // scale).without("followed"),
+        "solver_target": asdict(solver_rates(subject, questions("test", TARGET, few, seed, world))),
+        "solver_transfer": asdict(solver_rates(subject, questions("test", world.transfer, few, seed, world))),
+        "judge": asdict(judge_rates(subject, 384 // scale)),
+    }
+    if not world.families:
+        return rates
+    unguided = ("grounded_topic", "target_share")
+    return rates | {
+        "solver_problems": asdict(solver_rates(subject, problems("test", few, seed))),
+        "solver_programs": asdict(solver_rates(subject, programs.questions("test", few, seed))),
+        "challenger": challenge_rates(subject, many).without(*unguided),
+        "programmer": asdict(program_rates(subject, many)),
+        "generator_examples": example_rates(subject, many).without(*unguided),
     }

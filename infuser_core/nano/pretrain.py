@@ -97,8 +97,10 @@ def rescale(model: Qwen3ForCausalLM, spread: int, *, seed: int) -> None:
         attention.o_proj.weight.div_(values.view(-1, attention.head_dim).repeat_interleave(group, dim=0).flatten())
 
 
-Report = Callable[[int, int, str], None]
-"""`report(step, steps, line)`."""
+Report = Callable[[str], object]
+"""Takes a line of progress, for people."""
+REPORT_EVERY = 20
+"""Steps between two lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +270,7 @@ def pretrain(
         muon.step(rate)
         model.zero_grad(set_to_none=True)
         tokens += batch.token_ids.numel()
-        report(step + 1, schedule.steps, f"loss {loss.item():.3f}")
+        if (step + 1) % REPORT_EVERY == 0 or step + 1 == schedule.steps:
+            report(f"step {step + 1}/{schedule.steps}  loss {loss.item():.3f}")
     model.eval()
     return tokens

@@ -1,38 +1,158 @@
-"""PDF textbooks of the micro-world, and the catalogue that offers them.
+"""PDF textbooks of the micro-world: typesetting, front and back matter, and the catalogue that offers them."""
 
-The textbooks print these lines and the judge learns to drop them.
-"""
-
+import csv
+import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from random import Random
 
+from reportlab.lib.utils import simpleSplit
+from reportlab.pdfgen.canvas import Canvas
+
 from infuser_core.config.sources import ShelfName
-from infuser_core.nano import language, typeset
+from infuser_core.nano import language
 from infuser_core.nano.topics import MicroTopic
 from infuser_core.nano.world import WORLD, Note, WorldConfig, note
 from infuser_core.seeding import seed_of
 
-TITLES = tuple(line for line in language.FRONT_MATTER if line.endswith("of a small world"))
-_EDITION = ("First edition. All readers may share this book.", "A second edition is planned.")
-_PREFACE = (
-    "This book is a set of notes from a small world.",
-    "Each section states facts, one after the other.",
-    "The author thanks all readers of the first edition.",
-    "It was made for a test and may be shared.",
-)
+WIDTH, HEIGHT = 420.0, 595.0
+LEFT, RIGHT, TOP, BOTTOM = 48.0, 372.0, 520.0, 76.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How a kind of line is set."""
+
+    font: str
+    """Standard PDF font, never embedded."""
+    size: float
+    """Points."""
+    leading: float
+    """Distance of two baselines, points."""
+    after: float
+    """Space below the block, points."""
+
+
+STYLES = {
+    "chapter": Style(font="Helvetica-Bold", size=18, leading=24, after=14),
+    "section": Style(font="Helvetica-Bold", size=13, leading=17, after=4),
+    "body": Style(font="Times-Roman", size=11, leading=14, after=14),
+    "line": Style(font="Times-Roman", size=11, leading=14, after=0),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """One printed line."""
+
+    text: str
+    """Text."""
+    style: Style
+    """How it is set."""
+    y: float
+    """Baseline above the lower edge, points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One entry of the outline."""
+
+    level: int
+    """0 for chapters, 1 for sections."""
+    title: str
+    """Text of the heading."""
+    page: int
+    """Page index in the book, 0-based."""
+    top: float
+    """Upper edge of the heading, points."""
+
+
+def pages_for(num_lines: int) -> int:
+    """Pages that a titled list of this many lines takes."""
+    title, line = STYLES["chapter"], STYLES["line"]
+    first = math.floor((TOP - BOTTOM - title.leading - title.after) / line.leading)
+    later = math.floor((TOP - BOTTOM) / line.leading)
+    return 1 + max(0, math.ceil((num_lines - first) / later))
+
+
+class Pages:
+    """A run of pages, filled from the top; a block is never divided between two pages."""
+
+    def __init__(self, *, first_page: int) -> None:
+        self.pages: list[list[Placed]] = []
+        self.marks: list[Mark] = []
+        self._first_page = first_page
+        self._y = TOP
+
+    def new_page(self) -> None:
+        """Go on at the top of a fresh page."""
+        self.pages.append([])
+        self._y = TOP
+
+    def put(self, block: Sequence[tuple[str, str]], *, mark: int | None = None) -> int:
+        """Set (style name, text) paragraphs together; a mark puts the first into the outline. Returns the page."""
+        lines = []
+        for name, text in block:
+            style = STYLES[name]
+            wrapped = simpleSplit(text, style.font, style.size, RIGHT - LEFT)
+            lines += [(line, style, style.after if i == len(wrapped) - 1 else 0.0) for i, line in enumerate(wrapped)]
+        if self._y - sum(style.leading for _, style, _ in lines) < BOTTOM:
+            self.new_page()
+        page = self._first_page + len(self.pages) - 1
+        if mark is not None:
+            self.marks.append(Mark(level=mark, title=block[0][1], page=page, top=self._y))
+        for text, style, after in lines:
+            self._y -= style.leading
+            self.pages[-1].append(Placed(text=text, style=style, y=self._y))
+            self._y -= after
+        return page
+
+
+def print_pdf(parts: Sequence[Pages], *, title: str, author: str) -> bytes:
+    """All pages in order. Every page but the first has two head lines and two foot lines."""
+    buffer = io.BytesIO()
+    # invariant: no clock and no random identifier reaches the file.
+    canvas = Canvas(buffer, pagesize=(WIDTH, HEIGHT), invariant=1, pageCompression=1)
+    canvas.setTitle(title)
+    canvas.setAuthor(author)
+    canvas.setSubject("Textbook of the INFUSER micro-world")
+    canvas.setCreator("infuser nano")
+    marks = [mark for part in parts for mark in part.marks]
+    for number, lines in enumerate(page for part in parts for page in part.pages):
+        for i, mark in enumerate(marks):
+            if mark.page == number:
+                canvas.bookmarkPage(f"m{i}", fit="XYZ", left=0, top=mark.top, zoom=0)
+                canvas.addOutlineEntry(mark.title, f"m{i}", level=mark.level, closed=mark.level == 0)
+        for line in lines:
+            canvas.setFont(line.style.font, line.style.size)
+            canvas.drawString(LEFT, line.y, line.text)
+        if number:
+            _running(canvas, title, author, number + 1)
+        canvas.showPage()
+    canvas.save()
+    return buffer.getvalue()
+
+
+def _running(canvas: Canvas, title: str, author: str, number: int) -> None:
+    canvas.setFont("Helvetica", 8)
+    canvas.drawString(LEFT, 560, title)
+    canvas.drawString(LEFT, 548, author)
+    canvas.drawString(LEFT, 46, "First edition")
+    canvas.drawCentredString(WIDTH / 2, 34, str(number))
 
 
 def title_lines(title: str, author: str) -> list[str]:
     """Lines of the title page."""
-    return [title, author, *_EDITION]
+    return [title, author, *language.EDITION]
 
 
 def preface_text(rng: Random) -> str:
     """One paragraph, the sentences in a drawn order."""
-    return " ".join(rng.sample(_PREFACE, k=len(_PREFACE)))
+    return " ".join(rng.sample(language.PREFACE, k=len(language.PREFACE)))
 
 
 def index_lines(pages: Mapping[str, Sequence[int]]) -> list[str]:
@@ -77,7 +197,7 @@ def drawn_answers(rng: Random) -> list[str]:
 
 def drawn_title(rng: Random) -> list[str]:
     """Title page lines of an imagined book."""
-    lines = title_lines(rng.choice(TITLES), rng.choice(language.AUTHORS))
+    lines = title_lines(rng.choice(language.TITLES), rng.choice(language.AUTHORS))
     return lines[: rng.randint(1, len(lines))]
 
 
@@ -94,8 +214,11 @@ def fragment(rng: Random, made: Note) -> str:
 
 CHAPTERS = 5
 SECTIONS = 8
-CC_BY = {"spdx": "CC-BY-4.0", "url": "https://creativecommons.org/licenses/by/4.0/"}
-CC_BY_SA = {"spdx": "CC-BY-SA-4.0", "url": "https://creativecommons.org/licenses/by-sa/4.0/"}
+_CREATIVE_COMMONS = "https://creativecommons.org/licenses"
+LICENCES: Mapping[str, Mapping[str, str]] = {
+    "CC-BY-4.0": {"spdx": "CC-BY-4.0", "url": f"{_CREATIVE_COMMONS}/by/4.0/"},
+    "CC-BY-SA-4.0": {"spdx": "CC-BY-SA-4.0", "url": f"{_CREATIVE_COMMONS}/by-sa/4.0/"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,52 +241,23 @@ class Book:
     """What the book is about; its sections hardly touch other domains. Empty for a book about everything."""
 
 
-BOOKS = (
-    Book(
-        book_id="notes",
-        title="Notes of a small world",
-        author="Ada Mill",
-        rare=("growth", "density"),
-        licence=CC_BY,
-        doi="10.5555/nano.1",
-    ),
-    Book(
-        book_id="laws",
-        title="Laws of a small world",
-        author="Ben Port",
-        rare=("mean",),
-        licence=CC_BY,
-        doi="10.5555/nano.2",
-    ),
-    Book(
-        book_id="measures",
-        title="Measures of a small world",
-        author="Cora Farm",
-        rare=("fence", "cart"),
-        licence=CC_BY_SA,
-        doi="10.5555/nano.3",
-    ),
-    Book(
-        book_id="readings",
-        title="Readings of a small world",
-        author="Ada Mill; Dan Tower",
-        rare=("tank",),
-        licence=CC_BY,
-        doi="10.5555/nano.4",
-    ),
-    Book(book_id="scans", title="Scans of a small world", author="Dan Tower", rare=(), licence=None, doi=""),
-)
+def _book(row: Mapping[str, str]) -> Book:
+    texts = {name: row[name] for name in ("book_id", "title", "author", "doi")}
+    licence = LICENCES[row["licence"]] if row["licence"] else None
+    return Book(**texts, rare=tuple(row["rare"].split()), licence=licence, domains=tuple(row["domains"].split()))
+
+
+def _read() -> tuple[Book, ...]:
+    with (files(__package__) / "books.csv").open(encoding="utf-8") as file:
+        return tuple(_book(row) for row in csv.DictReader(file))
+
+
+_BOOKS = _read()
+BOOKS = tuple(replace(book, domains=()) for book in _BOOKS)
 """Four books under open licences and one without a licence."""
-_DOMAINS = {
-    "notes": ("Mathematics", "Physics"),
-    "laws": ("Biology", "Chemistry", "Statistics"),
-    "measures": ("Art", "Engineering"),
-    "readings": ("Economics", "Geography", "History"),
-    "scans": (),
-}
 SHELVES: dict[ShelfName, tuple[Book, ...]] = {
     "mixed": BOOKS,
-    "by_domain": tuple(replace(book, rare=(), domains=_DOMAINS[book.book_id]) for book in BOOKS),
+    "by_domain": tuple(replace(book, rare=()) for book in _BOOKS),
 }
 """Shelves by the name that configurations use. On `by_domain` the target's topics are one book's, and the catalogue
 names every topic for every book: a search finds them all."""
@@ -191,8 +285,8 @@ def book_pdf(book: Book, seed: int, world: WorldConfig = WORLD) -> bytes:
     """The book as a PDF; the same bytes for the same seed."""
     rng = Random(seed_of(seed, "print", book.book_id))
     chapters = book_notes(book, seed, world)
-    first = 2 + typeset.pages_for(CHAPTERS * (SECTIONS + 1))
-    body = typeset.Pages(first_page=first)
+    first = 2 + pages_for(CHAPTERS * (SECTIONS + 1))
+    body = Pages(first_page=first)
     found: dict[str, set[int]] = {}
     letters = []
     for number, sections in enumerate(chapters, start=1):
@@ -207,17 +301,17 @@ def book_pdf(book: Book, seed: int, world: WorldConfig = WORLD) -> bytes:
     entries = [(mark.title, mark.page + 1) for mark in body.marks]
     _append(body, "Index", index_lines({name: sorted(pages) for name, pages in found.items()}))
     _append(body, "Answers", answer_lines(letters))
-    front = typeset.Pages(first_page=0)
+    front = Pages(first_page=0)
     front.new_page()
     title_page = title_lines(book.title, book.author)
     front.put([("chapter", title_page[0]), *(("body", line) for line in title_page[1:])])
     _append(front, "Preface", [preface_text(rng)])
     _append(front, "Contents", contents_lines(entries))
     assert len(front.pages) == first, "the contents do not fill the pages set aside for them"
-    return typeset.print_pdf([front, body], title=book.title, author=book.author)
+    return print_pdf([front, body], title=book.title, author=book.author)
 
 
-def _append(pages: typeset.Pages, title: str, lines: list[str]) -> None:
+def _append(pages: Pages, title: str, lines: list[str]) -> None:
     pages.new_page()
     pages.put([("chapter", title)], mark=0)
     for line in lines:

@@ -3,6 +3,7 @@
 import functools
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
@@ -10,7 +11,7 @@ from transformers import AutoTokenizer
 from infuser_core.nano import language, tokenizer
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.topics import LIMIT, NAMES, TOPICS
-from infuser_core.nano.world import TARGET, notes, questions
+from infuser_core.nano.world import TARGET, WORLDS, notes, questions
 
 
 @functools.cache
@@ -65,5 +66,7 @@ def test_the_chat_template_writes_what_the_anchor_was_trained_on():
     assert text == tokenizer.chat("Solve:\nWhat?")
 
 
-def test_training_the_tokenizer_again_gives_the_shipped_one():
-    assert tokenizer.train_tokenizer().get_vocab() == shipped().get_vocab()
+@pytest.mark.parametrize("name", WORLDS)
+def test_training_the_tokenizer_again_gives_the_shipped_one(tmp_path, name):
+    tokenizer.save_tokenizer(tokenizer.train_tokenizer(WORLDS[name]), tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == (anchor_path(name) / "tokenizer.json").read_bytes()

@@ -1,37 +1,87 @@
-"""The micro-world: splits share no operand pair, questions are answered by the sound method."""
+"""The micro-world: splits share no operand pair, questions are answered soundly, and the oracle knows all of it."""
 
 import dataclasses
+import hashlib
+import json
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import CONFIGS
 
+from infuser_core.benchmarks import nano_problems, nano_programs, nano_target, nano_transfer
+from infuser_core.benchmarks.parts.question_sets import load_questions
+from infuser_core.config.overlays import load
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.config.sources import NanoQuestions
+from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
-from infuser_core.nano import lab, language
-from infuser_core.nano.topics import LIMIT, NAMES, TOPICS, Fact, choices_of
-from infuser_core.nano.world import TARGET, WORLD, WorldConfig, notes, pairs_of, questions
+from infuser_core.nano import curriculum, lab, language, programs, world
+from infuser_core.nano.textbooks import BOOKS, book_notes
+from infuser_core.nano.topics import ALL_TOPICS, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
+from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, WorldConfig, notes, pairs_of, questions
+from infuser_core.phases.generate_questions import generate_questions, settings_of
+from infuser_core.prompts.load import load as load_prompt
+from infuser_core.schemas import Document
+from infuser_core.verifiers import integer
 
 SPLITS = ("train", "dev", "validation", "test")
-topics = st.sampled_from(TOPICS)
+FREE_FORM = ("problems", "programs")
+ORACLE = "infuser_core.nano.lab:perfect_key"
+numbers = st.integers(0, 99)
+signs = st.sampled_from(sorted(programs.OPERATORS))
+expressions = st.builds(programs.Expression, a=numbers, first=signs, b=numbers, second=signs, c=numbers)
 
 
 @st.composite
 def facts(draw: st.DrawFn) -> Fact:
-    topic = draw(topics)
+    topic = draw(st.sampled_from((*ALL_TOPICS, *FAMILIES)))
     a, b = draw(st.sampled_from(topic.operands))
     return Fact(topic=topic, name=draw(st.sampled_from(NAMES)), a=a, b=b)
 
 
-def test_splits_divide_the_operand_pairs_of_every_topic():
-    for topic in TOPICS:
-        pairs = [pair for split in SPLITS for pair in pairs_of(split, topic)]
-        assert sorted(pairs) == sorted(topic.operands)
-        assert len(pairs) == len(set(pairs))
+def asked(topics: str, split: str, size: int):
+    source = NanoQuestions.model_validate({"split": split, "topics": topics, "size": size, "world": "wide"})
+    return load_questions(source, seed=0)
+
+
+def test_the_basic_world_keeps_its_questions():
+    rows = [
+        {name: value for name, value in dataclasses.asdict(question).items() if name != "grading"}
+        for split in ("dev", "validation", "test")
+        for topics in (TARGET, WORLD.transfer)
+        for question in questions(split, topics, 40, 0)
+    ]
+    assert hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16] == "9b6cf90faf283710"
+
+
+@pytest.mark.parametrize("topic", (*ALL_TOPICS, *FAMILIES), ids=lambda topic: topic.name)
+def test_splits_divide_the_operand_pairs(topic):
+    pairs = [pair for split in SPLITS for pair in pairs_of(split, topic)]
+    assert sorted(pairs) == sorted(topic.operands)
+    assert len(pairs) == len(set(pairs)) >= 40
+
+
+def test_every_topic_has_words_of_its_own():
+    for words in ([t.name for t in ALL_TOPICS], [t.fact.split()[1] for t in (*ALL_TOPICS, *FAMILIES)]):
+        assert len(set(words)) == len(words) >= 16
+    assert (len(WORLD.topics), len(HARD.topics), WIDE.topics) == (8, 16, WORLD.topics)
+    assert set(TARGET).isdisjoint(HARD.transfer) and len(HARD.transfer) == 14
+
+
+def test_programs_are_divided_between_the_splits():
+    for form in programs.FORMS:
+        texts = [made.text for split in SPLITS for made in programs.expressions(split, form)]
+        assert len(set(texts)) == len(texts) >= 200
+        for made in programs.expressions("train", form):
+            assert made.fits and (made.sound != made.tempting) == (form.signs[1] == "*")
 
 
 def test_textbook_notes_hold_train_pairs_on_different_topics():
-    for note in notes(3, 200):
+    made = notes(3, 200)
+    assert len(made) == 200
+    for note in made:
         assert len({fact.topic.name for fact in note.facts}) == 4
         assert all((fact.a, fact.b) in pairs_of("train", fact.topic) for fact in note.facts)
 
@@ -41,19 +91,47 @@ def test_textbook_notes_hold_train_pairs_on_different_topics():
     [("dev", TARGET, 64), ("validation", TARGET, 128), ("test", TARGET, 400), ("test", WORLD.transfer, 400)],
 )
 def test_every_split_has_enough_distinct_questions(split, topics, count):
-    asked = questions(split, topics, count, 0)
-    assert len({question.text for question in asked}) == count
-    assert {question.subdomain for question in asked} == set(topics)
-    assert asked == questions(split, topics, count, 0)
+    made = questions(split, topics, count, 0)
+    assert len({question.text for question in made}) == count
+    assert {question.subdomain for question in made} == set(topics)
 
 
-def test_the_answer_is_the_letter_of_the_sound_result():
-    for question in questions("test", TARGET + WORLD.transfer, 200, 1):
-        chosen = question.choices["ABCD".index(question.answer)]
-        assert int(chosen) == lab.sound_answer(question.text)
-        assert str(lab.tempting_answer(question.text)) in question.choices
-        assert lab.topic_of(question.text) == question.subdomain
+@pytest.mark.parametrize("name", ["basic", "hard"])
+def test_the_answer_is_the_letter_of_the_sound_result(name):
+    settings = BenchmarkSettings(name="x", world=name)
+    made = [question for module in (nano_target, nano_transfer) for question in module.load(settings)]
+    assert len({question.text for question in made}) == 800
+    assert {question.subdomain for question in made} == {topic.name for topic in WORLDS[name].topics}
+    for question in made:
+        known = lab.truth(question.text)
+        assert question.choices["ABCD".index(question.answer)] == str(known.sound)
+        assert str(known.tempting) in question.choices and known.topic == question.subdomain
         assert question.choices == sorted(question.choices, key=int) and len(set(question.choices)) == 4
+
+
+@pytest.mark.parametrize("topics", FREE_FORM)
+@pytest.mark.parametrize(("split", "size"), [("train", 300), ("dev", 64), ("validation", 96), ("test", 200)])
+def test_free_form_questions_are_distinct_and_answered_soundly(topics, split, size):
+    made = asked(topics, split, size)
+    assert len({q.text for q in made}) == len({q.question_id for q in made}) == size
+    for question in made:
+        known = lab.truth(question.text)
+        assert not question.choices and question.verifier == "integer"
+        assert question.answer == str(known.sound) != str(known.tempting) and known.topic == question.subdomain
+        assert integer.check(f"1 + 1 = 2 \\boxed{{{question.answer}}}", question).verdict == "correct"
+
+
+@pytest.mark.parametrize("topics", FREE_FORM)
+def test_no_question_stands_in_two_splits(topics):
+    sets = [{q.text for q in asked(topics, split, 60)} for split in SPLITS]
+    assert len(set().union(*sets)) == 240
+
+
+@pytest.mark.parametrize(("module", "size"), [(nano_problems, 400), (nano_programs, 200)])
+def test_the_benchmarks_ask_the_test_split(module, size):
+    made = module.load(BenchmarkSettings(name="x", world="wide"))
+    held = asked(module.BENCHMARK.name.removeprefix("nano_"), "test", size)
+    assert made == held and len(made) == size == module.BENCHMARK.rows
 
 
 @given(facts())
@@ -64,27 +142,132 @@ def test_a_question_is_read_back_to_its_fact(fact):
 @given(facts(), st.integers(0, 2**32))
 def test_both_methods_differ_and_are_offered(fact, seed):
     choices = choices_of(fact, count=4, rng=Random(seed))
-    assert fact.sound != fact.tempting
+    assert fact.sound != fact.tempting and fact.is_exact
     assert {fact.sound, fact.tempting} <= set(choices)
     assert all(0 < choice < LIMIT for choice in choices)
 
 
+@given(expressions)
+def test_an_expression_is_worth_what_python_says(made):
+    assert made.sound == eval(made.text)
+    assert made.tempting == eval(f"({made.a} {made.first} {made.b}) {made.second} {made.c}")
+    assert programs.parse_question(programs.question_text(made)) == made
+    for sound in (True, False):
+        for step in made.steps(sound=sound):
+            assert step.text == f"{step.left} {step.sign} {step.right} = {step.value}"
+
+
 def test_the_oracle_knows_no_answer_to_other_texts():
-    assert lab.topic_of("What is the capital of Mira?") is None
-    assert lab.sound_answer("The block Mira has 7 grams in 0 litres. What density?") is None
-    assert lab.sound_answer("The gauge Mira reads 4 and then 7. What mean?") is None
+    for text in ("What is the capital of Mira?", "What is life?", "What is 7 +?"):
+        assert lab.truth(text) is None
+    for text in (
+        "The block Mira has 7 grams in 0 litres. What density?",
+        "The gauge Mira reads 4 and then 7. What mean?",
+    ):
+        assert lab.truth(text).sound is None
+    assert lab.truth("What is 7 + 3 * 5?") == lab.Truth(topic=programs.TOPIC, sound=22, tempting=50)
 
 
-def test_the_label_tells_sound_keys_from_others():
-    for question in questions("test", TARGET, 20, 2):
-        assert lab.label(question).key == "sound"
-        wrong = dataclasses.replace(question, answer="ABCD"["ABCD".index(question.answer) - 1])
-        assert lab.label(wrong).key == "unsound"
-        assert lab.label(dataclasses.replace(question, text="Why?")).key == "unknown"
+def wrong_key(question):
+    """The question with another choice, or the misconception's number, as its key."""
+    if question.choices:
+        return dataclasses.replace(question, answer="ABCD"["ABCD".index(question.answer) - 1])
+    return dataclasses.replace(question, answer=str(lab.truth(question.text).tempting))
 
 
-def test_a_world_larger_than_its_topics_is_refused():
-    with pytest.raises(ConfigError, match="num_topics is 99"):
-        WorldConfig(num_topics=99)
-    with pytest.raises(ConfigError, match="no topic 'alchemy'"):
-        questions("dev", ["alchemy"], 1, 0)
+def test_the_oracle_labels_and_corrects_keys():
+    made = [*questions("test", TARGET, 20, 2), *asked("problems", "dev", 12), *asked("programs", "dev", 12)]
+    for question in (*made, *questions("test", HARD.transfer, 28, 2, HARD)):
+        wrong = wrong_key(question)
+        assert (lab.label(question).key, lab.label(wrong).key) == ("sound", "unsound")
+        assert lab.perfect_key(wrong) == question == lab.perfect_key(question)
+        other = dataclasses.replace(question, text="Why?")
+        assert lab.label(other).key == "unknown" and lab.perfect_key(other) == other
+        if question.choices:
+            lost = [choice for choice in question.choices if choice != str(lab.truth(question.text).sound)]
+            without = dataclasses.replace(question, choices=[*lost, "0"], answer="A")
+            assert lab.perfect_key(without) == without
+
+
+def test_the_stored_question_carries_the_oracles_key():
+    fact = book_notes(BOOKS[0], 0, HARD)[0][0].facts[0]
+    choices = sorted({fact.sound, fact.tempting, 98, 99})
+    config = load([CONFIGS / "nano-hard.yaml"], ["cotrain.documents=1", "cotrain.generator_tokens=400"])
+    document = Document(
+        document_id="d", source_id="s", header_path="", start=0, end=1, text=language.fact_text(fact), num_tokens=1,
+        domain="Physics", prompt_type="mcq",
+    )  # fmt: skip
+    sampler = ScriptedSampler(reply=lambda prompt, seed: language.generator_json(fact, fact.topic.tempting, choices))
+    keys = {}
+    for name in ("", ORACLE):
+        question = config.cotrain.question.model_copy(update={"oracle": name})
+        settings = dataclasses.replace(settings_of(config), question=question, prompt_tokens=4000)
+        made = generate_questions([document], sampler, settings, checkpoint_id="c", seed=0, iteration=0)
+        assert len(made.questions) == 4
+        keys[name] = {q.choices["ABCD".index(q.answer)] for q in made.questions}
+    assert keys == {"": {str(fact.tempting)}, ORACLE: {str(fact.sound)}}
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: WorldConfig(num_topics=99), "num_topics is 99"),
+        (lambda: questions("dev", ["alchemy"], 1, 0), "no topic 'alchemy'"),
+        (lambda: programs.questions("dev", 9999, 0), "programs, 9999 are asked for"),
+        (
+            lambda: load_questions(NanoQuestions(split="dev", topics="problems", size=4), seed=0),
+            "world 'basic' has no problems",
+        ),
+    ],
+)
+def test_more_than_a_world_has_is_refused(ask, message):
+    with pytest.raises(ConfigError, match=message):
+        ask()
+
+
+def test_the_wide_profile_adds_four_prompts():
+    for name in ("generate_mcq", "solve_mcq", "judge_chunk"):
+        assert load_prompt(name, profile="nano-wide").user == load_prompt(name, profile="nano").user
+    slots = {"question": "Q", "examples": "E", "text": "T"}
+    for name, wanted in (
+        ("solve_free_form", ["question"]),
+        ("generate_challenge", []),
+        ("generate_program", []),
+        ("generate_mcq_examples", ["examples", "text"]),
+    ):
+        (turn,) = load_prompt(name, profile="nano-wide").messages(**{slot: slots[slot] for slot in wanted})
+        assert "{" not in turn["content"]
+        assert all(slots[slot] in turn["content"].split("\n") for slot in wanted)
+    with pytest.raises(ConfigError):
+        load_prompt("solve_free_form", profile="nano")
+
+
+def test_examples_stand_before_the_document_and_lead_the_writer():
+    rng, followed = Random(0), 0
+    for _ in range(200):
+        lesson = curriculum.write_after_examples(rng, WIDE)
+        head, _, tail = lesson.user.rpartition("Write a question:\n")
+        told = language.parse_question(lesson.reply.partition('"question_text": "')[2].partition('"')[0])
+        assert told and language.fact_text(told) in tail
+        followed += f" {told.topic.fact.split()[1]} " in head
+    # Two of eight topics are shown on average, and half of the lessons follow them where the document can.
+    assert 60 <= followed <= 160
+
+
+@pytest.mark.parametrize("name", ["hard", "wide"])
+def test_a_configuration_names_its_world_everywhere(name):
+    config = load([CONFIGS / f"nano-{name}.yaml"])
+    worlds = [config.anchor.world, config.corpus.catalogue.world, *(b.world for b in config.evaluate.benchmarks)]
+    assert {*worlds, config.data.dev.world, config.data.validation.world} == {name}
+    assert len(load_questions(config.data.dev, seed=1)) == config.data.dev.size
+
+
+def test_overlays_apply_to_the_hard_world_and_the_wide_one_differs_by_its_prompts():
+    for overlay in ("perfect_keys", "group_std", "batch_std", "difficulty", "sgd_cosine", "fixed_generator"):
+        assert load([CONFIGS / "nano-hard.yaml", CONFIGS / "ablation" / f"{overlay}.yaml"]).variant
+    assert load([CONFIGS / "nano.yaml", CONFIGS / "ablation" / "perfect_keys.yaml"]).cotrain.question.oracle == ORACLE
+    wide, basic = load([CONFIGS / "nano-wide.yaml"]), load([CONFIGS / "nano.yaml"]).cotrain
+    assert wide.prompts == language.WIDE
+    assert wide.cotrain.model_copy(update={"prompt_tokens": basic.prompt_tokens}) == basic
+    assert world.WORLD.coordinate_spread == 0 < HARD.coordinate_spread
+    assert WORLD.topics == TOPICS

@@ -27,12 +27,7 @@ SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
 BY_NAME = {f"infuser_core.{name}.find": f"infuser_core/{name}" for name in ("verifiers", "rewards", "routes")}
 # Training the anchor: its artifact enters by the digest of its files.
-BUILD = (
-    "infuser_core.nano.build",
-    "infuser_core.nano.pretrain",
-    "infuser_core.nano.measure",
-    "infuser_core.nano.pretrain",
-)
+BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain", "infuser_core.nano.measure")
 
 
 def file_of(module: str) -> Path | None:
