@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from infuser_core.rewards.find import load as load_reward
+from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
 from tasks import budget
 from tasks import cotraining as phase
@@ -58,7 +58,7 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
 def _dev_gradient(run: str, number: int, dev: ArtifactRef, solver: ArtifactRef) -> ArtifactRef | None:
     """The direction that the generator is rewarded for, where its reward looks at it."""
     settings = current(run).history.at(number).cotrain
-    if not (settings.generator.update and load_reward(settings.reward.name).needs_influence):
+    if not (settings.generator.update and plugins.reward(settings.reward.name).needs_influence):
         return None
     rollouts = phase.rollout_dev(run, number, dev, solver)
     return phase.dev_gradient(run, number, rollouts, solver)

@@ -17,9 +17,8 @@ from corpus.harvest import Wish
 from corpus.model_reply import KeptChat, as_they_come, in_batches
 from corpus.settings import choice_of, overlap_of
 from corpus.source_steps import HeadingReader, SourceConfig
-from infuser_core import settings
+from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.benchmarks.find import load as load_benchmark
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import corpus as config_pool
 from infuser_core.config.corpus import CatalogueSettings, CorpusSettings, EndpointModel, JudgeSource
@@ -181,7 +180,7 @@ def _overlap(config: RunConfig) -> OverlapPlan:
     }
     for benchmark in config.evaluate.benchmarks:
         label = f"benchmark {benchmark.label or benchmark.name}"
-        loaders[label] = lambda benchmark=benchmark: load_benchmark(benchmark.name)(benchmark)  # type: ignore[misc]
+        loaders[label] = lambda benchmark=benchmark: plugins.benchmark(benchmark.name)(benchmark)  # type: ignore[misc]
     questions: dict[str, Sequence[Question]] = {}
     absent: dict[str, str] = {}
     for name, load in loaders.items():

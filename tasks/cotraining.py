@@ -12,7 +12,7 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
-from infuser_core.routes.find import templates
+from infuser_core.plugins import templates
 from infuser_core.schemas import (
     GeneratorScore,
     Gradient,

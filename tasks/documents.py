@@ -17,9 +17,8 @@ from corpus.read import convert as converting
 from corpus.read import embedded, marker
 from corpus.read.convert import convert_auto
 from corpus.settings import choice_of
-from infuser_core import settings
+from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.benchmarks import find
 from infuser_core.benchmarks.parts import identity as identity_of
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.run import RunConfig
@@ -65,7 +64,7 @@ def reference_questions(run: Run, part: str) -> StageResult:
 @stage
 def benchmark_questions(run: Run) -> StageResult:
     """The questions of the configured benchmarks, which the overlap audit looks for in the documents."""
-    loaded = {b.label or b.name: find.load(b.name)(b) for b in run.config.evaluate.benchmarks}
+    loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infuser_core.benchmarks.find import load as load_benchmark
+from infuser_core import plugins
 from infuser_core.benchmarks.parts import identity as identity_of
 from infuser_core.benchmarks.parts.identity import leaks, sentence
 from infuser_core.config.run import BenchmarkSettings
@@ -45,7 +45,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
     settings = evaluate_phase.ask_settings(run.config, benchmark)
     values: dict[str, Any] = {"answers": settings, "label": label}
     inputs = {"solver": solver, "validation": validation}
-    loaded = load_benchmark(benchmark.name)(benchmark) if benchmark else []
+    loaded = plugins.benchmark(benchmark.name)(benchmark) if benchmark else []
     if benchmark:
         # The questions enter by content: where their file lies changes nothing.
         values |= {"benchmark": benchmark.name, "content": identity_of.content(loaded)}
@@ -173,7 +173,7 @@ def selected_iteration(run: str, selection: ArtifactRef) -> int:
 @stage
 def leakage(run: Run, validation: ArtifactRef) -> StageResult:
     """How much of each benchmark the validation set has seen: it chooses the checkpoint that is evaluated."""
-    loaded = {b.label or b.name: load_benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
+    loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         found = leaks(run.store.rows(validation, "reference_questions", Question), loaded)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from infuser_core.benchmarks import find
+from infuser_core import plugins
 from infuser_core.benchmarks.parts.files import SUFFIXES
 from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning
 from infuser_core.config.overlays import load as load_config
@@ -63,7 +63,7 @@ def make_plan(
     questions: list[ExamQuestion] = []
     for benchmark in _benchmarks(wanted, settings, nano=is_nano(examinee)):
         label = benchmark.label or benchmark.name
-        known = find.describe(benchmark.name)
+        known = plugins.describe(benchmark.name)
         found = _questions(_located(benchmark, known, data), known, warn)
         chosen = draw(found, limit, seed=settings.seed, label=label)
         sheets.append(
@@ -87,11 +87,11 @@ def _benchmarks(wanted: str, settings: ExamSettings, *, nano: bool) -> list[Benc
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"]:
-        names = [name for name in find.names() if _belongs(find.describe(name), settings, nano=nano)]
+        names = [name for name in plugins.BENCHMARKS.names() if _belongs(plugins.describe(name), settings, nano=nano)]
     if not names:
         names = list(configured)
     if not names:
-        hint = f"--benchmarks all, or some of {', '.join(find.names())}"
+        hint = f"--benchmarks all, or some of {', '.join(plugins.BENCHMARKS.names())}"
         raise UsageError("no benchmarks named, and the settings name none", hint=hint)
     found = [configured[name] if name in configured else _named(name) for name in names]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -114,12 +114,12 @@ def _belongs(benchmark: Benchmark | None, settings: ExamSettings, *, nano: bool)
 def _named(text: str) -> BenchmarkSettings:
     name, mark, path = text.partition("=")
     if not mark:
-        find.load(name)
+        plugins.benchmark(name)
         return BenchmarkSettings(name=name)
     module, own, _ = name.partition(":")
     if own:
         return BenchmarkSettings(name=name, label=module.rpartition(".")[2], path=path)
-    return BenchmarkSettings(name=name if name in find.names() else "released", label=name, path=path)
+    return BenchmarkSettings(name=name if name in plugins.BENCHMARKS.names() else "released", label=name, path=path)
 
 
 def _located(benchmark: BenchmarkSettings, known: Benchmark | None, data: Path | None) -> BenchmarkSettings:
@@ -140,7 +140,7 @@ def _questions(benchmark: BenchmarkSettings, known: Benchmark | None, warn: Call
     """Its questions; what the loader warns of, and another number than expected, is said at once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = find.load(benchmark.name)(benchmark)
+        found = plugins.benchmark(benchmark.name)(benchmark)
     lines = [str(warning.message) for warning in caught if issubclass(warning.category, DataWarning)]
     for line in lines:
         warn(line)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.benchmarks import find
+from infuser_core import plugins
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.agreement import Agreement, agreement
@@ -75,7 +75,7 @@ def of_run(store: Store, name: str) -> Answers:
 
 
 def _sheet(label: str, module: str, manifest: Manifest, *, count: int) -> Sheet:
-    known = find.describe(module)
+    known = plugins.describe(module)
     answers = manifest.recipe["config"]["answers"]
     return Sheet(
         label=label,

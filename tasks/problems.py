@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from corpus.problems import Problems, as_rows, blank
+from infuser_core import plugins
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases.generate_questions import route_digest
-from infuser_core.routes.find import MAIN_ROUTE, needs_documents
-from infuser_core.routes.find import load as load_route
 from infuser_core.schemas import Document, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
@@ -23,7 +22,7 @@ VERSION = 1
 
 def needs_corpus(run: str) -> bool:
     """Whether any part of the run writes questions from documents."""
-    return any(needs_documents(config) for config in current(run).history.all)
+    return any(plugins.needs_documents(config) for config in current(run).history.all)
 
 
 def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
@@ -38,7 +37,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Stage
     """Documents, or blank rows where the route needs none, and behind them the rows of `data.problems`."""
     lists, cotrain = run.config.data.problems, run.config.cotrain
     evaluated = run.config.evaluate.benchmarks
-    blanks = cotrain.documents if documents is None and load_route(cotrain.route).template else 0
+    blanks = cotrain.documents if documents is None and plugins.route(cotrain.route).template else 0
     values = {
         "problems": [
             {**plain(each), "source": values_of(each.source), "content": content_of(each.source, evaluated=evaluated)}
@@ -83,7 +82,7 @@ def _rows(run: Run, number: int, dev: list[Question]) -> Problems:
 def routed(run: Run, pool: ArtifactRef, settings: Any) -> Any:
     """The phase's settings, and what other routes than the textbooks' own add to them."""
     config = run.config
-    own = config.cotrain.route or MAIN_ROUTE
+    own = config.cotrain.route or plugins.MAIN_ROUTE
     names: set[str] = {each.route for each in config.data.problems}
     if config.corpus.pool and not config.cotrain.route:
         names |= {row.prompt_type for row in documents_of(run.store, pool)}

@@ -3,12 +3,10 @@
 import hashlib
 import importlib
 import json
-import pkgutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
@@ -16,6 +14,7 @@ import httpx
 from corpus.find.identifiers import absolute, scheme_of
 from corpus.find.session import MAX_BYTES
 from infuser_core.errors import CatalogueError, ConfigError
+from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -221,9 +220,8 @@ def subject(domain: str, subdomain: str) -> str:
     return f"{domain.strip()} / {subdomain.strip()}".casefold()
 
 
-def shipped() -> list[str]:
-    """Names of the catalogues in `catalogues/`."""
-    return sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent / "catalogues")]))
+SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="my_package.module")
+"""Catalogues of the folder; each has `connect(base, client)`."""
 
 
 def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
@@ -231,12 +229,12 @@ def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
 
     Such a module has a function `connect(base, client) -> Catalogue`; an empty base means the catalogue's own address.
     """
-    target = f"corpus.find.catalogues.{name}" if name in shipped() else name
+    target = f"corpus.find.catalogues.{name}" if name in SHIPPED.names() else name
     try:
         module = importlib.import_module(target)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"catalogue: no module {name!r}", hint=f"shipped: {', '.join(shipped())}; or a module of your own"
+            f"catalogue: no module {name!r}", hint=f"shipped: {', '.join(SHIPPED.names())}; or a module of your own"
         ) from error
     if not hasattr(module, "connect"):
         raise ConfigError(f"catalogue: module {name!r} has no connect(base, client)", hint="see corpus/find/catalogues")

@@ -15,7 +15,7 @@ from infuser_core.capacity.training import Work
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.rewards.find import load
+from infuser_core.plugins import reward
 
 SHARES = ("within", "valid", "varied_dev", "varied_questions")
 SPREADS = ("spread", "generator_spread")
@@ -140,7 +140,7 @@ def volume_of(config: RunConfig, lengths: Lengths) -> Volume:
     written = _spread(lengths.generator_response, cotrain.generator_tokens, lengths.generator_spread, lengths.within)
     dev = _size(config.data.dev, "data.dev")
     questions = cotrain.documents * rows * lengths.valid
-    influence = cotrain.generator.update and not cotrain.dev_only and load(cotrain.reward.name).needs_influence
+    influence = cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
     all_dev = Work(groups=dev, rows=rows, prompt=lengths.dev_prompt, response=to_dev, steps=1)
     documents = Work(groups=cotrain.documents, rows=rows, prompt=lengths.generator_prompt, response=written, steps=1)
     generated = Work(groups=questions, rows=rows, prompt=lengths.solver_prompt, response=solved, steps=1)
@@ -222,7 +222,7 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     """What the run writes."""
     cotrain, parameters = config.cotrain, float(shape.parameters)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
-    influence = cotrain.generator.update and not cotrain.dev_only and load(cotrain.reward.name).needs_influence
+    influence = cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
     gradient = GRADIENT * parameters * (1 + int(cotrain.one_backward)) if influence else 0.0
     per_iteration = roles * FULL * parameters + gradient
     full = min(cotrain.iterations, KEPT_FULL)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infuser_core.benchmarks.find import describe
 from infuser_core.config.run import EngineSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.pool import EnginePool
+from infuser_core.plugins import describe
 
 Options = dict[str, Any]
 

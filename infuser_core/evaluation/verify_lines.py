@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from infuser_core import plugins
 from infuser_core.errors import InfuserError
 from infuser_core.schemas import Question
-from infuser_core.verifiers import find
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Finding, Grading, as_text, no_answer, unverified
@@ -104,7 +104,7 @@ def _understood(line: bytes) -> _Asked:
 
 @cache
 def _kinds() -> tuple[str, ...]:
-    return tuple(find.names())
+    return tuple(plugins.VERIFIERS.names())
 
 
 def _program(values: Mapping[str, Any], preset: str) -> _Asked:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from infuser_core.benchmarks import find
+from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.phases.answering import solver_templates, template_digest
 
@@ -40,7 +40,7 @@ class ScoreSettings:
 def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) -> AskSettings:
     """How a benchmark, or the validation set, is sampled (appendix: sampling hyperparameters)."""
     cotrain = config.cotrain
-    known = find.describe(benchmark.name) if benchmark else None
+    known = plugins.describe(benchmark.name) if benchmark else None
     own_limit = (benchmark.max_tokens if benchmark else None) or (known.max_tokens if known else None)
     own_samples = (benchmark.samples if benchmark else None) or (known.samples if known else 1)
     is_code = known is not None and known.category == "coding"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -23,9 +24,8 @@ from infuser_core.phases.drawing import Kept, draw
 from infuser_core.phases.examples import PLAIN, Examples, text_of
 from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
 from infuser_core.phases.parsing import Malformed
+from infuser_core.plugins import MAIN_ROUTE, Route
 from infuser_core.prompts.load import load
-from infuser_core.routes.find import MAIN_ROUTE, Route
-from infuser_core.routes.find import load as load_route
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
 
@@ -86,7 +86,7 @@ def settings_of(config: RunConfig) -> GenerateSettings:
 
 def route_digest(name: str, profile: str) -> str:
     """Digest of a route's template; empty for a route without one."""
-    template = load_route(name).template
+    template = plugins.route(name).template
     return template_digest(load(template, profile=profile)) if template else ""
 
 
@@ -158,7 +158,7 @@ def _ways(batch: Sequence[Document], problems: Sequence[Question], route: str) -
     names = {
         row.document_id: row.prompt_type if row.document_id in carrying else route or row.prompt_type for row in batch
     }
-    routes = {name: load_route(name) for name in names.values()}
+    routes = {name: plugins.route(name) for name in names.values()}
     return {document_id: routes[name] for document_id, name in names.items()}
 
 

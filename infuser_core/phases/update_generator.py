@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infuser_core import plugins
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.groups import by_group, options_of
 from infuser_core.phases.stepping import UpdateSettings, update
-from infuser_core.rewards.find import load
 from infuser_core.schemas import GeneratorScore, InfluenceScore, Question, Role, Rollout, ScoreStatus, Update
 
 VERSION = 1
@@ -112,7 +112,7 @@ def _rewards(
     scores = {row.question_id: row for row in influence}
     # Questions that nobody generated take no part: neither in a group nor in a reward that compares questions.
     written = [question for question in questions if question.rollout_id]
-    values = load(settings.reward).of([scores[question.question_id] for question in written], written)
+    values = plugins.reward(settings.reward).of([scores[question.question_id] for question in written], written)
     by_rollout = {question.rollout_id: value for question, value in zip(written, values, strict=True)}
     return {
         row.rollout_id: generator_reward(by_rollout.get(row.rollout_id), invalid_penalty=settings.invalid)

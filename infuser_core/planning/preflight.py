@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from infuser_core import settings
+from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_folder
-from infuser_core.benchmarks.find import load as load_benchmark
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, FolderAnchor, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError
 from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
+from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
 from infuser_core.prompts.load import load
 from infuser_core.prompts.load import load as load_prompt
-from infuser_core.rewards.find import load as load_reward
-from infuser_core.routes.find import MAIN_ROUTE, needs_documents, templates
-from infuser_core.routes.find import load as load_route
 from infuser_core.schemas import Question
 
 
@@ -90,13 +87,13 @@ def preflight(config: RunConfig) -> None:
     settings.writable_store_root()
     asked = [question for key, source in _sources(config) for question in _questions(key, source, config)]
     for number, benchmark in enumerate(config.evaluate.benchmarks):
-        load = load_benchmark(benchmark.name)
+        load = plugins.benchmark(benchmark.name)
         if benchmark.path:
             _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
         # Read here once: a damaged file must not be found out after the training.
         asked += load(benchmark)
     asking = _generator_prompts(config)
-    reward = load_reward(config.cotrain.reward.name)
+    reward = plugins.reward(config.cotrain.reward.name)
     if config.cotrain.budget.mode == "bandit" and not reward.needs_influence:
         raise ConfigError(
             f"cotrain.budget.mode bandit: the reward {reward.name} measures no influence to follow",
@@ -115,8 +112,8 @@ def preflight(config: RunConfig) -> None:
 
 def _generator_prompts(config: RunConfig) -> list[str]:
     """What a generator is asked with. Raises ConfigError where a run of given problems has none, or a generator."""
-    own = load_route(config.cotrain.route or MAIN_ROUTE)
-    problems = [load_route(each.route) for each in config.data.problems]
+    own = plugins.route(config.cotrain.route or MAIN_ROUTE)
+    problems = [plugins.route(each.route) for each in config.data.problems]
     if own.given and not any(route.given for route in problems):
         raise ConfigError(
             f"cotrain.route = {own.name!r} trains on problems that are given, and data.problems lists none",

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from infuser_core.errors import ConfigError
-from infuser_core.rewards import find
-from infuser_core.rewards.find import Reward
+from infuser_core import plugins
+from infuser_core.plugins import Reward
 from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
 
 
@@ -40,9 +39,9 @@ EXPECTED = {  # rewards at accuracy 0, 1/4, 1/2, 1
 }
 
 
-@pytest.mark.parametrize("name", find.names())
+@pytest.mark.parametrize("name", plugins.REWARDS.names())
 def test_every_reward_of_the_folder(name: str) -> None:
-    reward = find.load(name)
+    reward = plugins.reward(name)
     values = [of(reward, score(accuracy)) for accuracy in (0.0, 0.25, 0.5, 1.0)]
     assert all(math.isfinite(value) for value in values)
     assert values == EXPECTED.get(name, values)
@@ -51,20 +50,4 @@ def test_every_reward_of_the_folder(name: str) -> None:
 
 
 def test_the_expected_rewards_exist() -> None:
-    assert set(EXPECTED) <= set(find.names())
-
-
-def test_rewards_from_outside_need_influence_unless_they_say_otherwise() -> None:
-    assert find.load("infuser_core.rewards.variance:reward").needs_influence is False
-    assert find.load("math:fsum").needs_influence is True
-
-
-@pytest.mark.parametrize("name", ["nonsense", "find", "no_package.module:name", "math:no_such_name", "math:pi", ""])
-def test_what_is_no_reward_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError):
-        find.load(name)
-
-
-def test_an_unknown_reward_lists_what_exists() -> None:
-    with pytest.raises(ConfigError, match="constant, influence, learnability, r_zero, spice, uncertainty, variance"):
-        find.load("nonsense")
+    assert set(EXPECTED) <= set(plugins.REWARDS.names())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from infuser_core.rewards import find
+from infuser_core import plugins
 from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
 from infuser_core.statistics.repetition import cluster_sizes, similarities
 
@@ -31,7 +31,7 @@ def rewards(accuracies: Sequence[float], texts: Sequence[str]) -> list[float]:
         )
         for place, text in enumerate(texts)
     ]  # fmt: skip
-    return find.load("r_zero").of(scores, questions)
+    return plugins.reward("r_zero").of(scores, questions)
 
 
 def test_a_repeated_question_pays_for_its_share_of_the_batch():

@@ -7,14 +7,14 @@ from pathlib import Path
 import places
 import pytest
 
-from infuser_core.benchmarks import find
+from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.grading import grading_of
 
 DATA = places.DATA / "benchmarks"
-NAMES = find.names()
+NAMES = plugins.BENCHMARKS.names()
 # Appendix, sampling hyperparameters; the benchmarks' rows as evaluation counts them.
 PAPER = {
     "mmlu_pro": ("general", 12_032, 1, None),
@@ -44,7 +44,7 @@ def fixture(name: str) -> list[Question]:
     path = str(DATA / "released.json") if name == "released" else ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return find.load(name)(BenchmarkSettings(name=name, path=path))
+        return plugins.benchmark(name)(BenchmarkSettings(name=name, path=path))
 
 
 def response(name: str, question: Question) -> str:
@@ -58,14 +58,14 @@ def response(name: str, question: Question) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_describes_itself(name: str):
-    known = find.describe(name)
+    known = plugins.describe(name)
     assert known is not None and known.name == name and known.title
     assert known.category in ("math", "general", "medical", "coding", "nano", "other")
     assert bool(known.repos) == bool(known.files) == (known.category not in ("nano", "other"))
 
 
 def test_the_fourteen_are_sampled_as_the_paper_says():
-    found = {name: find.describe(name) for name in NAMES}
+    found = {name: plugins.describe(name) for name in NAMES}
     facts = {
         name: (known.category, known.rows, known.samples, known.max_tokens)
         for name, known in found.items()
@@ -79,7 +79,7 @@ def test_a_fixture_gives_whole_questions_with_unique_identifiers(name: str):
     questions = fixture(name)
     assert len(questions) >= 3
     assert len({question.question_id for question in questions}) == len(questions)
-    known = find.describe(name)
+    known = plugins.describe(name)
     for question in questions:
         assert question.text.strip() == question.text != ""
         assert question.answer or question.verifier == "code"
@@ -113,5 +113,5 @@ def test_another_answer_is_not_right(name: str):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("nano")])
 def test_the_micro_worlds_have_the_questions_they_announce(name: str):
-    known = find.describe(name)
+    known = plugins.describe(name)
     assert known is not None and len(fixture(name)) == known.rows

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infuser_core.benchmarks import find, math500
+from infuser_core import plugins
+from infuser_core.benchmarks import math500
 from infuser_core.benchmarks.parts.files import files_in, locate, rows_of, source_of
 from infuser_core.benchmarks.parts.spec import DataWarning, one_line
 from infuser_core.config.run import BenchmarkSettings
@@ -34,7 +35,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(path: Path | str = "", name: str = "math500") -> list[Question]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return find.load(name)(BenchmarkSettings(name=name, path=str(path)))
+        return plugins.benchmark(name)(BenchmarkSettings(name=name, path=str(path)))
 
 
 def rows(*names: str) -> list[dict[str, Any]]:
@@ -119,14 +120,14 @@ def test_a_folder_of_an_unknown_layout_gives_its_split_or_all_it_has(tmp_path: P
     ],
 )
 def test_the_split_is_read_and_its_neighbours_are_not(name: str, expected: list[str]):
-    benchmark = find.describe(name)
+    benchmark = plugins.describe(name)
     assert benchmark is not None
     found = files_in(benchmark, DATA / name)
     assert [path.relative_to(DATA / name).as_posix() for path in found] == expected
 
 
 def test_a_contest_is_known_by_its_folder_or_its_file(tmp_path: Path):
-    benchmark = find.describe("hmmt")
+    benchmark = plugins.describe("hmmt")
     assert benchmark is not None
     assert source_of(benchmark, tmp_path / "hmmt_feb_2025" / "data" / "train-0.parquet") == "hmmt_feb_2025"
     assert source_of(benchmark, tmp_path / "HMMT_Feb_2026.jsonl") == "hmmt_feb_2026"

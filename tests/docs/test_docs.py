@@ -8,8 +8,7 @@ import typer.main
 from places import ROOT
 
 from flows.cli.main import app
-from infuser_core.benchmarks import find as benchmarks
-from infuser_core.rewards import find as rewards
+from infuser_core import plugins
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "configs").rglob("*.yaml"))
@@ -94,7 +93,7 @@ def test_every_configuration_in_the_readme_exists():
     assert sorted(named - set(CONFIGS)) == []
 
 
-@pytest.mark.parametrize("name", [*rewards.names(), *benchmarks.names()])
+@pytest.mark.parametrize("name", [*plugins.REWARDS.names(), *plugins.BENCHMARKS.names()])
 def test_every_reward_and_benchmark_stands_in_the_readme(name: str):
     assert any(re.search(rf"\b{name}\b", quoted) for quoted in QUOTED), f"README.md does not name {name}"
 

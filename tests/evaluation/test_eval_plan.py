@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infuser_core.benchmarks import find
+from infuser_core import plugins
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.evaluation.models import Examinee, find_model
 from infuser_core.evaluation.plan import ExamSettings, Plan, differences, identity_of
@@ -62,7 +62,7 @@ def test_other_models_are_asked_as_the_paper_asks(tmp_path: Path):
     assert settings.sampling.model_dump() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
     assert (settings.prompt_tokens, settings.max_tokens, settings.preset) == (4096, 8192, "paper")
     for name, samples in PAPER.items():
-        known = find.describe(name)
+        known = plugins.describe(name)
         assert known is not None and known.samples == samples
 
 

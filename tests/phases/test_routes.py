@@ -1,14 +1,12 @@
 """A document's route is a module found by name: what the generator is asked, and what becomes of its text."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
-from infuser_core.errors import ConfigError
 from infuser_core.phases.parsing import Malformed
-from infuser_core.routes import find
 from infuser_core.schemas import Document, Question
 
 RULES = QuestionSettings(min_choices=2, choice_order="as_written")
@@ -24,14 +22,14 @@ def document() -> Document:
 
 
 def read(name: str, text: str) -> Question | Malformed:
-    route = find.load(name)
+    route = plugins.route(name)
     assert route.read is not None
     return route.read(text, document(), "0/d/1", RULES)
 
 
-@pytest.mark.parametrize("name", find.names())
+@pytest.mark.parametrize("name", plugins.ROUTES.names())
 def test_a_route_writes_by_a_template_or_gives_what_a_row_carries(name: str):
-    route = find.load(name)
+    route = plugins.route(name)
     assert route.name == name
     assert bool(route.template) == (route.read is not None) == (route.given is None)
 
@@ -66,24 +64,8 @@ def test_a_given_problem_keeps_its_answer_and_its_verifier():
         question_id="aime-1", text="6 * 7?", choices=[], answer="42", verifier="integer", domain="Math",
         subdomain="", document_id="row", rollout_id="", reasoning="", grading='{"route": "aime"}',
     )  # fmt: skip
-    given = find.load("direct").given
+    given = plugins.route("direct").given
     assert given is not None
     made = given(problem, "3/row/0-ab")
     assert (made.question_id, made.document_id, made.rollout_id) == ("3/row/0-ab", "row", "")
     assert (made.answer, made.verifier, made.grading) == ("42", "integer", problem.grading)
-
-
-def test_an_unknown_route_is_told_what_exists():
-    with pytest.raises(ConfigError, match="no route 'mqc'") as caught:
-        find.load("mqc")
-    assert "direct, free_form" in caught.value.hint
-
-
-@pytest.mark.parametrize("body", ["TEMPLATE = 'x'", "TEMPLATE = ''\nNEEDS_DOCUMENT = False"])
-def test_a_module_that_is_no_route_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str):
-    package = tmp_path / f"own_{len(body)}"
-    package.mkdir()
-    (package / "way.py").write_text(body)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match="way"):
-        find.load(f"{package.name}.way")

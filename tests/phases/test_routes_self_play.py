@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
 from infuser_core.phases.parsing import Malformed
-from infuser_core.routes import find
 from infuser_core.schemas import Document, Question
 
 BLANK = Document(
@@ -16,7 +16,7 @@ BLANK = Document(
 
 
 def read(route: str, text: str) -> Question | Malformed:
-    reader = find.load(route).read
+    reader = plugins.route(route).read
     assert reader is not None
     return reader(text, BLANK, "0/blank-1/0", QuestionSettings())
 
@@ -27,8 +27,8 @@ def program(source: str) -> Question | Malformed:
 
 @pytest.mark.parametrize("route", ["challenge", "program"])
 def test_neither_needs_a_document(route: str):
-    assert not find.load(route).needs_document
-    assert find.load(route).template
+    assert not plugins.route(route).needs_document
+    assert plugins.route(route).template
 
 
 def test_a_challenge_is_a_question_like_any_other():

@@ -25,7 +25,7 @@ ALGORITHM = (
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
-BY_NAME = {f"infuser_core.{name}.find": f"infuser_core/{name}" for name in ("verifiers", "rewards", "routes")}
+BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/{name}s" for name in ("verifier", "reward", "route")}
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain", "infuser_core.nano.measure")
 
@@ -47,6 +47,8 @@ def _imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom):
             yield str(node.module)
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "plugins":
+            yield f"infuser_core.plugins.{node.attr}"
 
 
 def modules_behind(module: str, rooms: tuple[str, ...]) -> list[str]:
@@ -55,13 +57,13 @@ def modules_behind(module: str, rooms: tuple[str, ...]) -> list[str]:
     ahead = [module]
     while ahead:
         name = ahead.pop()
+        if name in BY_NAME:
+            ahead += [".".join(plug.relative_to(ROOT).with_suffix("").parts) for plug in plug_ins(BY_NAME[name])]
         path = file_of(name)
         if path is None or name in found or name in BUILD:
             continue
         found.add(name)
         ahead += [other for other in imports(path) if other.startswith(rooms) or other in BY_NAME]
-        if name in BY_NAME:
-            ahead += [".".join(plug.relative_to(ROOT).with_suffix("").parts) for plug in plug_ins(BY_NAME[name])]
     return sorted(found)
 
 

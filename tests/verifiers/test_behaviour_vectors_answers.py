@@ -8,10 +8,11 @@ import json
 import pytest
 from verifier_cases import CORRECT, NO_ANSWER, UNVERIFIED, WRONG, question
 
+from infuser_core import plugins
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.phases.parsing import ParsedQuestion, parse, to_question
 from infuser_core.schemas import Document, Question
-from infuser_core.verifiers import bbeh, choice, exact, find, integer
+from infuser_core.verifiers import bbeh, choice, exact, integer
 from infuser_core.verifiers.parts import extract
 
 OURS = ("paper", "strict-last")
@@ -128,7 +129,7 @@ def test_a_row_finds_its_verifier(
     fields: dict[str, object], response: str, extracted: str | None, verdict: str, preset: str
 ):
     asked = row(**fields)
-    finding = find.load(asked.verifier).check(response, asked, preset=preset)
+    finding = plugins.verifier(asked.verifier).check(response, asked, preset=preset)
     assert (finding.extracted, finding.verdict) == (extracted, verdict)
 
 

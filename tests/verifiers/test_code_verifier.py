@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from contained import needs_sandbox
 
+from infuser_core import plugins
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question, Verdict
-from infuser_core.verifiers import code, find
+from infuser_core.verifiers import code
 from infuser_core.verifiers.code import canary
 from infuser_core.verifiers.parts import code_tests
 from infuser_core.verifiers.parts.batch import Job, check_all
+from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Finding, Grading, as_text
 
 pytestmark = needs_sandbox
@@ -37,7 +39,7 @@ def verdict(found: Finding) -> tuple[Verdict, str]:
 
 
 def test_the_verifier_is_found_by_its_name():
-    assert find.load("code") is code
+    assert plugins.verifier("code") is code
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_response_without_a_program_is_no_answer_and_nothing_is_run(tmp_path: 
 def test_presets_choose_the_program(tmp_path: Path):
     asked = question(code_tests.store_tests(ECHO, tmp_path))
     response = f"{RIGHT}\nor rather\n```python\nprint('A')\n```"
-    found = {preset: code.check(response, asked, preset=preset).verdict for preset in find.PRESETS}
+    found = {preset: code.check(response, asked, preset=preset).verdict for preset in PRESETS}
     assert found == {"paper": Verdict.CORRECT, "official": Verdict.WRONG, "strict-last": Verdict.WRONG}
 
 

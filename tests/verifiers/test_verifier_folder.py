@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifier_cases import CORRECT, NO_ANSWER, question
 
+from infuser_core import plugins
 from infuser_core.errors import ConfigError
 from infuser_core.schemas import Verdict
-from infuser_core.verifiers import bbeh, choice, exact, find, integer
+from infuser_core.verifiers import bbeh, choice, exact, integer
 from infuser_core.verifiers.parts.extract import PRESETS
 
 TEXTUAL = (choice, exact, integer, bbeh)
@@ -15,25 +16,25 @@ TEXTUAL = (choice, exact, integer, bbeh)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", find.names())
+@pytest.mark.parametrize("name", plugins.VERIFIERS.names())
 def test_every_verifier_says_when_there_is_no_answer(name: str, preset: str):
-    verifier = find.load(name)
+    verifier = plugins.verifier(name)
     for silent in ("", "no box", "no closed \\boxed{"):
         finding = verifier.check(silent, question("1", verifier=name), preset=preset)
         assert (finding.verdict, finding.extracted) == (NO_ANSWER, None)
         assert finding.reason
 
 
-@pytest.mark.parametrize("name", find.names())
+@pytest.mark.parametrize("name", plugins.VERIFIERS.names())
 def test_every_verifier_refuses_an_unknown_preset(name: str):
     for response in ("no box", r"\boxed{1}"):
         with pytest.raises(ConfigError, match=r"'lucky'.*paper, official, strict-last"):
-            find.load(name).check(response, question("1", verifier=name), preset="lucky")
+            plugins.verifier(name).check(response, question("1", verifier=name), preset="lucky")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("verifier", TEXTUAL)
-def test_the_reference_in_a_box_is_right(verifier: find.Verifier, preset: str):
+def test_the_reference_in_a_box_is_right(verifier: plugins.Verifier, preset: str):
     answer = "A" if verifier is choice else "7"
     assert verifier.check(rf"so \boxed{{{answer}}}", question(answer), preset=preset).verdict == CORRECT
 
@@ -80,18 +81,3 @@ def test_a_long_run_of_anything_is_read_in_one_pass(piece: str):
             asked = question("5", route=route)
             for verifier in TEXTUAL if not route else (choice,):
                 assert all(verifier.check(response, asked, preset=preset).verdict in Verdict for preset in PRESETS)
-
-
-def test_an_unknown_verifier_lists_what_exists():
-    with pytest.raises(ConfigError, match="'nonsense'") as caught:
-        find.load("nonsense")
-    assert all(name in caught.value.hint for name in find.names())
-    assert {"bbeh", "choice", "exact", "integer", "math"} <= set(find.names())
-
-
-def test_verifiers_from_outside():
-    assert find.load("infuser_core.verifiers:exact").check(r"\boxed{a}", question("a")).verdict == CORRECT
-    with pytest.raises(ConfigError, match="cannot be imported"):
-        find.load("no_such_package.module:Name")
-    with pytest.raises(ConfigError, match="has no check"):
-        find.load("json:dumps")

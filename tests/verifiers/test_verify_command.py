@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import ROOT
 
+from infuser_core import plugins
 from infuser_core.evaluation.verify_lines import answer_lines
 from infuser_core.schemas import Question, Verdict
-from infuser_core.verifiers import choice, find, integer
+from infuser_core.verifiers import choice, integer
 from infuser_core.verifiers.parts.extract import PRESETS
 
 INFUSER = [sys.executable, "-m", "flows.cli.main", "verify"]
@@ -118,7 +119,7 @@ def test_a_malformed_line_is_answered_in_its_place_and_stops_nothing():
 
 def test_what_exists_is_named():
     kind, preset = verify({"kind": "maths"}, {"kind": "choice", "preset": "loose"})
-    assert kind["reason"] == f"unknown kind 'maths': one of {', '.join(find.names())}"
+    assert kind["reason"] == f"unknown kind 'maths': one of {', '.join(plugins.VERIFIERS.names())}"
     assert preset["reason"] == "unknown preset 'loose': one of paper, official, strict-last"
 
 

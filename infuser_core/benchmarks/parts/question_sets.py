@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from infuser_core.benchmarks import find, gpqa_diamond
+from infuser_core import plugins
+from infuser_core.benchmarks import gpqa_diamond
 from infuser_core.benchmarks.parts import identity, validation
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
@@ -154,7 +155,7 @@ def _route(row: dict[str, Any]) -> str:
 
 @cache
 def _benchmarks() -> tuple[str, ...]:
-    return tuple(find.names())
+    return tuple(plugins.BENCHMARKS.names())
 
 
 def _plain(name: Any) -> str:

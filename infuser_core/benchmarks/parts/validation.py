@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infuser_core.benchmarks import find
+from infuser_core import plugins
 from infuser_core.benchmarks.parts.identity import key
 from infuser_core.benchmarks.parts.spec import DataWarning
 from infuser_core.config.run import BenchmarkSettings
@@ -99,7 +99,7 @@ def sample(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = 
 
 
 def _asked(evaluated: Sequence[BenchmarkSettings]) -> frozenset[str]:
-    return frozenset(key(question) for settings in evaluated for question in find.load(settings.name)(settings))
+    return frozenset(key(question) for settings in evaluated for question in plugins.benchmark(settings.name)(settings))
 
 
 def _source(quota: Quota, source: BenchmarkQuestions, asked: frozenset[str]) -> Source:
@@ -118,7 +118,7 @@ def _source(quota: Quota, source: BenchmarkQuestions, asked: frozenset[str]) -> 
 
 
 def _questions(benchmark: str, source: BenchmarkQuestions) -> list[Question]:
-    return find.load(benchmark)(BenchmarkSettings(name=benchmark, path=source.paths.get(benchmark, "")))
+    return plugins.benchmark(benchmark)(BenchmarkSettings(name=benchmark, path=source.paths.get(benchmark, "")))
 
 
 def _announce(wanted: dict[str, int], given: dict[str, int], *, leak_free: bool) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from infuser_core import plugins
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Question, Verdict
-from infuser_core.verifiers import find
 from infuser_core.verifiers.parts.grading import Finding
 from infuser_core.verifiers.parts.values import Stage
 
@@ -33,7 +33,7 @@ def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress 
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.question.verifier, []).append(place)
-    verifiers = {name: find.load(name) for name in sorted(places)}
+    verifiers = {name: plugins.verifier(name) for name in sorted(places)}
     found: dict[int, Finding] = {}
     for name, verifier in verifiers.items():
         together = getattr(verifier, "check_many", None)

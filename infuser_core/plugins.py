@@ -1,0 +1,186 @@
+"""Plug-ins by name: rewards, routes, verifiers and benchmarks; modules of a folder, or anybody's module.
+
+The folder is the registry: a file that is added to it is found, and nothing else has to be edited.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from infuser_core.benchmarks.parts.spec import Benchmark
+from infuser_core.errors import ConfigError
+from infuser_core.schemas import Document, InfluenceScore, Question
+from infuser_core.verifiers.parts.grading import Finding
+
+if TYPE_CHECKING:
+    from infuser_core.config.run import BenchmarkSettings, QuestionSettings, RunConfig
+    from infuser_core.phases.parsing import Malformed
+
+MAIN_ROUTE = "mcq"
+"""What a chunk of a textbook is for, unless its row or the configuration says otherwise."""
+BATCH = "rewards"
+"""Name of a reward function that takes all questions at once."""
+Load = Callable[["BenchmarkSettings"], list[Question]]
+"""Loads a benchmark's questions."""
+Read = Callable[[str, Document, str, "QuestionSettings"], "Question | Malformed"]
+"""Reads what a generator wrote, from a document, under a rollout's identifier."""
+Given = Callable[[Question, str], Question]
+"""Turns the problem that a row carries into a question under an identifier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """A folder whose every module is a plug-in of one kind."""
+
+    kind: str
+    """Name of the kind in messages."""
+    package: str
+    """Package of the shipped ones."""
+    outside: str
+    """Form of the name of one from elsewhere, as messages show it."""
+
+    def names(self) -> list[str]:
+        """Names of the shipped ones."""
+        folder = importlib.import_module(self.package).__path__
+        return sorted(module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
+
+    def find(self, name: str, *shipped: str) -> tuple[ModuleType, Any]:
+        """The module of a plug-in and the attribute meant: the one after the colon, or the first of `shipped`.
+
+        Without either it is the module itself. Raises ConfigError listing what exists when there is none.
+        """
+        module_name, _, attribute = name.partition(":")
+        elsewhere = bool(attribute) if ":" in self.outside else "." in name
+        if not elsewhere and name not in self.names():
+            hint = f"one of {', '.join(self.names())}; or {self.outside}"
+            raise ConfigError(f"no {self.kind} {name!r}", hint=hint)
+        try:
+            module = importlib.import_module(module_name if elsewhere else f"{self.package}.{name}")
+            wanted = attribute or next((own for own in shipped if hasattr(module, own)), "".join(shipped[-1:]))
+            return module, getattr(module, wanted) if wanted else module
+        except (ModuleNotFoundError, AttributeError) as error:
+            message = f"{self.kind} {name!r} cannot be imported: {error}"
+            raise ConfigError(message, hint=f"expected {self.outside}") from error
+
+
+REWARDS = Registry(kind="reward", package="infuser_core.rewards", outside="my_package.module:name")
+"""Generator rewards: `reward(score)` of one question, or `rewards(scores, questions)` of all of an iteration."""
+ROUTES = Registry(kind="route", package="infuser_core.routes", outside="my_package.my_route")
+"""Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, and `read` or `given`."""
+VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
+"""Comparisons of a response with the reference answer: `check`, and perhaps `check_many`."""
+BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outside="my_package.module:load")
+"""Question sets that models are evaluated on: `load`, described by `BENCHMARK`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """A generator reward, ready to call."""
+
+    name: str
+    """As written in the configuration."""
+    needs_influence: bool
+    """Whether questions must be probed against the dev gradient first."""
+    of: Callable[[Sequence[InfluenceScore], Sequence[Question]], list[float]]
+    """Rewards of an iteration's questions, in order; the two sequences name the same questions."""
+
+
+def reward(name: str) -> Reward:
+    """The reward called `name`; one from outside needs influence unless its module says `NEEDS_INFLUENCE = False`.
+
+    Raises ConfigError listing what exists when there is none.
+    """
+    module, function = REWARDS.find(name, BATCH, "reward")
+    if not callable(function):
+        raise ConfigError(f"reward {name!r} is not a function", hint="see infuser_core/rewards/variance.py")
+    takes_all = function is getattr(module, BATCH, None)
+    return Reward(
+        name=name,
+        needs_influence=bool(getattr(module, "NEEDS_INFLUENCE", True)),
+        of=function if takes_all else _each(function),
+    )
+
+
+def _each(function: Callable[[InfluenceScore], float]) -> Any:
+    """A reward of single questions over a batch."""
+
+    def rewards(scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> list[float]:
+        return [function(score) for score in scores]
+
+    return rewards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A way from a document to a question, ready to use."""
+
+    name: str
+    """As `prompt_type` or the configuration names it."""
+    template: str
+    """Prompt template of the generator; empty where nothing is generated."""
+    needs_document: bool
+    """Whether the prompt holds a document's text."""
+    read: Read | None
+    """What the generator wrote, to a question or the reason why it is none; None where nothing is generated."""
+    given: Given | None
+    """The row's own problem as the question of an iteration; None where a generator writes it."""
+
+
+def route(name: str) -> Route:
+    """The route called `name`. Raises ConfigError listing what exists when there is none."""
+    module, _ = ROUTES.find(name)
+    read, given = getattr(module, "read", None), getattr(module, "given", None)
+    try:
+        template, needs_document = str(module.TEMPLATE), bool(module.NEEDS_DOCUMENT)
+    except AttributeError as error:
+        raise ConfigError(f"route {name!r} cannot be used: {error}", hint="see infuser_core/routes/mcq.py") from error
+    if (read is None) == (given is None):
+        raise ConfigError(f"route {name!r} needs `read` or `given`", hint="one of them, see infuser_core/routes")
+    return Route(name=name, template=template, needs_document=needs_document, read=read, given=given)
+
+
+def templates(config: "RunConfig") -> list[str]:
+    """Prompt templates that a generator is asked with in this run; empty where no row needs one."""
+    names = [config.cotrain.route or MAIN_ROUTE, *(each.route for each in config.data.problems)]
+    return sorted({template for template in (route(name).template for name in names) if template})
+
+
+def needs_documents(config: "RunConfig") -> bool:
+    """Whether the run writes questions from documents of a corpus."""
+    cotrain = config.cotrain
+    return not cotrain.dev_only and route(cotrain.route or MAIN_ROUTE).needs_document
+
+
+class Verifier(Protocol):
+    """A verifier module, or an object named from outside; `check_many(jobs, preset=...)` is optional."""
+
+    def check(self, response: str, question: Question, *, preset: str = "paper") -> Finding:
+        """Extract the response's answer and compare it with `question.answer`.
+
+        Never raises for any response; raises ConfigError for a preset that is not in PRESETS.
+        """
+        ...
+
+
+def verifier(name: str) -> Verifier:
+    """The verifier called `name`. Raises ConfigError listing what exists when there is none."""
+    _, found = VERIFIERS.find(name)
+    if not callable(getattr(found, "check", None)):
+        raise ConfigError(f"verifier {name!r} has no check", hint="see infuser_core/verifiers/exact.py")
+    return cast(Verifier, found)
+
+
+def benchmark(name: str) -> Load:
+    """The loader of the benchmark called `name`. Raises ConfigError listing what exists when there is none."""
+    _, found = BENCHMARKS.find(name, "load")
+    return cast(Load, found)
+
+
+def describe(name: str) -> Benchmark | None:
+    """The `BENCHMARK` of the module that loads it, or None for a loader that declares nothing."""
+    module = importlib.import_module(benchmark(name).__module__)
+    found = getattr(module, "BENCHMARK", None)
+    return found if isinstance(found, Benchmark) else None

@@ -1,0 +1,75 @@
+"""Plug-ins: every file of a folder is one, others are named by their module, and anything else is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpus.find.catalogue import SHIPPED
+from infuser_core import plugins
+from infuser_core.errors import ConfigError
+from infuser_core.plugins import BENCHMARKS, REWARDS, ROUTES, VERIFIERS, Registry
+
+LOADERS: list[tuple[Registry, Callable[[str], Any]]] = [
+    (REWARDS, plugins.reward),
+    (ROUTES, plugins.route),
+    (VERIFIERS, plugins.verifier),
+    (BENCHMARKS, plugins.benchmark),
+    (SHIPPED, lambda name: SHIPPED.find(name, "connect")),
+]
+FILES = [(registry, load, name) for registry, load in LOADERS for name in registry.names()]
+KNOWN = {
+    "reward": {"constant", "influence", "learnability", "r_zero", "spice", "uncertainty", "variance"},
+    "route": {"challenge", "direct", "free_form", "mcq", "program"},
+    "verifier": {"bbeh", "choice", "code", "exact", "integer", "math"},
+    "benchmark": {"aime2024", "gpqa_diamond", "math500", "released", "supergpqa"},
+    "catalogue": {"arxiv", "doab", "local", "openstax"},
+}
+
+
+@pytest.mark.parametrize(("registry", "load", "name"), FILES, ids=[f"{r.kind}-{name}" for r, _, name in FILES])
+def test_every_file_of_a_folder_loads(registry: Registry, load: Callable[[str], Any], name: str):
+    assert load(name) is not None
+
+
+@pytest.mark.parametrize(("registry", "load"), LOADERS, ids=[registry.kind for registry, _ in LOADERS])
+def test_an_unknown_name_lists_what_exists(registry: Registry, load: Callable[[str], Any]):
+    assert KNOWN[registry.kind] <= set(registry.names())
+    for name in ("nonsense", "parts", "protocol", ""):
+        with pytest.raises(ConfigError, match=f"no {registry.kind} '{name}'") as caught:
+            load(name)
+        assert caught.value.hint == f"one of {', '.join(registry.names())}; or {registry.outside}"
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "reason"),
+    [
+        (plugins.reward, "no_package.module:name", "cannot be imported"),
+        (plugins.reward, "math:no_such_name", "cannot be imported"),
+        (plugins.reward, "math:pi", "is not a function"),
+        (plugins.route, "no_package.way", "cannot be imported"),
+        (plugins.route, "os.path", "cannot be used: .*TEMPLATE"),
+        (plugins.verifier, "no_such_package.module:Name", "cannot be imported"),
+        (plugins.verifier, "json:dumps", "has no check"),
+        (plugins.benchmark, "no_package.module:load", "cannot be imported"),
+    ],
+)
+def test_a_foreign_module_that_does_not_fit_says_why(load: Callable[[str], Any], name: str, reason: str):
+    with pytest.raises(ConfigError, match=f"{name.split(':')[0]}.*{reason}"):
+        load(name)
+
+
+def test_a_route_reads_or_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "own_routes").mkdir()
+    (tmp_path / "own_routes" / "way.py").write_text("TEMPLATE = ''\nNEEDS_DOCUMENT = False")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"own_routes\.way' needs `read` or `given`"):
+        plugins.route("own_routes.way")
+
+
+def test_one_of_the_shipped_can_be_named_from_outside():
+    assert plugins.verifier("infuser_core.verifiers:exact") is plugins.verifier("exact")
+    assert plugins.benchmark("infuser_core.benchmarks.math500:load") is plugins.benchmark("math500")
+    assert plugins.reward("infuser_core.rewards.variance:reward").needs_influence is False
+    assert plugins.reward("math:fsum").needs_influence is True, "whoever does not say otherwise needs it"
