@@ -195,7 +195,7 @@ def _import_everything() -> None:
 
     for name in ("flows.cli.main", "flows.full_pipeline", "tasks.inspection", "tasks.reporting"):
         import_module(name)
-    for name in ("causal_lm", "hf_sampler", "local_trainer"):
+    for name in ("hf.causal_lm", "hf.sampler", "local.trainer"):
         import_module(f"infuser_core.engines.{name}")
     from infuser_core.engines.hf.causal_lm import load_model
     from infuser_core.nano.lab import anchor_path
