@@ -66,5 +66,7 @@ def _audited(run: str, groups: _Groups, dev: ArtifactRef, validation: ArtifactRe
     audited = [audits.audit_overlap(run, *pair, dev, validation, asked) for pair in pairs]
     compared = [audits.audit_reference(run, chunks, judgements, dev, path) for path in audits.references(run)]
     for path in mixture.mixtures(run):
-        mixture.audit_mixture(run, chunks, judgements, dev, validation, path)
+        found = mixture.audit_mixture(run, chunks, judgements, dev, validation, path)
+        if mixture.stops(run):
+            mixture.refuse_matches(run, found, path)
     return pool.fill_pool(run, groups.sources, groups.pages, chunks, judgements, audited, compared)

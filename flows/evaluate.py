@@ -11,7 +11,7 @@ def evaluate(run: str, trained: Trained, validation: ArtifactRef) -> ArtifactRef
     """Returns the selection; the store has the scores, and how much of the benchmarks the choice had seen."""
     selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)
     evaluation.leakage(run, validation)
-    chosen = trained.iterations.index(evaluation.selected_iteration(run, selection))
+    chosen = trained.iterations.index(evaluation.selected_iteration(run, selection, trained.iterations[-1]))
     for label in evaluation.benchmark_labels(run):
         benchmark(run, 0, label, trained.solvers[0])
         if chosen > 0:

@@ -13,8 +13,8 @@ from infuser_core.config.run import RunConfig
 from infuser_core.planning.place import asked_of
 from infuser_core.planning.preflight import preflight
 from tasks import reporting
-from tasks.course import Stop
 from tasks.run import Run, opened
+from tasks.run_control import Stop
 from tasks.stage import stopped
 
 DEFAULT = [str(Path(__file__).parent.parent / "configs" / "nano.yaml")]
@@ -55,7 +55,7 @@ def infuser(
     with opened(name, config, quiet=quiet, asked=asked) as run:
         try:
             life_cycle(run)
-            run.course.end()
+            run.control.end()
         except Stop as stop:
             _journal(run, stop)
             return stopped(stop, run.name)
@@ -64,7 +64,7 @@ def infuser(
 
 
 def _journal(run: Run, stop: Stop) -> None:
-    place = run.course.reached
+    place = run.control.reached
     assert place is not None and place.iteration is not None
     message = f"stopped after {stop}, as asked"
     run.journal.append(phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message)

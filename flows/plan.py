@@ -1,7 +1,7 @@
 """A walk along the pipeline that computes nothing: what a run would do, and whether what is asked of it can be."""
 
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning import place
 from infuser_core.planning.fork import MEASUREMENTS, Fork
 from infuser_core.planning.history import History, history_of
-from infuser_core.planning.place import Asked, Repeat, Salts, settled
+from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
 from infuser_core.planning.plan import Plan, plan_of
-from infuser_core.planning.reasons import Before, Leaf, leaves_that_differ, title
-from infuser_core.planning.survey import Step, Survey
+from infuser_core.planning.reasons import Before, Leaf, Step, leaves_that_differ
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue, Record
 from infuser_core.store.recipe import Recipe
-from tasks.course import Stop
-from tasks.run import looked_at, surveying
+from infuser_core.store.store import Store
+from tasks.run import digests_of, looked_at
+from tasks.run_control import Planning, Stop, check_inputs
 
 
 def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
@@ -30,11 +30,10 @@ def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
     if not asked:
         return asked
     root = settings.store_root()
-    history = history_of(root, name, config)
-    survey = walk(name, history, surveying(root, name), salts=Salts(place.repeats_of(root, name)))
-    found = _settled(asked, survey.steps)
+    planned = walk(root, name, history_of(root, name, config), place.repeats_of(root, name))
+    found = _settled(asked, planned.steps)
     if found.only is not None:
-        _check_only(survey, found, name)
+        _check_only(planned, found.only, name)
     return found
 
 
@@ -47,25 +46,20 @@ def _settled(asked: Asked, steps: list[Step]) -> Asked:
     )
 
 
-def _check_only(survey: Survey, asked: Asked, name: str) -> None:
-    assert asked.only is not None
-    for step in survey.steps:
-        if not asked.only.holds(step.recipe):
-            continue
-        lacking = [survey.absent[each] for each in step.recipe.inputs.values() if each in survey.absent]
-        if lacking:
-            raise UsageError(
-                f"--only {asked.only}: its input {title(lacking[0])} is not in the store",
-                hint=f"`infuser resume {name} --until {asked.only}` computes what it needs, then it",
-            )
+def _check_only(planned: Planning, only: Place, name: str) -> None:
+    for step in planned.steps:
+        if only.holds(step.recipe):
+            check_inputs(only, step.recipe, planned.absent, name)
 
 
-def walk(name: str, history: History, survey: Survey, *, salts: Salts, asked: Asked | None = None) -> Survey:
-    """The survey, after it was taken along the whole pipeline, or as far as is asked."""
-    with looked_at(name, history, survey, salts=salts, asked=asked or Asked()) as run:
-        with suppress(Stop):
-            life_cycle(run)
-    return survey
+def walk(
+    root: Path, name: str, history: History, repeats: Sequence[Repeat], *, until: Place | None = None, like: str = ""
+) -> Planning:
+    """A walk along the whole pipeline, or until a place; `like` is the run whose digests are expected, else its own."""
+    planned = Planning(Store(root), digests=digests_of(root, like or name), last=until, salts=Salts(repeats))
+    with looked_at(name, history, planned, root) as run, suppress(Stop):
+        life_cycle(run)
+    return planned
 
 
 def plan(history: History, name: str, asked: Asked) -> Plan:
@@ -76,13 +70,13 @@ def plan(history: History, name: str, asked: Asked) -> Plan:
 
 def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Repeat]) -> Plan:
     catalogue = cache(partial(Catalogue, root))
-    survey = partial(_survey, root, name, history)
-    asked = _settled(asked, walk(name, history, survey(), salts=Salts(known)).steps) if asked else asked
+    # Forks expect what their origin had.
+    like = name if name in runs.list_runs(root) else history.forked_from
+    asked = _settled(asked, walk(root, name, history, known, like=like).steps) if asked else asked
     repeats = place.with_repeat(root, name, asked.again) if asked.again else known
-    until = replace(asked, only=None)
-    walked = walk(name, history, survey(), salts=Salts(repeats), asked=until)
+    walked = walk(root, name, history, repeats, until=asked.until, like=like)
     if asked.only is not None:
-        _check_only(walked, asked, name)
+        _check_only(walked, asked.only, name)
     other = _nearest(root, name, history)
     graph = graph_of(catalogue(), other) if other else None
     return plan_of(
@@ -122,11 +116,6 @@ def _is_shared(recipe: Recipe, at: int) -> bool:
     return recipe.iteration < at
 
 
-def _survey(root: Path, name: str, history: History) -> Survey:
-    """Forks expect what their origin had."""
-    return surveying(root, name if name in runs.list_runs(root) else history.forked_from or name)
-
-
 def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:
     seen = frozenset(
         entry.key for run in runs.list_runs(root) for entry in runs.Journal(root, run).entries() if entry.digest
@@ -150,10 +139,8 @@ def _nearest(root: Path, name: str, history: History) -> str:
     return min(reversed(known), key=lambda run: len(_changed(root, run, history.latest)), default="")
 
 
-def _notes(root: Path, name: str, history: History, walked: Survey) -> list[str]:
-    notes = []
-    if any(recipe.phase == "select" for recipe in walked.absent.values()):
-        notes.append("which checkpoint is selected is not known yet: the last one stands for it")
+def _notes(root: Path, name: str, history: History, walked: Planning) -> list[str]:
+    notes = list(dict.fromkeys(walked.notes))
     recorded = _recorded(root, name, history)
     return [*notes, recorded] if recorded else notes
 

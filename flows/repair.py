@@ -33,15 +33,13 @@ def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str
     from flows.plan import walk
     from infuser_core.planning import place
     from infuser_core.planning.history import history_of
-    from infuser_core.planning.place import Salts, asked_of
-    from tasks.run import surveying
+    from infuser_core.planning.place import asked_of
 
-    salts = Salts(place.repeats_of(root, holder.name))
     history = history_of(root, holder.name, config)
-    survey = walk(
-        holder.name, history, surveying(root, holder.name), salts=salts, asked=asked_of(until=until) if until else None
-    )
-    foreign = [step.recipe for step in survey.steps if not step.stored and step.recipe.key not in holder.keys]
+    last = asked_of(until=until).until
+    planned = walk(root, holder.name, history, place.repeats_of(root, holder.name), until=last)
+    steps = [step for step in planned.steps if step.is_final and not step.stored]
+    foreign = [step.recipe for step in steps if step.recipe.key not in holder.keys]
     if foreign:
         raise StoreError(
             f"run {holder.name} was made by another version of the code: {foreign[0].phase} would be {foreign[0].key}",

@@ -106,15 +106,16 @@ def validate_influence(
 ) -> dict[str, Any]:
     """Run the prediction study on one iteration of a run; returns its JSON object."""
     from tasks.run import opened
+    from tasks.stage import execute
     from tasks.studies import influence_study, study_result
 
     name = runs.find_run(settings.store_root(), run)
     config = validate(runs.read_config(settings.store_root(), name))
     with opened(name, config, journal="studies.jsonl", published=False) as opened_run:
-        done = influence_study(
+        work = influence_study(
             opened_run, iteration=iteration, questions=questions, rollouts=rollouts, retest_sizes=retest
         )
-        return study_result(opened_run, done.ref, figure=figure)
+        return study_result(opened_run, execute(opened_run, work).ref, figure=figure)
 
 
 def frozen_solver(

@@ -38,6 +38,10 @@ class StoreError(InfuserError, OSError):
     """The artifact store cannot be read or written as asked."""
 
 
+class MissingArtifactError(StoreError):
+    """An artifact is not in the store."""
+
+
 class DamagedArtifactError(StoreError):
     """A committed artifact no longer matches its recorded digest."""
 

@@ -13,8 +13,8 @@ from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from tasks.guard import waiting
-from tasks.halt import Halted
 from tasks.run import Run, current
+from tasks.run_control import Halted
 
 T = TypeVar("T")
 _LOOK = 0.1
@@ -56,7 +56,7 @@ class Lane:
         """Run the branch beside what follows, after the one before."""
         promise = Promise(partial(branch, *arguments))
         self.wait()
-        if not self._overlaps or current(self._run.name).recalling:
+        if not self._overlaps or not current(self._run.name).control.executes:
             promise.keep()
             promise.result()
             return promise
@@ -72,7 +72,7 @@ class Lane:
                 while self._thread.is_alive():
                     self._thread.join(_LOOK)
                     if guard.asked:
-                        self._run.halt.call("the run was told to stop")
+                        self._run.control.halt.call("the run was told to stop")
             self._thread = None
         if self._promise is not None:
             self._promise.result()
@@ -82,7 +82,7 @@ class Lane:
 
         Whoever gave a signal is heard at once meanwhile.
         """
-        self._run.halt.call(f"the run ends: {type(error).__name__}: {error}")
+        self._run.control.halt.call(f"the run ends: {type(error).__name__}: {error}")
         if self._thread is not None:
             self._thread.join()
         first = self._promise.error if self._promise is not None else None
@@ -91,7 +91,7 @@ class Lane:
     def _work(self, promise: Promise[Any]) -> None:
         promise.keep()
         if promise.error is not None:
-            self._run.halt.call(f"the run ends: {type(promise.error).__name__}: {promise.error}")
+            self._run.control.halt.call(f"the run ends: {type(promise.error).__name__}: {promise.error}")
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from infuser_core.schemas import AuditFact, Overlap, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.pool import kept, numbered
-from tasks.recipes import recipe_of
 from tasks.run import Run, current
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 VERSION = 3
 DEV = "dev:"
@@ -33,7 +32,7 @@ def references(run: str) -> list[str]:
     return list(current(run).config.corpus.overlap.references)
 
 
-@stage
+@stage("audit")
 def audit_overlap(
     run: Run,
     chunks: ArtifactRef,
@@ -41,7 +40,7 @@ def audit_overlap(
     dev: ArtifactRef,
     validation: ArtifactRef,
     benchmarks: ArtifactRef,
-) -> StageResult:
+) -> Work:
     """One group's kept chunks against dev, validation and benchmark questions, with planted controls."""
     config = overlap_of(run.config.corpus.overlap)
 
@@ -69,13 +68,13 @@ def audit_overlap(
         "validation": validation,
         "benchmarks": benchmarks,
     }
-    return run_stage(run, recipe_of(run, "audit", VERSION, config, inputs), produce)
+    return Work(recipe=run.recipe("audit", VERSION, config, inputs), produce=produce)
 
 
-@stage
+@stage("audit")
 def audit_reference(
     run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef], dev: ArtifactRef, path: str
-) -> StageResult:
+) -> Work:
     """All kept chunks, and the dev set, against one data set. Shards that were scanned before a kill are kept."""
     config = overlap_of(run.config.corpus.overlap)
     shards = shards_of([Path(path)])
@@ -87,7 +86,7 @@ def audit_reference(
         "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
     }
     inputs = {"dev": dev, **numbered("chunks", chunks), **numbered("judgements", judgements)}
-    recipe = recipe_of(run, "audit", VERSION, values, inputs)
+    recipe = run.recipe("audit", VERSION, values, inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
@@ -114,4 +113,4 @@ def audit_reference(
             },
         )
 
-    return run_stage(run, recipe, produce)
+    return Work(recipe=recipe, produce=produce)

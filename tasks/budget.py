@@ -11,9 +11,8 @@ from infuser_core.schemas import Allocation, Document, InfluenceScore, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.pool_rows import documents_of
-from tasks.recipes import recipe_of
 from tasks.run import Run
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +27,8 @@ class Measured:
     """Their influence."""
 
 
-@stage
-def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measured]) -> StageResult:
+@stage("allocate")
+def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measured]) -> Work:
     """Documents per arm, by the influence of the iterations of the window, the last one last."""
     settings = phase.settings_of(run.config)
 
@@ -50,8 +49,8 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measu
     inputs = {"pool": pool}
     for ago, one in enumerate(reversed(recent), start=1):
         inputs |= {f"allocation{ago}": one.allocation, f"questions{ago}": one.questions, f"scores{ago}": one.scores}
-    recipe = recipe_of(run, "allocate", phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("allocate", phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _read(run: Run, one: Measured) -> phase.Recent:

@@ -32,15 +32,14 @@ from tasks.examples import examples_of, with_examples
 from tasks.generators import with_writer, writer_of
 from tasks.pieces import Pieces
 from tasks.pool_rows import carried, documents_of
-from tasks.recipes import recipe_of
 from tasks.run import Run
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 VERSION = 1
 
 
-@stage
-def prepare_anchor(run: Run) -> StageResult:
+@stage("anchor")
+def prepare_anchor(run: Run) -> Work:
     """Both roles start here: the model's weights with AdamW at zero."""
     folder = anchor_folder(run.config.anchor)
 
@@ -51,7 +50,7 @@ def prepare_anchor(run: Run) -> StageResult:
         return Outcome(tables={}, summary={"step": 0})
 
     settings = {"model": anchor_digest(folder), "optimizer": run.config.cotrain.optimizer, **_numerics(run)}
-    return run_stage(run, recipe_of(run, "anchor", VERSION, settings, {}), produce)
+    return Work(recipe=run.recipe("anchor", VERSION, settings, {}), produce=produce)
 
 
 def _numerics(run: Run) -> dict[str, str]:
@@ -60,8 +59,8 @@ def _numerics(run: Run) -> dict[str, str]:
     return {"sampler": engine.sampler, "trainer": engine.trainer, "dtype": engine.dtype}
 
 
-@stage
-def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef) -> StageResult:
+@stage("rollout_dev")
+def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef) -> Work:
     """Phase 1a."""
     settings = dev_phase.settings_of(run.config)
 
@@ -79,8 +78,8 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
         return _answers(rollouts)
 
     inputs = {"dev": dev, "solver": solver}
-    recipe = recipe_of(run, "rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _answers(rollouts: list[Rollout]) -> Outcome:
@@ -91,8 +90,8 @@ def _answers(rollouts: list[Rollout]) -> Outcome:
     )
 
 
-@stage
-def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef) -> StageResult:
+@stage("dev_gradient")
+def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef) -> Work:
     """Phase 1b."""
     settings = gradient_phase.settings_of(run.config)
 
@@ -111,14 +110,14 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
         )
 
     inputs = {"rollouts": rollouts, "solver": solver}
-    recipe = recipe_of(run, "dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
+    return Work(recipe=recipe, produce=produce)
 
 
-@stage
+@stage("generate_questions")
 def generate_questions(
     run: Run, iteration: int, pool: ArtifactRef, generator: ArtifactRef, allocation: ArtifactRef | None = None
-) -> StageResult:
+) -> Work:
     """Phase 2a; an allocation says how the documents are shared."""
     settings, writer = generate_phase.settings_of(run.config), writer_of(run, generator)
 
@@ -153,12 +152,12 @@ def generate_questions(
     version = generate_phase.VERSION
     values = problems.routed(run, pool, exclusions.generate_recipe(run, iteration, pool, settings, allocation))
     values = with_examples(run, with_writer(values, writer))
-    recipe = recipe_of(run, "generate_questions", version, values, inputs, iteration=iteration, seeded=True)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("generate_questions", version, values, inputs, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
 
 
-@stage
-def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: ArtifactRef) -> StageResult:
+@stage("rollout_questions")
+def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: ArtifactRef) -> Work:
     """Phase 2b."""
     settings = answer_phase.settings_of(run.config)
 
@@ -181,11 +180,11 @@ def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: 
 
     inputs = {"questions": questions, "solver": solver}
     version, values = answer_phase.VERSION, pseudo_labels.answer_recipe(run, settings)
-    recipe = recipe_of(run, "rollout_questions", version, values, inputs, iteration=iteration, seeded=True)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("rollout_questions", version, values, inputs, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
 
 
-@stage
+@stage("score_influence")
 def score_influence(
     run: Run,
     iteration: int,
@@ -193,7 +192,7 @@ def score_influence(
     rollouts: ArtifactRef,
     gradient: ArtifactRef | None,
     solver: ArtifactRef,
-) -> StageResult:
+) -> Work:
     """Phase 3."""
     settings = score_phase.settings_of(run.config, probe=gradient is not None)
     # Scores do not depend on each other, but a shared backward pass is the solver's update.
@@ -228,22 +227,22 @@ def score_influence(
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     values = exclusions.update_recipe(settings, without)
-    recipe = recipe_of(run, "score_influence", score_phase.VERSION, values, inputs, iteration=iteration)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("score_influence", score_phase.VERSION, values, inputs, iteration=iteration)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _count(values: list[str]) -> dict[str, int]:
     return {str(value): values.count(value) for value in sorted(set(values))}
 
 
-@stage
+@stage("update_generator")
 def update_generator(
     run: Run,
     iteration: int,
     questions: ArtifactRef,
     scores: ArtifactRef,
     generator: ArtifactRef,
-) -> StageResult:
+) -> Work:
     """Phase 4."""
     settings = generator_phase.settings_of(run.config)
     without = exclusions.left_out(run, iteration)
@@ -272,11 +271,11 @@ def update_generator(
 
     inputs = {"questions": questions, "scores": scores, "generator": generator}
     version, values = generator_phase.VERSION, exclusions.update_recipe(settings, without)
-    recipe = recipe_of(run, "update_generator", version, values, inputs, iteration=iteration)
-    return _adopted(run, run_stage(run, recipe, produce), Role.GENERATOR)
+    recipe = run.recipe("update_generator", version, values, inputs, iteration=iteration)
+    return Work(recipe=recipe, produce=produce, role=Role.GENERATOR)
 
 
-@stage
+@stage("update_solver")
 def update_solver(
     run: Run,
     iteration: int,
@@ -284,7 +283,7 @@ def update_solver(
     rollouts: ArtifactRef,
     scores: ArtifactRef | None,
     solver: ArtifactRef,
-) -> StageResult:
+) -> Work:
     """Phase 5; the scoring pass over the same solver, where there was one, spares a forward pass."""
     settings = solver_phase.settings_of(run.config)
     without = exclusions.left_out(run, iteration)
@@ -318,8 +317,8 @@ def update_solver(
 
     inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
     values = curriculum.update_recipe(exclusions.update_recipe(settings, without), band, penalty)
-    recipe = recipe_of(run, "update_solver", solver_phase.VERSION, values, inputs, iteration=iteration)
-    return _adopted(run, run_stage(run, recipe, produce), Role.SOLVER)
+    recipe = run.recipe("update_solver", solver_phase.VERSION, values, inputs, iteration=iteration)
+    return Work(recipe=recipe, produce=produce, role=Role.SOLVER)
 
 
 def _updated(before: int, updates: list[Update]) -> Outcome:
@@ -330,10 +329,3 @@ def _steps(before: int, updates: list[Update]) -> dict[str, object]:
     taken = sum(not update.skipped for update in updates)
     status = "ok" if updates else "skipped: no group with variance"
     return {"step": before + taken, "steps_taken": taken, "status": status}
-
-
-def _adopted(run: Run, result: StageResult, role: str) -> StageResult:
-    """The warm trainer now is this checkpoint: the next phase need not load it."""
-    if not result.cached and not run.recalling:
-        run.pool.adopt(run.checkpoint(result.ref, role))
-    return result

@@ -7,7 +7,7 @@ from typing import Any
 from infuser_core.phases.update_solver import Difficulty, difficulties
 from infuser_core.schemas import Rollout
 from infuser_core.store.store import Outcome, Table
-from tasks.recipes import plain
+from tasks.run import plain
 
 Band = tuple[float, float]
 

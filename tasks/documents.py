@@ -31,18 +31,17 @@ from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.pieces import Items, Pieces
-from tasks.recipes import recipe_of
 from tasks.run import Run, current
 from tasks.speakers import Speaker, prompt_of, speaker_of
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 VERSION = 2
 JUDGED_TOGETHER = 256
 """Chunks judged before their judgements are kept: what a killed process can lose."""
 
 
-@stage
-def reference_questions(run: Run, part: str) -> StageResult:
+@stage("questions")
+def reference_questions(run: Run, part: str) -> Work:
     """The dev or the validation set, as an artifact."""
     source = run.config.data.dev if part == "dev" else run.config.data.validation
     evaluated = run.config.evaluate.benchmarks
@@ -57,12 +56,12 @@ def reference_questions(run: Run, part: str) -> StageResult:
     content = content_of(source, evaluated=evaluated)
     # A file enters by content: neither its place nor the run's seed changes anything.
     values = {"source": values_of(source), "content": content}
-    recipe = recipe_of(run, "questions", VERSION, values, {}, seeded=is_seeded(source))
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("questions", VERSION, values, {}, seeded=is_seeded(source))
+    return Work(recipe=recipe, produce=produce)
 
 
-@stage
-def benchmark_questions(run: Run) -> StageResult:
+@stage("questions")
+def benchmark_questions(run: Run) -> Work:
     """The questions of the configured benchmarks, which the overlap audit looks for in the documents."""
     loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
@@ -78,11 +77,11 @@ def benchmark_questions(run: Run) -> StageResult:
         )
 
     content = {label: identity_of.content(questions) for label, questions in loaded.items()}
-    return run_stage(run, recipe_of(run, "questions", VERSION, {"benchmarks": content}, {}), produce)
+    return Work(recipe=run.recipe("questions", VERSION, {"benchmarks": content}, {}), produce=produce)
 
 
-@stage
-def print_textbooks(run: Run) -> StageResult:
+@stage("textbooks")
+def print_textbooks(run: Run) -> Work:
     """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
     world, shelf = run.config.corpus.catalogue.world, run.config.corpus.catalogue.shelf
 
@@ -91,11 +90,11 @@ def print_textbooks(run: Run) -> StageResult:
         return Outcome(tables={}, summary={"offers": len(books)})
 
     values = {"world": world, **({"shelf": shelf} if shelf != "mixed" else {})}
-    return run_stage(run, recipe_of(run, "textbooks", VERSION, values, {}), produce)
+    return Work(recipe=run.recipe("textbooks", VERSION, values, {}), produce=produce)
 
 
-@stage
-def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> StageResult:
+@stage("convert")
+def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> Work:
     """One group's PDF files to Markdown. What was converted before a kill is not converted again."""
     config = run.config.corpus.convert
     group = _group(run, sources, download)
@@ -107,7 +106,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> 
         # The books enter by content: what a catalogue says of them converts nothing again.
         "books": [[source.source_id, source.sha256] for source in group],
     }
-    recipe = recipe_of(run, "convert", VERSION, values, {"download": download})
+    recipe = run.recipe("convert", VERSION, values, {"download": download})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         folder = run.store.verified_folder(download)
@@ -130,7 +129,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> 
             summary={"converted": len(pages) - rejected, "rejected": rejected},
         )
 
-    return run_stage(run, recipe, produce)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source]:
@@ -145,14 +144,14 @@ def has_structure_model(run: str) -> bool:
     return corpus.structure == "model" and corpus.chunk.mode != "langchain"
 
 
-@stage
-def find_structure(run: Run, pages: ArtifactRef) -> StageResult:
+@stage("structure")
+def find_structure(run: Run, pages: ArtifactRef) -> Work:
     """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
     template = prompt_of("find_boundaries", run.config.prompts)
     speaker = _speaker(run)
     asking = {"attempts": front_matter.ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.SHOWN}
     values = {"prompt": template_digest(template), **asking, **speaker.identity}
-    recipe = recipe_of(run, "structure", VERSION, values, {"pages": pages})
+    recipe = run.recipe("structure", VERSION, values, {"pages": pages})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         converted = _converted(run, pages)
@@ -173,7 +172,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> StageResult:
             summary={"books": len(bounds), "by_rules": sum(bool(row.problem) for row in bounds)},
         )
 
-    return run_stage(run, recipe, produce)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _converted(run: Run, pages: ArtifactRef) -> list[Page]:
@@ -187,10 +186,10 @@ def _speaker(run: Run) -> Speaker:
     return speaker_of(source, run.config.engine, run.pool, label="judge")
 
 
-@stage
+@stage("chunk")
 def chunk_textbooks(
     run: Run, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef, bounds: ArtifactRef | None
-) -> StageResult:
+) -> Work:
     """Token-bounded chunks along the headings of one group; every discarded span is a judgement with its reason."""
     corpus = run.config.corpus
     model = anchor_folder(corpus.chunk.tokenizer or run.config.anchor)
@@ -202,7 +201,7 @@ def chunk_textbooks(
         "tokenizer": anchor_digest(model),
         "domains": domains,
     }
-    recipe = recipe_of(run, "chunk", VERSION, values, {"pages": pages, "bounds": bounds})
+    recipe = run.recipe("chunk", VERSION, values, {"pages": pages, "bounds": bounds})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from infuser_core.engines.hf.renderer import Renderer
@@ -228,7 +227,7 @@ def chunk_textbooks(
             summary={"chunks": len(chunks), "discarded": len(discarded)},
         )
 
-    return run_stage(run, recipe, produce)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _bounds(run: Run, bounds: ArtifactRef | None) -> list[front_matter.BookBounds]:
@@ -251,8 +250,8 @@ def _chunks(
     return chunking.chunk(page, count, bounds, domain, excluded=excluded)
 
 
-@stage
-def judge_chunks(run: Run, chunks: ArtifactRef) -> StageResult:
+@stage("judge")
+def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
     """Which chunks of one group teach something. What was judged before a kill is not judged again."""
     source = run.config.corpus.judge or run.config.anchor
     if source.type == "none":
@@ -263,7 +262,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> StageResult:
     speaker, tokens = _speaker(run), run.config.corpus.judge_tokens
     asking = {"attempts": judging.ATTEMPTS, "suffixes": judging.SUFFIXES}
     values = {"prompt": template_digest(template), "tokens": tokens, **asking, **speaker.identity}
-    recipe = recipe_of(run, "judge", VERSION, values, {"chunks": chunks})
+    recipe = run.recipe("judge", VERSION, values, {"chunks": chunks})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = run.store.rows(chunks, "chunks", Document)
@@ -283,18 +282,18 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> StageResult:
             )
         return _verdicts(speaker.name, verdicts)
 
-    return run_stage(run, recipe, produce)
+    return Work(recipe=recipe, produce=produce)
 
 
-def _judged_by_rules(run: Run, chunks: ArtifactRef) -> StageResult:
+def _judged_by_rules(run: Run, chunks: ArtifactRef) -> Work:
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = run.store.rows(chunks, "chunks", Document)
         return _verdicts(RULES, RuleJudge().decide(documents, progress=progress))
 
-    return run_stage(run, recipe_of(run, "judge", VERSION, {"model": RULES}, {"chunks": chunks}), produce)
+    return Work(recipe=run.recipe("judge", VERSION, {"model": RULES}, {"chunks": chunks}), produce=produce)
 
 
-def _unjudged(run: Run, chunks: ArtifactRef) -> StageResult:
+def _unjudged(run: Run, chunks: ArtifactRef) -> Work:
     def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = [
             Judgement(document_id=row.document_id, keep=True, reason="", decided_by="none", response="")
@@ -302,7 +301,7 @@ def _unjudged(run: Run, chunks: ArtifactRef) -> StageResult:
         ]
         return _verdicts("none", rows)
 
-    return run_stage(run, recipe_of(run, "judge", VERSION, {"model": "none"}, {"chunks": chunks}), produce)
+    return Work(recipe=run.recipe("judge", VERSION, {"model": "none"}, {"chunks": chunks}), produce=produce)
 
 
 def _verdicts(judge: str, rows: Sequence[Judgement]) -> Outcome:

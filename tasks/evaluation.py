@@ -30,16 +30,15 @@ from infuser_core.schemas import (
 )
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.recipes import recipe_of
 from tasks.run import Run, current
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, known, stage
 
 LEAKAGE_VERSION = 1
 VALIDATION = "validation"
 
 
-@stage
-def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validation: ArtifactRef | None) -> StageResult:
+@stage("respond")
+def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validation: ArtifactRef | None) -> Work:
     """A checkpoint answers a benchmark, or the validation set. What was answered before a kill is not asked again."""
     benchmark = None if validation else _benchmark(run, label)
     settings = evaluate_phase.ask_settings(run.config, benchmark)
@@ -50,7 +49,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
         # The questions enter by content: where their file lies changes nothing.
         values |= {"benchmark": benchmark.name, "content": identity_of.content(loaded)}
     version = evaluate_phase.VERSION
-    recipe = recipe_of(run, "respond", version, values, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("respond", version, values, inputs, iteration=iteration, seeded=True)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         questions = run.store.rows(validation, "reference_questions", Question) if validation else loaded
@@ -74,7 +73,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
             summary={"label": label, "responses": len(responses), "tokens": sum(r.response_tokens for r in responses)},
         )
 
-    return run_stage(run, recipe, produce)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _benchmark(run: Run, label: str) -> BenchmarkSettings:
@@ -100,19 +99,19 @@ def _in_order(questions: Sequence[Question], rows: Sequence[BenchmarkResponse]) 
     return sorted(rows, key=lambda row: (places[row.question_id], row.sample_index))
 
 
-@stage
-def validate(run: Run, iteration: int, responses: ArtifactRef) -> StageResult:
+@stage("validate")
+def validate(run: Run, iteration: int, responses: ArtifactRef) -> Work:
     """Accuracy of a checkpoint on the validation set."""
     return _scored(run, "validate", VALIDATION, iteration, responses)
 
 
-@stage
-def evaluate(run: Run, iteration: int, label: str, responses: ArtifactRef) -> StageResult:
+@stage("evaluate")
+def evaluate(run: Run, iteration: int, label: str, responses: ArtifactRef) -> Work:
     """Accuracy of a checkpoint on one benchmark."""
     return _scored(run, "evaluate", label, iteration, responses)
 
 
-def _scored(run: Run, phase: str, label: str, iteration: int, responses: ArtifactRef) -> StageResult:
+def _scored(run: Run, phase: str, label: str, iteration: int, responses: ArtifactRef) -> Work:
     settings = evaluate_phase.score_settings(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -136,12 +135,12 @@ def _scored(run: Run, phase: str, label: str, iteration: int, responses: Artifac
         )
 
     version = evaluate_phase.VERSION
-    recipe = recipe_of(run, phase, version, settings, {"responses": responses}, iteration=iteration)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe(phase, version, settings, {"responses": responses}, iteration=iteration)
+    return Work(recipe=recipe, produce=produce)
 
 
-@stage
-def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence[ArtifactRef]) -> StageResult:
+@stage("select")
+def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence[ArtifactRef]) -> Work:
     """The validated checkpoint with the highest accuracy, and how far the others are behind it."""
     rule = run.config.evaluate.selection
 
@@ -162,16 +161,21 @@ def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence
         )
 
     inputs = {f"validation-{number:04d}": ref for number, ref in zip(iterations, validations, strict=True)}
-    return run_stage(run, recipe_of(run, "select", select_phase.VERSION, {"rule": rule}, inputs), produce)
+    return Work(recipe=run.recipe("select", select_phase.VERSION, {"rule": rule}, inputs), produce=produce)
 
 
-def selected_iteration(run: str, selection: ArtifactRef) -> int:
-    """Iterations done at the selected checkpoint."""
-    return current(run).store.rows(selection, "selections", Selection)[0].selected_iteration
+def selected_iteration(run: str, selection: ArtifactRef, last: int) -> int:
+    """Iterations done at the selected checkpoint; `last` stands for it in a plan that cannot know it."""
+    return known(
+        run,
+        lambda opened: opened.store.rows(selection, "selections", Selection)[0].selected_iteration,
+        otherwise=last,
+        note="which checkpoint is selected depends on the validations: the last one stands for it",
+    )
 
 
-@stage
-def leakage(run: Run, validation: ArtifactRef) -> StageResult:
+@stage("leakage")
+def leakage(run: Run, validation: ArtifactRef) -> Work:
     """How much of each benchmark the validation set has seen: it chooses the checkpoint that is evaluated."""
     loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
@@ -183,8 +187,8 @@ def leakage(run: Run, validation: ArtifactRef) -> StageResult:
         )
 
     content = {label: identity_of.content(questions) for label, questions in loaded.items()}
-    recipe = recipe_of(run, "leakage", LEAKAGE_VERSION, {"benchmarks": content}, {"validation": validation})
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("leakage", LEAKAGE_VERSION, {"benchmarks": content}, {"validation": validation})
+    return Work(recipe=recipe, produce=produce)
 
 
 def benchmark_labels(run: str) -> list[str]:

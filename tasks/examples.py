@@ -6,8 +6,7 @@ from infuser_core.benchmarks.parts.question_sets import content_of, load_questio
 from infuser_core.phases.answering import template_digest
 from infuser_core.phases.examples import TEMPLATE, Examples
 from infuser_core.prompts.load import load
-from tasks.recipes import plain
-from tasks.run import Run
+from tasks.run import Run, plain
 
 
 def examples_of(run: Run) -> Examples | None:

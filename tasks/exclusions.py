@@ -8,8 +8,7 @@ from infuser_core.phases.generate_questions import GenerateSettings
 from infuser_core.store.recipe import ArtifactRef
 from tasks.budget import budget_of
 from tasks.pool_rows import documents_of
-from tasks.recipes import plain
-from tasks.run import Run
+from tasks.run import Run, plain
 
 
 def excluded_documents(run: Run, pool: ArtifactRef) -> frozenset[str]:

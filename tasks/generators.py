@@ -11,8 +11,7 @@ from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Sampler
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store.recipe import ArtifactRef
-from tasks.recipes import plain
-from tasks.run import Run
+from tasks.run import Run, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,15 @@ from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement
 from infuser_core.store.store import Outcome, Table
-from tasks.recipes import recipe_of
 from tasks.run import Run
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 VERSION = 1
 REASON = "in the pool that was given"
 
 
-@stage
-def read_pool(run: Run, place: str) -> StageResult:
+@stage("given_pool")
+def read_pool(run: Run, place: str) -> Work:
     """The documents of a pool as chunks that were kept: the audit then looks at them like at any others."""
     path = Path(place)
 
@@ -39,7 +38,7 @@ def read_pool(run: Run, place: str) -> StageResult:
         )
 
     # The pool enters by content: where it lies changes nothing.
-    return run_stage(run, recipe_of(run, "given_pool", VERSION, {"content": _content(path)}, {}), produce)
+    return Work(recipe=run.recipe("given_pool", VERSION, {"content": _content(path)}, {}), produce=produce)
 
 
 def _content(path: Path) -> str:

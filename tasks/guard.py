@@ -49,7 +49,7 @@ class Guard:
             raise self._error()
         if self._asked is not None:
             self._deliver()
-        self._run.halt.check()
+        self._run.control.halt.check()
 
     def start(self) -> None:
         """Listen, and look at the clock."""

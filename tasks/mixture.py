@@ -16,9 +16,8 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.audits import digest_record
 from tasks.pool import kept, numbered
-from tasks.recipes import recipe_of
 from tasks.run import Run, current
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 VERSION = 1
 LABEL = "mixture "
@@ -30,7 +29,7 @@ def mixtures(run: str) -> list[str]:
     return list(current(run).config.corpus.overlap.mixture)
 
 
-@stage
+@stage("audit")
 def audit_mixture(
     run: Run,
     chunks: Sequence[ArtifactRef],
@@ -38,11 +37,8 @@ def audit_mixture(
     dev: ArtifactRef,
     validation: ArtifactRef,
     path: str,
-) -> StageResult:
-    """All kept chunks, the dev set and the validation set against one data set; what it finds is kept.
-
-    Raises DocumentError where something matches and the settings say that this ends the run.
-    """
+) -> Work:
+    """All kept chunks, the dev set and the validation set against one data set; what it finds is kept."""
     config = settings.overlap_of(run.config.corpus.overlap)
     shards = shards_of([Path(path)])
     digests = digests_of(shards, digest_record(run))
@@ -52,7 +48,7 @@ def audit_mixture(
         "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
     }
     inputs = {"dev": dev, "validation": validation, **numbered("chunks", chunks), **numbered("judgements", judgements)}
-    recipe = recipe_of(run, "audit", VERSION, values, inputs)
+    recipe = run.recipe("audit", VERSION, values, inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = kept(run, chunks, judgements)
@@ -72,14 +68,18 @@ def audit_mixture(
             summary={"mode": config.mode, "mixture": Path(path).name, "matched": len(matches_of(rows))},
         )
 
-    result = run_stage(run, recipe, produce)
-    if run.config.corpus.overlap.sft_matched == "stop":
-        _refuse_matches(run, result.ref, Path(path).name)
-    return result
+    return Work(recipe=recipe, produce=produce)
 
 
-def _refuse_matches(run: Run, audit: ArtifactRef, label: str) -> None:
-    """A stage of its own: the audit's rows stay when this one fails."""
+def stops(run: str) -> bool:
+    """Whether a match ends the run."""
+    return current(run).config.corpus.overlap.sft_matched == "stop"
+
+
+@stage("audit")
+def refuse_matches(run: Run, audit: ArtifactRef, path: str) -> Work:
+    """Fails with DocumentError where the audit found a match; a stage of its own, so that the audit's rows stay."""
+    label = Path(path).name
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         found = matches_of(run.store.rows(audit, "mixture_overlaps", MixtureOverlap))
@@ -93,4 +93,4 @@ def _refuse_matches(run: Run, audit: ArtifactRef, label: str) -> None:
             "corpus.overlap.sft_matched to report",
         )
 
-    run_stage(run, recipe_of(run, "audit", VERSION, {"stop": True}, {"audit": audit}), produce)
+    return Work(recipe=run.recipe("audit", VERSION, {"stop": True}, {"audit": audit}), produce=produce)

@@ -8,16 +8,15 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement, Overlap, Page
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.recipes import recipe_of
 from tasks.run import Run, current
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, stage
 
 VERSION = 2
 CONTROL = "control:"
 """Planted pairs are named so, and match nothing real."""
 
 
-@stage
+@stage("pool")
 def fill_pool(
     run: Run,
     sources: ArtifactRef | None,
@@ -26,7 +25,7 @@ def fill_pool(
     judgements: Sequence[ArtifactRef],
     audits: Sequence[ArtifactRef],
     references: Sequence[ArtifactRef],
-) -> StageResult:
+) -> Work:
     """The document pool D_doc of all groups; a pool that was given has no sources.
 
     Audits enter by their effect: one that finds nothing changes no pool.
@@ -62,7 +61,7 @@ def fill_pool(
             summary={"documents": len(pool), "dropped": len(rows)},
         )
 
-    return run_stage(run, recipe_of(run, "pool", VERSION, values, inputs), produce)
+    return Work(recipe=run.recipe("pool", VERSION, values, inputs), produce=produce)
 
 
 def _name(document: Document) -> str:

@@ -13,9 +13,8 @@ from infuser_core.schemas import Document, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.pool_rows import TABLE, TRAINING, documents_of
-from tasks.recipes import plain, recipe_of
-from tasks.run import Run, current
-from tasks.stage import StageResult, run_stage, stage
+from tasks.run import Run, current, plain
+from tasks.stage import Work, stage
 
 VERSION = 1
 
@@ -32,8 +31,8 @@ def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> 
     return mix_pool(run, documents, dev)
 
 
-@stage
-def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> StageResult:
+@stage("training_pool")
+def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
     """Documents, or blank rows where the route needs none, and behind them the rows of `data.problems`."""
     lists, cotrain = run.config.data.problems, run.config.cotrain
     evaluated = run.config.evaluate.benchmarks
@@ -64,7 +63,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Stage
             summary={"documents": len(below), "added": len(rows), "left_out": len(out)},
         )
 
-    return run_stage(run, recipe_of(run, TRAINING, VERSION, values, inputs, seeded=seeded), produce)
+    return Work(recipe=run.recipe(TRAINING, VERSION, values, inputs, seeded=seeded), produce=produce)
 
 
 def _rows(run: Run, number: int, dev: list[Question]) -> Problems:

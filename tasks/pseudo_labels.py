@@ -9,8 +9,7 @@ from infuser_core.phases.answering import AnswerSettings
 from infuser_core.phases.majority import PseudoLabel, Relabelled
 from infuser_core.schemas import Question, Rollout
 from infuser_core.store.store import Outcome, Table
-from tasks.recipes import plain
-from tasks.run import Run
+from tasks.run import Run, plain
 
 
 def answer_recipe(run: Run, settings: AnswerSettings) -> Any:

@@ -17,7 +17,7 @@ from infuser_core.store.store import Store
 from infuser_core.store.tables import read_rows
 from infuser_core.store.views import Lens
 from tasks.examine import pool_of
-from tasks.recipes import plain
+from tasks.run import plain
 
 SPARE = 4
 """Documents tried for every one that is shown: not every reply is a question."""

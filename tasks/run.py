@@ -6,13 +6,14 @@ Prefect passes names and references; everything heavy stays here.
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from infuser_core import settings
 from infuser_core.config.overlays import validate
@@ -21,18 +22,15 @@ from infuser_core.engines.configured import run_pool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.planning import place
 from infuser_core.planning.history import History, history_of
-from infuser_core.planning.place import Asked, Salts
-from infuser_core.planning.survey import Survey
+from infuser_core.planning.place import SALT, Asked, Salts
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.lease import AND, Hold, describe_left
-from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.terminal import Console
-from tasks.course import Course
-from tasks.halt import Halt
+from tasks.run_control import Control, Only, Planning
 
 _WHOLE = Asked()
 
@@ -59,34 +57,45 @@ class Run:
     """Our ownership of the run."""
     published: bool = True
     """Whether stages show themselves in Prefect."""
-    recalling: bool = False
-    """True while a piece of the flow is only looked up in the store."""
-    recalled: list[tuple[ArtifactRef, int]] = field(default_factory=list)
-    """Artifacts found while recalling, with their iterations."""
-    salts: Salts = field(default_factory=Salts)
-    """What is computed again although the store has it."""
-    course: Course = field(default_factory=Course)
+    control: Control = field(default_factory=Control)
     """How far the run goes."""
-    halt: Halt = field(default_factory=Halt)
-    """Ends all branches of this attempt once one has failed."""
-    asking: bool = False
-    """True while a stage is only asked for its recipe."""
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
 
     @property
-    def surveyed(self) -> bool:
-        """Whether the pipeline is walked for a plan, or past stages that are not wanted."""
-        return isinstance(self.store, Survey)
-
-    @property
     def overlaps(self) -> bool:
         """Whether independent stages run beside each other. A run to a place keeps their order."""
-        return self.config.engine.overlap and self.course.is_open and not self.surveyed and not self.recalling
+        return self.config.engine.overlap and self.control.is_open
 
     def under(self, config: RunConfig) -> "Run":
         """The run as a stage sees it for which this configuration holds."""
         return self if config is self.config else replace(self, config=config)
+
+    def recipe(
+        self,
+        phase: str,
+        version: int,
+        settings: Any,
+        inputs: Mapping[str, ArtifactRef | None],
+        *,
+        iteration: int = -1,
+        seeded: bool = False,
+    ) -> Recipe:
+        """The recipe of a stage: the phase's own settings and its inputs by id, nothing else.
+
+        `seeded` where the phase draws random numbers. Work that is done again although the store has it carries its
+        salt among the settings.
+        """
+        sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
+        salt = self.control.salts.of(phase, iteration, sources)
+        return Recipe(
+            phase=phase,
+            version=version,
+            config={**plain(settings), SALT: salt} if salt else plain(settings),
+            seed=self.config.seed if seeded else 0,
+            iteration=iteration,
+            inputs=sources,
+        )
 
     def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
         """The checkpoint in an artifact, every file verified."""
@@ -147,9 +156,8 @@ def opened(
             name=name,
             config=config,
             history=history_of(root, name, config),
-            salts=_salts(root, name, asked),
-            course=Course(asked, store=store),
-            store=surveying(root, name) if asked.only else store,
+            control=_control(root, name, store, asked),
+            store=store,
             journal=record,
             hold=hold,
             published=published,
@@ -159,6 +167,13 @@ def opened(
         store.sweep()
         with _entered(run):
             yield run
+
+
+def _control(root: Path, name: str, store: Store, asked: Asked) -> Control:
+    salts = _salts(root, name, asked)
+    if asked.only is not None:
+        return Only(asked.only, store, digests=digests_of(root, name), salts=salts, run=name)
+    return Control(last=asked.until, salts=salts)
 
 
 def _salts(root: Path, name: str, asked: Asked) -> Salts:
@@ -189,18 +204,16 @@ def _entered(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def looked_at(name: str, history: History, store: Survey, *, salts: Salts, asked: Asked = _WHOLE) -> Iterator[Run]:
+def looked_at(name: str, history: History, control: Planning, root: Path) -> Iterator[Run]:
     """The run for a walk along the pipeline that computes and records nothing. It need not exist."""
     run = Run(
         name=name,
         config=history.latest,
         history=history,
-        salts=salts,
-        course=Course(asked),
-        store=store,
-        journal=Journal(store.root, name),
+        control=control,
+        store=Store(root),
+        journal=Journal(root, name),
         published=False,
-        recalling=True,
         pool=run_pool(history.latest),
         console=Console(enabled=False),
     )
@@ -208,10 +221,22 @@ def looked_at(name: str, history: History, store: Survey, *, salts: Salts, asked
         yield run
 
 
-def surveying(root: Path, name: str) -> Survey:
-    """The store as a plan for this run sees it."""
-    digests = {entry.key: entry.digest for entry in Journal(root, name).entries() if entry.digest}
-    return Survey(root, digests=digests, catalogue=cache(partial(Catalogue, root)))
+def digests_of(root: Path, name: str) -> dict[str, str]:
+    """Digest of every artifact that the run has had, by its key."""
+    return {entry.key: entry.digest for entry in Journal(root, name).entries() if entry.digest}
+
+
+def plain(value: Any) -> Any:
+    """Settings as JSON values."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
 
 
 def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:

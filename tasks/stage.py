@@ -1,6 +1,7 @@
-"""The only implementation of cache, commit, retry, progress and display. Everything else composes stages.
+"""Stages: the only implementation of cache, commit, retry, progress and display. Everything else composes stages.
 
-One cache authority: the store. On a hit the task returns Prefect's `Cached` state with the reference.
+A stage is a function that returns its `Work` and does none of it. One cache authority: the store. On a hit the task
+returns Prefect's `Cached` state with the reference.
 """
 
 import errno
@@ -8,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -27,28 +28,37 @@ from infuser_core.errors import (
     DamagedArtifactError,
     DocumentError,
     InfuserError,
+    MissingArtifactError,
     StageError,
     StoreError,
     UsageError,
 )
-from infuser_core.planning.place import SALT
-from infuser_core.planning.survey import Survey
+from infuser_core.planning.fork import MEASUREMENTS
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
 from tasks import display, lineage
-from tasks.course import Stop
 from tasks.guard import Guard, Overdue, guarded
-from tasks.halt import Halted
 from tasks.run import Run, current, seen_as
+from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Produce = Callable[[Path, Progress], Outcome]
 
-MEASURES = frozenset({"respond", "validate", "evaluate", "select_checkpoint", "leakage"})
-"""Stages that measure checkpoints; their iteration counts what a checkpoint has seen."""
 # What fails the same way again is not tried again.
 _FINAL = (BusyRunError, CheckpointError, ConfigError, DamagedArtifactError, DocumentError, Overdue, UsageError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a stage would make, and how."""
+
+    recipe: Recipe
+    """What it is a function of; known before anything runs."""
+    produce: Produce
+    """Makes it, into a workspace."""
+    role: str = ""
+    """Role whose warm trainer then is this checkpoint; empty for any other artifact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,44 +79,29 @@ class _Stopped:
     """Where, or why."""
 
 
-class _NotStored(Exception):
-    """While recalling: the artifact is not in the store."""
-
-
-class _Recipe(Exception):
-    """While asking: what the stage would make."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        super().__init__(recipe.key)
-        self.recipe = recipe
-
-
-def run_stage(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
+def execute(run: Run, work: Work) -> StageResult:
     """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
-    if run.asking:
-        raise _Recipe(recipe)
-    if run.recalling:
-        run.course.enter(recipe)
-    result = _found_or_made(run, recipe, produce)
-    run.salts.carry(result.ref.id, recipe.config.get(SALT, 0))
+    result = _found_or_made(run, work)
+    run.control.salts.carry(result.ref, work.recipe)
+    if work.role and not result.cached:
+        # The next phase need not load it.
+        run.pool.adopt(run.checkpoint(result.ref, work.role))
     return result
 
 
-def _found_or_made(run: Run, recipe: Recipe, produce: Produce) -> StageResult:
-    started = time.monotonic()
+def _found_or_made(run: Run, work: Work) -> StageResult:
+    started, recipe = time.monotonic(), work.recipe
     found = run.store.find(recipe)
     if found is not None:
         return _hit(run, recipe, found, time.monotonic() - started)
-    if run.recalling:
-        raise _NotStored(recipe.key)
     try:
-        run.halt.check()
+        run.control.halt.check()
         with run.store.exclusive(recipe):
             found = run.store.find(recipe)
             if found is not None:
                 return _hit(run, recipe, found, time.monotonic() - started)
             with guarded(run, recipe.phase, record=lambda error: _record_failure(run, recipe, error, started)) as guard:
-                ref = _produce(run, recipe, produce, started, guard)
+                ref = _produce(run, recipe, work.produce, started, guard)
     except Halted:
         # The branch that failed is in the journal.
         raise
@@ -170,10 +165,7 @@ def _own(run: Run) -> None:
 
 
 def _hit(run: Run, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
-    if run.recalling:
-        run.recalled.append((ref, recipe.iteration))
-    else:
-        _journal(run, recipe, ref, "cached", seconds, sum(run.store.manifest(ref).rows.values()))
+    _journal(run, recipe, ref, "cached", seconds, sum(run.store.manifest(ref).rows.values()))
     return StageResult(ref=ref, cached=True)
 
 
@@ -228,95 +220,108 @@ def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
     return not isinstance(error, _FINAL)
 
 
-def stage(function: Callable[Concatenate[Run, P], StageResult]) -> Callable[Concatenate[str, P], ArtifactRef]:
-    """Make a stage callable from flows by the run's name: a Prefect task, or a mere look-up while recalling."""
+def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callable[Concatenate[str, P], ArtifactRef]]:
+    """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned."""
 
-    @task(
-        name=function.__name__,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=1,
-        retry_delay_seconds=1,
-        retry_condition_fn=_worth_retrying,
-        log_prints=False,
-    )
-    def as_task(run: str, *args: Any, **arguments: Any) -> Any:
-        opened = _seen(current(run), function, args, arguments)
-        alone = opened.course.store if opened.surveyed else None
-        try:
-            result = function(opened if alone is None else replace(opened, store=alone), *args, **arguments)
-        except Halted as halted:
-            return _ended(halted)
-        return Completed(name="Cached", data=result.ref) if result.cached else result.ref
+    def decorate(function: Callable[Concatenate[Run, P], Work]) -> Callable[Concatenate[str, P], ArtifactRef]:
+        @task(
+            name=function.__name__,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            retries=1,
+            retry_delay_seconds=1,
+            retry_condition_fn=_worth_retrying,
+            log_prints=False,
+        )
+        def as_task(run: str, *args: Any, **arguments: Any) -> Any:
+            opened = _seen(current(run), phase, function, args, arguments)
+            try:
+                result = execute(opened, function(opened, *args, **arguments))
+            except Halted as halted:
+                return _ended(halted)
+            return Completed(name="Cached", data=result.ref) if result.cached else result.ref
 
-    @wraps(function)
-    def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
-        opened = current(run)
-        if opened.recalling:
-            return function(_seen(opened, function, args, arguments), *args, **arguments).ref
-        passed = None if opened.course.is_open else _passed(opened, function, args, arguments)
-        if passed is not None:
-            return passed
-        # Asking for the state: a task that returns a state of its own hands that out instead of its data.
-        state: Any = as_task(run, *args, return_state=True, **arguments)
-        return cast(ArtifactRef, _went_on(state.result()))
+        @wraps(function)
+        def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
+            opened = _seen(current(run), phase, function, args, arguments)
+            ref = opened.control.take(_call(opened, phase, partial(function, opened, *args, **arguments)))
+            if ref is not None:
+                return ref
+            # Asking for the state: a task that returns a state of its own hands that out instead of its data.
+            state: Any = as_task(run, *args, return_state=True, **arguments)
+            return cast(ArtifactRef, _went_on(state.result()))
 
-    return call
+        return call
+
+    return decorate
 
 
-def _seen(run: Run, function: Callable[..., StageResult], args: Any, arguments: Any) -> Run:
+def _call(run: Run, phase: str, work: "partial[Work]") -> Call:
+    given = signature(work.func).bind(*work.args, **work.keywords).arguments
+    iteration = given.get("iteration", -1)
+
+    def sketch() -> Recipe:
+        inputs = {name: ref for name, value in given.items() for name, ref in _refs(name, value)}
+        return run.recipe(phase, 0, {}, inputs, iteration=iteration)
+
+    return Call(recipe=lambda: work().recipe, sketch=sketch)
+
+
+def _refs(name: str, value: Any) -> list[tuple[str, ArtifactRef]]:
+    """The artifacts in an argument of a stage."""
+    if isinstance(value, ArtifactRef):
+        return [(name, value)]
+    if isinstance(value, list | tuple):
+        return [(f"{name}{number}", item) for number, item in enumerate(value) if isinstance(item, ArtifactRef)]
+    return []
+
+
+def _seen(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
     """The run with the configuration that holds for this stage."""
     iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
-    if function.__name__ in MEASURES:
-        return run.under(run.history.measuring(iteration))
-    return run.under(run.history.at(iteration))
+    history = run.history
+    return run.under(history.measuring(iteration) if phase in MEASUREMENTS else history.at(iteration))
 
 
-def _passed(run: Run, function: Callable[..., StageResult], args: Any, arguments: Any) -> ArtifactRef | None:
-    """On a run that does not go to its end: raises Stop behind the last stage; gives what is not wanted itself."""
-    seen = _seen(run, function, args, arguments)
+def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
+    """A fact of an artifact on which the pipeline's course depends; a plan that cannot know it says so in a note."""
+    opened = current(run)
     try:
-        function(replace(seen, asking=True), *args, **arguments)
-    except _Recipe as asked:
-        recipe = asked.recipe
-    run.course.enter(recipe)
-    if not isinstance(run.store, Survey):
-        return None
-    if run.course.wants(recipe):
-        run.course.check_inputs(recipe, run.store, run.name)
-        return None
-    ref = run.store.find(recipe)
-    run.salts.carry(ref.id, recipe.config.get(SALT, 0))
-    return ref
+        return read(opened)
+    except MissingArtifactError:
+        if not opened.control.walks:
+            raise
+        opened.control.note(note)
+        return otherwise
 
 
 def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     """The piece's result if every artifact of it is in the store, shown as one Cached task; else None.
 
-    Where the pipeline is only surveyed, the piece is walked as it is.
+    Where the pipeline is only walked, the piece is walked as it is.
     """
     run = current(run_name)
-    if run.surveyed:
+    if run.control.walks:
         return piece()
-    reached = run.course.reached
-    run = replace(run, recalling=True, recalled=[])
+    look_up = LookUp(run.control, run.store)
     try:
-        with seen_as(run):
+        with seen_as(replace(run, control=look_up)):
             result = piece()
-    except _NotStored:
-        run.course.go_back(reached)
+    except NotStored:
         return None
     except Stop:
-        _journal_recalled(run)
+        run.control.reached = look_up.reached
+        _journal_found(run, look_up)
         raise
-    _journal_recalled(run)
+    run.control.reached = look_up.reached
+    _journal_found(run, look_up)
     show: Any = _show_cached.with_options(name=label)
-    show(len(run.recalled))
+    show(len(look_up.found))
     return result
 
 
-def _journal_recalled(run: Run) -> None:
-    for ref, iteration in run.recalled:
+def _journal_found(run: Run, look_up: LookUp) -> None:
+    for ref, iteration in look_up.found:
         rows = sum(run.store.manifest(ref).rows.values())
         run.journal.append(
             phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
@@ -331,8 +336,8 @@ def _show_cached(artifacts: int) -> Any:
 def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
     """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
 
-    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. On a survey
-    there is no flow at all.
+    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. In a plan or a
+    look-up there is no flow at all.
     """
 
     def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -346,7 +351,7 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
-            if current(run).recalling:
+            if not current(run).control.executes:
                 return function(run, *args, **arguments)
             return cast(T, _went_on(as_flow(run, *args, **arguments)))
 

@@ -17,16 +17,13 @@ from infuser_core.statistics.correlation import RankCorrelation, pearson, rank_c
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Lineage, Outcome, Table
-from tasks.recipes import recipe_of
 from tasks.run import Run
-from tasks.stage import StageResult, run_stage
+from tasks.stage import Work
 
 PREDICTORS = ("preconditioned_cosine", "sgd_cosine", "uncertainty", "variance", "difficulty", "random")
 
 
-def influence_study(
-    run: Run, *, iteration: int, questions: int, rollouts: int, retest_sizes: Sequence[int]
-) -> StageResult:
+def influence_study(run: Run, *, iteration: int, questions: int, rollouts: int, retest_sizes: Sequence[int]) -> Work:
     """Trials, rank correlations and score reliability for one iteration of the run, as an artifact."""
     inputs = _inputs(run, iteration)
     settings = study.StudySettings(
@@ -39,8 +36,8 @@ def influence_study(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         return _study(run, settings, inputs, workspace, progress)
 
-    recipe = recipe_of(run, "influence_study", study.VERSION, settings, inputs, iteration=iteration, seeded=True)
-    return run_stage(run, recipe, produce)
+    recipe = run.recipe("influence_study", study.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
 
 
 def _inputs(run: Run, iteration: int) -> dict[str, ArtifactRef]:

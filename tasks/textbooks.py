@@ -29,10 +29,9 @@ from infuser_core.phases.answering import template_digest
 from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.recipes import recipe_of
-from tasks.run import Run, current
+from tasks.run import Run
 from tasks.speakers import Speaker, speaker_of
-from tasks.stage import StageResult, run_stage, stage
+from tasks.stage import Work, known, stage
 
 Item = TypeVar("Item")
 VERSION = 2
@@ -42,12 +41,22 @@ MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "mod
 
 def topic_groups(run: str, topics: ArtifactRef) -> range:
     """Numbers of the groups of topics."""
-    return _groups(current(run), current(run).store.manifest(topics).rows["topics"])
+    return known(
+        run,
+        lambda opened: _groups(opened, opened.store.manifest(topics).rows["topics"]),
+        otherwise=range(1),
+        note="how many groups of topics are searched for depends on the taxonomy: one group stands for all",
+    )
 
 
 def source_groups(run: str, chosen: ArtifactRef) -> range:
     """Numbers of the groups of admitted sources."""
-    return _groups(current(run), current(run).store.manifest(chosen).summary["admitted"])
+    return known(
+        run,
+        lambda opened: _groups(opened, opened.store.manifest(chosen).summary["admitted"]),
+        otherwise=range(1),
+        note="how many groups of textbooks there are depends on what is chosen: one group stands for all",
+    )
 
 
 def _groups(run: Run, items: int) -> range:
@@ -69,8 +78,8 @@ def _model(run: Run) -> tuple[Speaker | None, dict[str, object]]:
     return speaker, {**speaker.identity, "prompts": prompts}
 
 
-@stage
-def extract_taxonomy(run: Run, dev: ArtifactRef) -> StageResult:
+@stage("taxonomy")
+def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
     """The (domain, subdomain) pairs of the dev set: `topics` is all that later corpus stages read of it."""
     model, identity = _model(run)
 
@@ -88,7 +97,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> StageResult:
             summary={"topics": len(found.topics), "merges": len(found.merges), "failed": failed},
         )
 
-    return run_stage(run, recipe_of(run, "taxonomy", VERSION, identity, {"dev": dev}), produce)
+    return Work(recipe=run.recipe("taxonomy", VERSION, identity, {"dev": dev}), produce=produce)
 
 
 def _answers(run: Run) -> Path:
@@ -114,8 +123,8 @@ def _opened(run: Run, books: ArtifactRef | None) -> Iterator[configured.Opened]:
             yield opened
 
 
-@stage
-def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int) -> StageResult:
+@stage("search")
+def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int) -> Work:
     """What the catalogues offer for one group of pairs, ranked, with every answer."""
     wanted = _slice(run, run.store.rows(topics, "topics", Topic), group)
     config = run.config.corpus.catalogue
@@ -149,11 +158,11 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
     # The pairs enter by name: a question more or less changes no search.
     pairs = [[topic.domain, topic.subdomain] for topic in wanted]
     values = {"pairs": pairs, "catalogue": config.model_dump(mode="json", exclude=MANNERS), **identity}
-    return run_stage(run, recipe_of(run, "search", VERSION, values, {"books": books}), produce)
+    return Work(recipe=run.recipe("search", VERSION, values, {"books": books}), produce=produce)
 
 
-@stage
-def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef]) -> StageResult:
+@stage("choose")
+def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef]) -> Work:
     """Which offers become sources: by licence, file, language, identity and rank; each other one with its reason."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -181,11 +190,11 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
     config = run.config.corpus.catalogue
     values = {"licences": config.licences, "languages": config.languages, "books_per_topic": config.books_per_topic}
     inputs = {"topics": topics, **{f"search{n}": ref for n, ref in enumerate(searches)}}
-    return run_stage(run, recipe_of(run, "choose", VERSION, values, inputs), produce)
+    return Work(recipe=run.recipe("choose", VERSION, values, inputs), produce=produce)
 
 
-@stage
-def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int) -> StageResult:
+@stage("download")
+def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int) -> Work:
     """The files of one group of admitted sources; refused ones stay with their reason."""
     rows = run.store.rows(chosen, "candidates_sources", Source)
     wanted = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
@@ -219,7 +228,7 @@ def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None,
 
     # The sources enter by what is fetched: another ranking of the same books fetches nothing again.
     values = {"sources": [[source.source_id, source.download_url] for source in wanted]}
-    return run_stage(run, recipe_of(run, "download", VERSION, values, {"books": books}), produce)
+    return Work(recipe=run.recipe("download", VERSION, values, {"books": books}), produce=produce)
 
 
 def _after(row: Source, after: dict[str, Source]) -> Source:
@@ -230,8 +239,8 @@ def _after(row: Source, after: dict[str, Source]) -> Source:
     return replace(row, sha256=got.sha256, num_bytes=got.num_bytes, status=got.status, reason=got.reason)
 
 
-@stage
-def shelve_textbooks(run: Run, chosen: ArtifactRef, downloads: Sequence[ArtifactRef]) -> StageResult:
+@stage("sources")
+def shelve_textbooks(run: Run, chosen: ArtifactRef, downloads: Sequence[ArtifactRef]) -> Work:
     """The source registry: every candidate with digest or reason, the same bytes once, and the files themselves."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -256,4 +265,4 @@ def shelve_textbooks(run: Run, chosen: ArtifactRef, downloads: Sequence[Artifact
         )
 
     inputs = {"chosen": chosen, **{f"download{n}": ref for n, ref in enumerate(downloads)}}
-    return run_stage(run, recipe_of(run, "sources", VERSION, {}, inputs), produce)
+    return Work(recipe=run.recipe("sources", VERSION, {}, inputs), produce=produce)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infuser_core.errors import StoreError, UsageError
 from infuser_core.store import runs
-from infuser_core.store.recipe import Recipe
+from infuser_core.store.recipe import ArtifactRef, Recipe
 
 _FORM = "PHASE@ITERATION, e.g. update_solver@3, or a phase outside the loop alone, e.g. pool"
 
@@ -127,10 +127,10 @@ class Salts:
         """Whether this very place was asked for."""
         return (phase, iteration) in self._places
 
-    def carry(self, artifact_id: str, salt: int) -> None:
-        """An artifact was made, or found, under a salt."""
-        if salt:
-            self._made[artifact_id] = salt
+    def carry(self, ref: ArtifactRef, recipe: Recipe) -> None:
+        """An artifact was made, or found, by a recipe that may hold a salt."""
+        if SALT in recipe.config:
+            self._made[ref.id] = recipe.config[SALT]
 
 
 def repeats_of(root: Path, name: str) -> list[Repeat]:

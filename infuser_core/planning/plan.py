@@ -7,8 +7,7 @@ from statistics import median
 from typing import Any
 
 from infuser_core.planning.place import Asked, Salts
-from infuser_core.planning.reasons import Before, Reason, reasons, title
-from infuser_core.planning.survey import Step
+from infuser_core.planning.reasons import Before, Reason, Step, reasons, title
 from infuser_core.store.catalogue import Record
 from infuser_core.store.recipe import Recipe
 
@@ -29,8 +28,6 @@ class Planned:
     """Whether the store has it."""
     reasons: Sequence[Reason]
     """Why it would run; empty for a cached stage."""
-    assumes: Sequence[str]
-    """Stages that would run and on whose content it depends that this one is as it stands here."""
     seconds: float | None
     """Estimated time, seconds: 0 for a cached stage, None where the store knows no former one."""
 
@@ -53,7 +50,6 @@ class Planned:
             "key": self.recipe.key if self.is_known else None,
             "state": "cached" if self.cached else "would run",
             "why": [reason.to_json() for reason in self.reasons],
-            "assumes": list(self.assumes),
             "seconds": self.seconds,
         }
 
@@ -119,7 +115,7 @@ def _lines(stages: Sequence[Planned]) -> list[str]:
     lines = []
     for cached, group in groupby(stages, key=lambda stage: stage.cached):
         together = list(group)
-        if cached and len(together) > _LISTED and not any(stage.assumes for stage in together):
+        if cached and len(together) > _LISTED:
             span = f"{together[0].title} .. {together[-1].title}"
             lines.append(f"  {span}: {len(together)} stages cached")
         else:
@@ -129,8 +125,7 @@ def _lines(stages: Sequence[Planned]) -> list[str]:
 
 def _line(stage: Planned, width: int) -> str:
     if stage.cached:
-        condition = f", if {', '.join(stage.assumes)} comes out as before" if stage.assumes else ""
-        return f"  {stage.title:{width}}  cached{condition}"
+        return f"  {stage.title:{width}}  cached"
     time = "        ?" if stage.seconds is None else f"{stage.seconds:8.1f}s"
     return f"  {stage.title:{width}}  would run {time}  {'; '.join(_said(stage.reasons))}"
 
@@ -172,10 +167,7 @@ def plan_of(
             continue
         why = [] if step.stored else reasons(step, before, salts, missing)
         seconds = 0.0 if step.stored else times.of(step.recipe, before.like(step.recipe))
-        assumes = list(dict.fromkeys(title(source) for source in step.assumes))
-        stages.append(
-            Planned(recipe=step.recipe, label=label, cached=step.stored, reasons=why, assumes=assumes, seconds=seconds)
-        )
+        stages.append(Planned(recipe=step.recipe, label=label, cached=step.stored, reasons=why, seconds=seconds))
     return Plan(run=run, compared_with=compared_with, stages=stages, notes=notes)
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.planning.place import SALT, Salts
-from infuser_core.planning.survey import Step
 from infuser_core.store.catalogue import Record
-from infuser_core.store.recipe import Recipe
+from infuser_core.store.recipe import ArtifactRef, Recipe
 
 MISSING = "(none)"
 
@@ -51,6 +50,29 @@ def leaves_that_differ(old: Any, new: Any, where: str = "") -> list[Leaf]:
 def _short(value: Any, width: int = 40) -> str:
     text = str(value)
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+UNKNOWN = "0" * 64
+"""Digest of an artifact that nobody has seen yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A stage that the pipeline came by."""
+
+    recipe: Recipe
+    """What it would make; phase, iteration and inputs alone where more is not known."""
+    ref: ArtifactRef
+    """The artifact; an assumed one where it is not stored."""
+    stored: bool
+    """Whether the store has it."""
+    known: bool
+    """False where the recipe depends on the content of an artifact that is not there."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether its key is certain: the recipe is known, and the id of every input."""
+        return self.known and not any(identity.endswith(f"@{UNKNOWN[:16]}") for identity in self.recipe.inputs.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +123,8 @@ def _distance(recipe: Recipe, record: Record) -> int:
 def reasons(step: Step, before: Before, salts: Salts, missing: Mapping[str, Recipe]) -> list[Reason]:
     """Why this stage would run, the most telling first; `missing` are assumed artifacts by id."""
     recipe = step.recipe
+    if not step.known:
+        return _inputs(recipe, None, missing) or [_DEPENDS]
     record = before.like(recipe)
     found = _forced(recipe, record, salts)
     if record is not None:
@@ -110,7 +134,6 @@ def reasons(step: Step, before: Before, salts: Salts, missing: Mapping[str, Reci
             text = f"seed {record.seed} -> {recipe.seed}"
             found.append(Reason(kind="seed", key="seed", old=record.seed, new=recipe.seed, text=text))
     found += _inputs(recipe, record, missing)
-    found += [_depends(source, "") for source in step.assumes]
     return found or [_missing(recipe, before.seen)]
 
 
@@ -164,6 +187,9 @@ def _inputs(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]
 def _depends(source: Recipe, name: str) -> Reason:
     text = f"depends on {title(source)}, which would run"
     return Reason(kind="depends", key=name, new=title(source), text=text)
+
+
+_DEPENDS = Reason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
 
 
 def _missing(recipe: Recipe, seen: frozenset[str]) -> Reason:

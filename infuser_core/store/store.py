@@ -20,7 +20,7 @@ from typing import IO, Any, TypeVar
 
 from infuser_core import faults
 from infuser_core.durable import fsync, write_errors
-from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.store import pruned, tables
 from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
@@ -321,7 +321,7 @@ def read_manifest(folder: Path) -> Manifest:
             machine=record.get("machine", {}),
         )
     except FileNotFoundError as error:
-        raise StoreError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
+        raise MissingArtifactError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedArtifactError(
             f"the commit record {folder / MANIFEST} is damaged: {error}",

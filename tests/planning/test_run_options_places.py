@@ -1,11 +1,14 @@
 """Places in a run, PHASE@ITERATION: what is understood, and what is said of one that does not exist."""
 
+from pathlib import Path
+
 import pytest
 
 from infuser_core.errors import UsageError
 from infuser_core.planning.place import Place, Repeat, Salts, asked_of, settled
-from infuser_core.store.recipe import Recipe
-from tasks.course import Course, Stop
+from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.store import Store
+from tasks.run_control import Call, Control, LookUp, NotStored, Stop
 
 
 def recipe(phase: str, iteration: int = -1) -> Recipe:
@@ -58,28 +61,34 @@ def test_a_place_that_does_not_exist_is_refused_with_the_valid_names(place: Plac
 
 
 def test_a_run_stops_before_the_first_stage_behind_the_place():
-    course = Course(asked_of(until="update_solver@1"))
+    control = Control(last=asked_of(until="update_solver@1").until)
     for each in RUN[:3]:
-        course.enter(each)
-    course.enter(RUN[2])  # a second stage in the same place belongs to it
+        control.enter(each)
+    control.enter(RUN[2])  # a second stage in the same place belongs to it
     with pytest.raises(Stop, match="update_solver@1"):
-        course.enter(RUN[3])
+        control.enter(RUN[3])
 
 
-def test_a_piece_that_was_only_looked_up_does_not_count():
-    course = Course(asked_of(until="update_solver@0"))
-    before = course.reached
-    course.enter(RUN[1])
-    course.go_back(before)
-    course.enter(RUN[0])
-    course.enter(RUN[1])
+def test_a_piece_that_was_looked_up_in_vain_does_not_count(tmp_path: Path):
+    control = Control(last=asked_of(until="update_solver@0").until)
+    look_up = LookUp(control, Store(tmp_path))
+    with pytest.raises(NotStored):
+        look_up.take(Call(recipe=lambda: RUN[1], sketch=lambda: RUN[1]))
+    assert look_up.reached is not None and control.reached is None
+    for each in RUN[:2]:
+        control.enter(each)
     with pytest.raises(Stop):
-        course.enter(RUN[2])
+        control.enter(RUN[2])
+
+
+def carry(salts: Salts, name: str, salt: int) -> None:
+    made = Recipe(phase="a", version=1, config={"attempt": salt}, seed=0)
+    salts.carry(ArtifactRef(kind="a", key=name, digest="d"), made)
 
 
 def test_salt_goes_from_an_artifact_to_what_is_made_from_it():
     salts = Salts([Repeat(phase="a", iteration=0, attempt=3), Repeat(phase="b", iteration=1, attempt=2)])
     assert (salts.of("a", 0, {}), salts.of("a", 1, {}), salts.of("b", 1, {})) == (3, 0, 2)
-    salts.carry("a-1@d", 3)
+    carry(salts, "a-1", 3)
     assert salts.of("c", 5, {"x": "other", "y": "a-1@d"}) == 3
     assert salts.of("b", 1, {"y": "a-1@d"}) == 3

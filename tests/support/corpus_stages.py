@@ -13,6 +13,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import audits, documents, pool, textbooks
 from tasks.run import Run, opened
+from tasks.stage import execute
 
 NANO = CONFIGS / "nano.yaml"
 RULES = ("corpus.judge={type: rules}", "evaluate.benchmarks=[]", "data.validation.size=8")
@@ -57,7 +58,7 @@ def running(config: RunConfig, name: str = "") -> Iterator[Run]:
 
 def made(run: Run, stage: Callable[..., Any], *arguments: Any) -> ArtifactRef:
     """A stage's artifact."""
-    return stage.__wrapped__(run, *arguments).ref
+    return execute(run, stage.__wrapped__(run, *arguments)).ref
 
 
 def build(config: RunConfig, name: str = "") -> Built:

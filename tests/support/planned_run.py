@@ -1,23 +1,25 @@
 """Runs whose artifacts are committed uncomputed, to plan on: keys, records and journals are real, content is not."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from launcher import ROOT
 
+from flows.life_cycle import life_cycle
 from flows.plan import walk
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.planning.history import History, history_of
-from infuser_core.planning.place import Asked, Repeat, Salts, asked_of
-from infuser_core.planning.survey import Survey
+from infuser_core.planning.place import Place, Repeat, Salts, asked_of
 from infuser_core.schemas import Selection
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Outcome, Store, Table
-from tasks.run import surveying
+from tasks.run import digests_of, looked_at
+from tasks.run_control import Call, Planning, Stop
 
 SHORT = {
     "cotrain": {"iterations": 3, "dev_only": True, "generator": {"update": False}, "validate_every": 1},
@@ -31,20 +33,22 @@ def short_config(**changes: Any) -> RunConfig:
     return validate(merge(base, changes))
 
 
-class Filling(Survey):
-    """Commits whatever it is asked for and lacks, each artifact with its key as its only content."""
+class Filling(Planning):
+    """Commits whatever the pipeline asks for and the store lacks, each artifact with its key as its only content."""
 
     seconds = 2.0
 
-    def __init__(self, root: Path, name: str) -> None:
-        own = surveying(root, name)
-        super().__init__(root, digests=own._digests, catalogue=own._catalogue)
+    def __init__(self, root: Path, name: str, *, last: Place | None, salts: Salts) -> None:
+        super().__init__(Store(root), digests=digests_of(root, name), last=last, salts=salts)
         self._journal = Journal(root, name)
         self._journal.start_attempt()
 
-    def find(self, recipe: Recipe) -> ArtifactRef:
-        found = Store.find(self, recipe)
+    def take(self, call: Call) -> ArtifactRef:
+        recipe = call.recipe()
+        self.enter(recipe)
+        found = self._store.find(recipe)
         ref = found or self._made(recipe)
+        self.salts.carry(ref, recipe)
         self._journal.append(
             phase=recipe.phase, iteration=recipe.iteration, state="cached" if found else "ran", seconds=self.seconds,
             key=ref.key, digest=ref.digest,
@@ -54,11 +58,12 @@ class Filling(Survey):
     def _made(self, recipe: Recipe) -> ArtifactRef:
         tables = {}
         if recipe.phase == "select":
-            rows = self.rows(self.assume(recipe), "selections", Selection)
+            last = max(int(name.rpartition("-")[2]) for name in recipe.inputs)
+            rows = [Selection(selected_iteration=last, checkpoint_id="", accuracy=0.0)]
             tables = {"selections": Table(row_type=Selection, rows=rows)}
-        with self.workspace(recipe) as workspace:
+        with self._store.workspace(recipe) as workspace:
             (workspace / "content").write_text(recipe.key)
-            return self.commit(recipe, workspace, Outcome(tables=tables), seconds=self.seconds)
+            return self._store.commit(recipe, workspace, Outcome(tables=tables), seconds=self.seconds)
 
     def finish(self) -> None:
         self._journal.finish()
@@ -69,11 +74,12 @@ def fill(
 ) -> dict[tuple[str, int], list[str]]:
     """A run with all its artifacts, or those until a place; returns their keys by phase and iteration."""
     runs.create_run(root, name, config.model_dump(mode="json"))
-    store = Filling(root, name)
-    asked = asked_of(until=until) if until else Asked()
-    walk(name, history_of(root, name, config), store, salts=Salts(repeats), asked=asked)
+    last = asked_of(until=until).until
+    filling = Filling(root, name, last=last, salts=Salts(repeats))
+    with looked_at(name, history_of(root, name, config), filling, root) as run, suppress(Stop):
+        life_cycle(run)
     if not until:
-        store.finish()
+        filling.finish()
     return keys(root, name)
 
 
@@ -87,5 +93,5 @@ def keys(root: Path, name: str) -> dict[tuple[str, int], list[str]]:
 
 def keys_of(root: Path, name: str, history: History, *, repeats: Sequence[Repeat] = ()) -> list[tuple[str, int, str]]:
     """Phase, iteration and key of every stage that a run would come by."""
-    survey = walk(name, history, surveying(root, name), salts=Salts(repeats))
-    return [(step.recipe.phase, step.recipe.iteration, step.recipe.key) for step in survey.steps]
+    planned = walk(root, name, history, repeats)
+    return [(step.recipe.phase, step.recipe.iteration, step.recipe.key) for step in planned.steps]

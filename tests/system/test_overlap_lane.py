@@ -14,9 +14,8 @@ from launcher import ROOT
 from infuser_core.config.overlays import load
 from infuser_core.planning.place import asked_of
 from tasks.alongside import alongside
-from tasks.course import Course
-from tasks.halt import Halted
 from tasks.run import Run, current, opened, seen_as
+from tasks.run_control import Control, Halted, LookUp
 
 LONG = 20.0
 
@@ -36,7 +35,7 @@ def until_halted(run: Run, ended: list[str]) -> Callable[[], None]:
         try:
             for _ in range(int(LONG / 0.02)):
                 time.sleep(0.02)
-                run.halt.check()
+                run.control.halt.check()
         finally:
             ended.append("branch")
 
@@ -69,8 +68,11 @@ def test_elsewhere_a_branch_runs_in_its_place(tmp_path: Path, monkeypatch: pytes
     overlap = "false" if why == "the setting" else "true"
     config = load([ROOT / "configs" / "nano.yaml"], [f"engine.overlap={overlap}"])
     with opened("lanes", config, quiet=True) as run:
-        course = Course(asked_of(until="rollout_dev@0")) if why == "a run to a place" else run.course
-        with seen_as(replace(run, course=course, recalling=why == "a look-up")), alongside("lanes") as lane:
+        controls = {
+            "a run to a place": Control(last=asked_of(until="rollout_dev@0").until),
+            "a look-up": LookUp(run.control, run.store),
+        }
+        with seen_as(replace(run, control=controls.get(why, run.control))), alongside("lanes") as lane:
             here = lane.start(threading.get_ident)
             assert here.result() == threading.get_ident()
             with pytest.raises(ValueError, match="at once"):
@@ -132,20 +134,20 @@ def test_a_look_up_in_one_thread_is_none_in_the_other(run: Run):
     def branch() -> bool:
         looked.set()
         go.wait(LONG)
-        return current("lanes").recalling
+        return current("lanes").control.executes
 
     with alongside("lanes") as lane:
         there = lane.start(branch)
         looked.wait(LONG)
-        with seen_as(replace(run, recalling=True)):
-            assert current("lanes").recalling
+        with seen_as(replace(run, control=LookUp(run.control, run.store))):
+            assert not current("lanes").control.executes
             go.set()
             lane.wait()
-    assert there.result() is False
+    assert there.result() is True
 
 
 def test_a_run_that_ends_stays_ended(run: Run):
-    run.halt.call("first")
-    run.halt.call("second")
+    run.control.halt.call("first")
+    run.control.halt.call("second")
     with pytest.raises(Halted, match=r"^first$"):
-        run.halt.check()
+        run.control.halt.check()
