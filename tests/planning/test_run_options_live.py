@@ -82,7 +82,7 @@ def test_until_stops_cleanly_and_resuming_goes_on_from_there(small: Small):
 def test_only_computes_one_stage_and_refuses_without_its_inputs(small: Small):
     refused = small("resume", "base", "--only", "update_solver@1")
     assert refused.code == 2
-    assert "its input rollout_dev, iteration 1 is not in the store" in refused.err
+    assert "its input rollouts (rollout_dev, iteration 1) is not in the store" in refused.err
     assert "--until update_solver@1" in refused.err
     small.done("resume", "base", "--only", "rollout_dev@1")
     assert small.ran() == ["rollout_dev@1"]

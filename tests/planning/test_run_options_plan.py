@@ -129,7 +129,7 @@ def test_an_unfinished_run_goes_on_where_it_stopped(root: Path):
     found = planned(root, short_config())
     assert running(found)[:2] == ["respond, iteration 2 (validation)", "validate, iteration 2"]
     assert stage(found, "respond", 2).reasons[0].text == "missing: not computed yet"
-    assert any("selected is not known yet" in note for note in found.notes)
+    assert any("which checkpoint is selected depends on" in note for note in found.notes)
 
 
 def test_from_a_place_on_is_forced_and_the_rest_depends_on_it(root: Path):
