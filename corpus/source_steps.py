@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corpus.chunk import front_matter, langchain_chunk
-from corpus.chunk.chunk import Chunk, ChunkConfig, Discard, chunk
+from corpus.chunk.chunk import Chunk, Discard, chunk
 from corpus.chunk.front_matter import find_bounds
 from corpus.chunk.split import RULE, count_tokens
 from corpus.find.intake import Item
@@ -19,6 +19,7 @@ from corpus.read.convert import ChoiceConfig, convert_auto
 from corpus.read.embedded import ConvertConfig
 from corpus.read.marker import MarkerConfig
 from infuser_core import faults
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Page
@@ -55,7 +56,7 @@ class SourceConfig:
     """The model for `structure: model`."""
     splitter: Literal["offsets", "langchain"] = "offsets"
     """Which chunker."""
-    chunk: ChunkConfig = field(default_factory=ChunkConfig)
+    chunk: ChunkSettings = field(default_factory=ChunkSettings)
     """Token bounds."""
     count: Callable[[str], int] = count_tokens
     """Tokens of a text."""
@@ -138,7 +139,14 @@ def chunked(item: Item, made: Converted, work: Path, config: SourceConfig) -> Ch
     """The source's chunks, from the work folder where it was chunked before."""
     source = item.source
     reader = config.reader.identity if config.reader and config.structure == "model" else ""
-    settings = [asdict(config.chunk), config.structure, reader, config.splitter, config.tokenizer, source.discipline]
+    settings = [
+        config.chunk.model_dump(),
+        config.structure,
+        reader,
+        config.splitter,
+        config.tokenizer,
+        source.discipline,
+    ]
     folder = work / "chunks" / key(VERSION, source.source_id, made.sha256, settings)
     if not (folder / DOCUMENTS).is_file():
         page = made.page()
@@ -156,7 +164,7 @@ def chunked(item: Item, made: Converted, work: Path, config: SourceConfig) -> Ch
 
 def _chunks(page: Page, domain: str, config: SourceConfig) -> tuple[list[Chunk], str]:
     if config.splitter == "langchain":
-        return langchain_chunk.chunk_langchain(page, config.count, config.chunk, domain).chunks, ""
+        return langchain_chunk.chunk_langchain(page, config.count, config.chunk, domain), ""
     if config.structure != "model" or config.reader is None:
         mode: Literal["off", "headings"] = "off" if config.structure == "off" else "headings"
         excluded = front_matter.exclude(page, mode=mode)

@@ -8,7 +8,6 @@ from typing import cast
 
 from corpus.build import BuildConfig
 from corpus.build_audit import OverlapPlan
-from corpus.chunk.chunk import ChunkConfig
 from corpus.chunk.judge import Judge, ModelJudge, RuleJudge
 from corpus.chunk.split import DESCRIPTION
 from corpus.find import configured
@@ -92,9 +91,7 @@ def plan_of(config: RunConfig | None, work: Path, *, judge: str = "", catalogue:
         structure=corpus.structure,
         reader=_reader(corpus, config, source, models),
         splitter=sizes.mode,
-        chunk=ChunkConfig(
-            min_tokens=sizes.min_tokens, max_tokens=sizes.max_tokens, small_sections=sizes.small_sections
-        ),
+        chunk=sizes,
     )
     tokenizer = DESCRIPTION
     if config is not None:

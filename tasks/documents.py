@@ -161,7 +161,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
             if rows.get(page.source_id) is None:
                 found = front_matter.find_bounds(page, speaker.open(), template)
                 calls.keep(page.source_id, found.calls)
-                rows.keep(page.source_id, [front_matter.row_of(page, found)])
+                rows.keep(page.source_id, [found.bounds])
             progress(done, len(converted), 0)
         bounds = rows.all([page.source_id for page in converted])
         return Outcome(
@@ -235,19 +235,16 @@ def _bounds(run: Run, bounds: ArtifactRef | None) -> list[front_matter.BookBound
 
 
 def _excluded(config: RunConfig, page: Page, found: front_matter.BookBounds | None) -> Sequence[chunking.Excluded]:
-    return front_matter.exclude(page, mode=config.corpus.structure, bounds=found.bounds() if found else None)
+    return front_matter.exclude(page, mode=config.corpus.structure, bounds=found)
 
 
 def _chunks(
     config: RunConfig, page: Page, count: chunking.Count, domain: str, excluded: Sequence[chunking.Excluded]
 ) -> list[chunking.Chunk]:
     rules = config.corpus.chunk
-    bounds = chunking.ChunkConfig(
-        min_tokens=rules.min_tokens, max_tokens=rules.max_tokens, small_sections=rules.small_sections
-    )
     if rules.mode == "langchain":
-        return langchain_chunk.chunk_langchain(page, count, bounds, domain).chunks
-    return chunking.chunk(page, count, bounds, domain, excluded=excluded)
+        return langchain_chunk.chunk_langchain(page, count, rules, domain)
+    return chunking.chunk(page, count, rules, domain, excluded=excluded)
 
 
 @stage("judge")

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 from corpus.chunk.blocks import Block, Kind, scan
 from corpus.chunk.split import Count, Measure, pack, pieces, trim
-from infuser_core.errors import ConfigError
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
 
 PATH_JOINT = " > "
+PROMPT_TYPE = "mcq"
+"""Generator route written into every document."""
 
 
 class Discard(StrEnum):
@@ -20,20 +21,6 @@ class Discard(StrEnum):
     TOO_LONG = "too_long"
     FRONT_MATTER = "front_matter"
     BACK_MATTER = "back_matter"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkConfig:
-    """Bounds and treatment of short sections."""
-
-    min_tokens: int = 200
-    """T_min: shorter spans are discarded, tokens."""
-    max_tokens: int = 2048
-    """T_max: longer sections are split, tokens."""
-    small_sections: Literal["merge", "merge_small", "drop"] = "merge"
-    """Sections under T_min: joined with their neighbours, joined only with other small ones, or discarded."""
-    prompt_type: str = "mcq"
-    """Generator route written into every document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +83,12 @@ def sections(source: str) -> list[Section]:
 
 
 def chunk(
-    page: Page, count: Count, config: ChunkConfig, domain: str, *, excluded: Sequence[Excluded] = ()
+    page: Page, count: Count, config: ChunkSettings, domain: str, *, excluded: Sequence[Excluded] = ()
 ) -> list[Chunk]:
     """Candidates and discards of one source in order. Together they cover everything but blank characters.
 
     `count` gives the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
     """
-    if not 0 <= config.min_tokens <= config.max_tokens or config.max_tokens < 1:
-        raise ConfigError(
-            f"chunk: min_tokens {config.min_tokens} and max_tokens {config.max_tokens}",
-            hint="0 <= min_tokens <= max_tokens and max_tokens >= 1",
-        )
     measure = Measure(source=page.markdown, count=count)
     result: list[Chunk] = []
     pending: list[Section] = []
@@ -127,7 +109,7 @@ def chunk(
     return result
 
 
-def _grouped(parts: Sequence[Section], measure: Measure, config: ChunkConfig) -> list[Section]:
+def _grouped(parts: Sequence[Section], measure: Measure, config: ChunkSettings) -> list[Section]:
     """Small sections joined: with those that follow under the same top-level heading, else with the one before."""
     if config.small_sections == "drop":
         return list(parts)
@@ -137,11 +119,9 @@ def _grouped(parts: Sequence[Section], measure: Measure, config: ChunkConfig) ->
         group = parts[place]
         place += 1
         while _small(group, measure, config) and place < len(parts) and parts[place].top == group.top:
-            if config.small_sections == "merge_small" and not _small(parts[place], measure, config):
-                break
             group = _join(group, parts[place])
             place += 1
-        before = groups[-1] if groups and config.small_sections == "merge" else None
+        before = groups[-1] if groups else None
         if before and _small(group, measure, config) and before.top == group.top:
             groups[-1] = _join(before, group)
         else:
@@ -149,7 +129,7 @@ def _grouped(parts: Sequence[Section], measure: Measure, config: ChunkConfig) ->
     return groups
 
 
-def _small(section: Section, measure: Measure, config: ChunkConfig) -> bool:
+def _small(section: Section, measure: Measure, config: ChunkSettings) -> bool:
     return config.min_tokens > 0 and not measure.exceeds(section.start, section.end, config.min_tokens - 1)
 
 
@@ -166,7 +146,7 @@ def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(prefix)
 
 
-def _chunks(page: Page, group: Section, measure: Measure, config: ChunkConfig, domain: str) -> list[Chunk]:
+def _chunks(page: Page, group: Section, measure: Measure, config: ChunkSettings, domain: str) -> list[Chunk]:
     if not measure.exceeds(group.start, group.end, config.max_tokens):
         spans = [(group.start, group.end)]
     else:
@@ -181,7 +161,7 @@ def _row(
     end: int,
     path: tuple[str, ...],
     measure: Measure,
-    config: ChunkConfig,
+    config: ChunkSettings,
     domain: str,
     reason: Discard | None,
 ) -> list[Chunk]:
@@ -203,6 +183,6 @@ def _row(
         text=page.markdown[start:end],
         num_tokens=tokens,
         domain=domain,
-        prompt_type=config.prompt_type,
+        prompt_type=PROMPT_TYPE,
     )
     return [Chunk(document=document, discard=reason)]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from corpus.chunk.chunk import Discard, Excluded, Section, sections
 from corpus.model_reply import ModelCall, ReplyProblem, ask
-from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.engines.protocols import ChatModel
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Page
 
@@ -53,23 +53,42 @@ FRONT_SHARE = 0.35
 """Largest share of the text that may lie before the first chapter."""
 BACK_SHARE = 0.5
 """Share of the text before which no end marker stands."""
+SHOWN = 300
+"""Headings in one prompt; a longer book is shown in several."""
+MAX_TOKENS = 256
+"""Length limit of a reply, tokens."""
+ATTEMPTS = 3
+"""Times that one list of headings is put to the model."""
+TITLE_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Where the teaching text lies."""
+class BookBounds:
+    """Where a book's teaching text lies."""
 
+    source_id: str
+    """The book."""
     first: int
-    """Start of the first chapter, characters; 0 where none was recognised."""
+    """Start of the first chapter, characters of its Markdown; 0 where none was recognised."""
     end: int
     """Start of the matter that closes the book, characters; the text's length where there is none."""
     decided_by: str
     """`rules`, or the name of the model."""
-    problem: str = ""
+    problem: str
     """Why a model that was asked did not decide; empty otherwise."""
 
 
-def exclude(page: Page, *, mode: Mode = "off", bounds: Bounds | None = None) -> list[Excluded]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBounds:
+    """What a model said about a book."""
+
+    bounds: BookBounds
+    """Where the teaching text lies."""
+    calls: list[ModelCall]
+    """The model's replies, also those that could not be used."""
+
+
+def exclude(page: Page, *, mode: Mode = "off", bounds: BookBounds | None = None) -> list[Excluded]:
     """Spans that are front or back matter, in order, without overlap. Mode `off` names none.
 
     `bounds` are those that a model found (mode `model`); the rules find them where there are none.
@@ -82,7 +101,7 @@ def exclude(page: Page, *, mode: Mode = "off", bounds: Bounds | None = None) -> 
     parts = sections(page.markdown)
     if not any(part.path for part in parts):
         return []
-    bounds = bounds or by_rules(parts)
+    bounds = bounds or by_rules(page.source_id, parts)
     depth = _chapter_level(parts, bounds)
     spans: list[Excluded] = []
     kept_until = 0
@@ -100,7 +119,7 @@ def exclude(page: Page, *, mode: Mode = "off", bounds: Bounds | None = None) -> 
     return spans
 
 
-def _reason(title: str, part: Section, bounds: Bounds, depth: int) -> Discard | None:
+def _reason(title: str, part: Section, bounds: BookBounds, depth: int) -> Discard | None:
     if part.start >= bounds.end:
         return Discard.BACK_MATTER
     if part.start < bounds.first or not part.path:
@@ -122,23 +141,23 @@ def _named(title: str, part: Section, depth: int) -> Discard | None:
     return Discard.BACK_MATTER if BACK.fullmatch(title) else None
 
 
-def _chapter_level(parts: Sequence[Section], bounds: Bounds) -> int:
+def _chapter_level(parts: Sequence[Section], bounds: BookBounds) -> int:
     """Level of the first chapter's heading, or the highest level there is."""
     levels = [level_of(part) for part in parts if part.path]
     return next((level_of(part) for part in parts if part.path and part.start == bounds.first), min(levels))
 
 
-def _clipped(end: int, part: Section, bounds: Bounds) -> int:
+def _clipped(end: int, part: Section, bounds: BookBounds) -> int:
     """Not beyond a boundary: what lies behind it is judged for itself."""
     return min([end, *(edge for edge in (bounds.first, bounds.end) if part.start < edge)])
 
 
-def by_rules(parts: Sequence[Section]) -> Bounds:
+def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> BookBounds:
     """The first chapter is numbered 1, or 0; the end marker is the first of the closing matter that runs to the end."""
-    length = parts[-1].end
+    length = parts[-1].end if parts else 0
     headed = [place for place, part in enumerate(parts) if part.path]
     first = next((place for place in headed if _is_first(parts, place, length)), None)
-    depth = level_of(parts[first]) if first is not None else min(level_of(parts[place]) for place in headed)
+    depth = level_of(parts[first]) if first is not None else min((level_of(parts[n]) for n in headed), default=0)
     end = length
     for place in reversed(headed):
         if level_of(parts[place]) > depth:
@@ -146,7 +165,8 @@ def by_rules(parts: Sequence[Section]) -> Bounds:
         if parts[place].start < BACK_SHARE * length or not BACK.fullmatch(bare_title(parts[place].path[-1])):
             break
         end = parts[place].start
-    return Bounds(first=parts[first].start if first is not None else 0, end=end, decided_by="rules")
+    start = parts[first].start if first is not None else 0
+    return BookBounds(source_id=source_id, first=start, end=end, decided_by="rules", problem=problem)
 
 
 def _is_first(parts: Sequence[Section], place: int, length: int) -> bool:
@@ -170,65 +190,7 @@ def subtree_end(parts: Sequence[Section], place: int) -> int:
     return next((part.start for part in parts[place + 1 :] if level_of(part) <= depth), parts[-1].end)
 
 
-SHOWN = 300
-"""Headings in one prompt; a longer book is shown in several."""
-MAX_TOKENS = 256
-"""Length limit of a reply, tokens."""
-ATTEMPTS = 3
-"""Times that one list of headings is put to the model."""
-TITLE_CHARS = 120
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBounds:
-    """What a model said about a book."""
-
-    bounds: Bounds
-    """Where the teaching text lies."""
-    calls: list[ModelCall]
-    """The model's replies, also those that could not be used."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BookBounds:
-    """Where a book's teaching text lies, as a row."""
-
-    source_id: str
-    """The book."""
-    first: int
-    """Start of the first chapter, characters of its Markdown; 0 where none was recognised."""
-    end: int
-    """Start of the matter that closes the book, characters; the text's length where there is none."""
-    decided_by: str
-    """`rules`, or the name of the model."""
-    problem: str
-    """Why the model did not decide; empty where it did."""
-
-    def bounds(self) -> Bounds:
-        """As the structure pass takes them."""
-        return Bounds(first=self.first, end=self.end, decided_by=self.decided_by, problem=self.problem)
-
-
-def row_of(page: Page, found: FoundBounds) -> BookBounds:
-    """The row of a book."""
-    bounds = found.bounds
-    return BookBounds(
-        source_id=page.source_id,
-        first=bounds.first,
-        end=bounds.end,
-        decided_by=bounds.decided_by,
-        problem=bounds.problem,
-    )
-
-
-def find_bounds(
-    page: Page,
-    model: ChatModel,
-    template: Template,
-    *,
-    attempts: int = ATTEMPTS,
-    progress: Progress = no_progress,
-) -> FoundBounds:
+def find_bounds(page: Page, model: ChatModel, template: Template) -> FoundBounds:
     """Bounds named by the model, and its replies. Numbers that are no headings of the list are refused and asked again.
 
     Where no usable answer comes, the rules decide and `problem` says why. `template` has the slot `{headings}`.
@@ -236,8 +198,7 @@ def find_bounds(
     parts = sections(page.markdown)
     headed = [place for place, part in enumerate(parts) if part.path]
     if not headed:
-        whole = Bounds(first=0, end=len(page.markdown), decided_by="rules", problem="the book has no headings")
-        return FoundBounds(bounds=whole, calls=[])
+        return FoundBounds(bounds=by_rules(page.source_id, parts, "the book has no headings"), calls=[])
     windows = [headed[start : start + SHOWN] for start in range(0, len(headed), SHOWN)]
     prompts = [template.messages(headings=_listed(parts, window)) for window in windows]
     items = [f"{page.source_id}: headings {window[0]}-{window[-1]}" for window in windows]
@@ -245,17 +206,8 @@ def find_bounds(
     def parse(place: int, found: dict[str, Any]) -> tuple[int | None, int | None]:
         return _checked(found, windows[place])
 
-    asked = ask(
-        model,
-        prompts,
-        parse,
-        task="structure",
-        items=items,
-        max_tokens=MAX_TOKENS,
-        attempts=attempts,
-        progress=progress,
-    )
-    return FoundBounds(bounds=_bounds(parts, asked.values, model.name), calls=asked.calls)
+    asked = ask(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS, attempts=ATTEMPTS)
+    return FoundBounds(bounds=_bounds(page.source_id, parts, asked.values, model.name), calls=asked.calls)
 
 
 def _listed(parts: Sequence[Section], window: Sequence[int]) -> str:
@@ -283,17 +235,18 @@ def _checked(found: dict[str, Any], window: Sequence[int]) -> tuple[int | None, 
     return first, end
 
 
-def _bounds(parts: Sequence[Section], values: Sequence[tuple[int | None, int | None] | None], name: str) -> Bounds:
-    ruled = by_rules(parts)
+def _bounds(
+    source_id: str, parts: Sequence[Section], values: Sequence[tuple[int | None, int | None] | None], name: str
+) -> BookBounds:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        problem = f"{len(values) - len(known)} of {len(values)} prompts had no usable answer"
-        return Bounds(first=ruled.first, end=ruled.end, decided_by="rules", problem=problem)
+        return by_rules(source_id, parts, f"{len(values) - len(known)} of {len(values)} prompts had no usable answer")
     first = next((start for start, _ in known if start is not None), None)
     # An end marker in front of a window that goes on with chapters was a chapter's own list of references.
     ends = [stop for _, stop in known[-1:] if stop is not None]
-    if first is None or (ends and ends[0] <= first):
-        problem = "no first chapter was named" if first is None else "the end marker comes before the first chapter"
-        return Bounds(first=ruled.first, end=ruled.end, decided_by="rules", problem=problem)
+    if first is None:
+        return by_rules(source_id, parts, "no first chapter was named")
+    if ends and ends[0] <= first:
+        return by_rules(source_id, parts, "the end marker comes before the first chapter")
     end = parts[ends[0]].start if ends else parts[-1].end
-    return Bounds(first=parts[first].start, end=end, decided_by=name)
+    return BookBounds(source_id=source_id, first=parts[first].start, end=end, decided_by=name, problem="")

@@ -40,8 +40,6 @@ def judge(
     template: Template,
     max_tokens: int,
     *,
-    retry: Template | None = None,
-    attempts: int = ATTEMPTS,
     batch: int = 0,
     finished: Sequence[Judgement] = (),
     keep: Callable[[Sequence[Judgement]], None] | None = None,
@@ -49,8 +47,8 @@ def judge(
 ) -> list[Judgement]:
     """One row per document, in order.
 
-    A reply without a JSON boolean `keep` is asked for again, up to `attempts` times in all: with the `retry` template,
-    or with the rubric and a stricter last line. What is then still undecided is not kept, and says so.
+    A reply without a JSON boolean `keep` is asked for again, up to ATTEMPTS times in all, with the rubric and a
+    stricter last line. What is then still undecided is not kept, and says so.
 
     With `batch`, so many chunks are judged at once and each batch's rows are handed to `keep`, to be committed.
     `finished` are rows of an earlier attempt: their documents are not judged again.
@@ -62,7 +60,7 @@ def judge(
         part = ahead[start : start + size]
         # Done before: what is under way counts from there, so that the time left is right.
         before = len(documents) - len(ahead) + start
-        rows = _judged(part, model, template, max_tokens, retry, attempts, _shifted(progress, before, len(documents)))
+        rows = _judged(part, model, template, max_tokens, _shifted(progress, before, len(documents)))
         known |= {row.document_id: row for row in rows}
         if keep:
             keep(rows)
@@ -82,26 +80,23 @@ def _judged(
     model: ChatModel,
     template: Template,
     max_tokens: int,
-    retry: Template | None,
-    attempts: int,
     progress: Progress,
 ) -> list[Judgement]:
     replies = [""] * len(documents)
     decisions: list[Decision | None] = [None] * len(documents)
-    for attempt in range(max(attempts, 1)):
+    for attempt in range(ATTEMPTS):
         ahead = [place for place, decision in enumerate(decisions) if decision is None]
         if not ahead:
             break
-        prompts = [_prompt(documents[place], template, retry, attempt) for place in ahead]
+        prompts = [_prompt(documents[place], template, attempt) for place in ahead]
         for place, reply in zip(ahead, model.complete(prompts, max_tokens=max_tokens, progress=progress), strict=True):
             replies[place], decisions[place] = reply, decide(reply)
     return [_row(*found) for found in zip(documents, replies, decisions, strict=True)]
 
 
-def _prompt(document: Document, template: Template, retry: Template | None, attempt: int) -> Messages:
-    chosen = retry if attempt and retry else template
-    prompt = chosen.messages(text=document.text)
-    if not attempt or (retry and attempt == 1):
+def _prompt(document: Document, template: Template, attempt: int) -> Messages:
+    prompt = template.messages(text=document.text)
+    if not attempt:
         return prompt
     suffix = SUFFIXES[min(attempt, len(SUFFIXES)) - 1]
     return [*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{suffix}"}]

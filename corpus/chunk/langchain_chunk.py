@@ -5,13 +5,13 @@ It rewrites what it splits (blank lines, indentation, some characters), so a chu
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from langchain_text_splitters import MarkdownHeaderTextSplitter
 
-from corpus.chunk.chunk import PATH_JOINT, Chunk, ChunkConfig, Discard
+from corpus.chunk.chunk import PATH_JOINT, PROMPT_TYPE, Chunk, Discard
 from corpus.chunk.split import CLAUSE, SENTENCE, Count
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
 
 HEADERS = [("#" * level, str(level)) for level in range(1, 4)]
@@ -19,20 +19,11 @@ PARAGRAPH = re.compile(r"\n\s*\n")
 NOWHERE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LangchainResult:
-    """Chunks of the comparison mode and how many have a place in the source."""
+def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str) -> list[Chunk]:
+    """Candidates and discards: split at headings of three levels, then by the four-level fallback.
 
-    chunks: list[Chunk]
-    """Candidates and discards; `start` and `end` are -1 where the text is no slice of the source."""
-    num_located: int
-    """Chunks that are exact slices of the source."""
-    num_unlocated: int
-    """Chunks that are not."""
-
-
-def chunk_langchain(page: Page, count: Count, config: ChunkConfig, domain: str) -> LangchainResult:
-    """Split at headings of three levels, then by the four-level fallback on the splitter's text."""
+    `start` and `end` are NOWHERE where a chunk's text is no slice of the source.
+    """
     splitter = MarkdownHeaderTextSplitter(headers_to_split_on=HEADERS, strip_headers=False)
     chunks: list[Chunk] = []
     cursor = 0
@@ -43,8 +34,7 @@ def chunk_langchain(page: Page, count: Count, config: ChunkConfig, domain: str) 
             start = start if start >= 0 else page.markdown.find(text)
             cursor = max(cursor, start)
             chunks.append(_row(page, text, start, path, count(text), len(chunks), config, domain))
-    located = sum(row.document.start != NOWHERE for row in chunks)
-    return LangchainResult(chunks=chunks, num_located=located, num_unlocated=len(chunks) - located)
+    return chunks
 
 
 def _fit(text: str, levels: list[re.Pattern[str]], count: Count, limit: int) -> Iterator[str]:
@@ -76,7 +66,7 @@ def _shrunk(text: str, count: Count, limit: int) -> Iterator[str]:
 
 
 def _row(
-    page: Page, text: str, start: int, path: str, tokens: int, number: int, config: ChunkConfig, domain: str
+    page: Page, text: str, start: int, path: str, tokens: int, number: int, config: ChunkSettings, domain: str
 ) -> Chunk:
     short = tokens < config.min_tokens
     discard = Discard.TOO_SHORT if short else Discard.TOO_LONG if tokens > config.max_tokens else None
@@ -89,6 +79,6 @@ def _row(
         text=text,
         num_tokens=tokens,
         domain=domain,
-        prompt_type=config.prompt_type,
+        prompt_type=PROMPT_TYPE,
     )
     return Chunk(document=document, discard=discard)

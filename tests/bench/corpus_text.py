@@ -24,12 +24,13 @@ from pathlib import Path
 from corpus_row import Row, shown
 
 from corpus.chunk.blocks import Kind, scan
-from corpus.chunk.chunk import ChunkConfig, chunk
-from corpus.chunk.langchain_chunk import chunk_langchain
+from corpus.chunk.chunk import chunk
+from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from corpus.read import pdf
 from corpus.read.embedded import Reading, ReadingConfig, convert
 from corpus.read.lines import key
 from corpus.read.page import page_of
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Page
 
 DENSE = 12
@@ -134,7 +135,7 @@ def pooled(label: str, books: Sequence[BookResult]) -> Iterator[Row]:
 
 def chunk_rows(label: str, pages: Sequence[Page]) -> Iterator[Row]:
     """Chunker speed at the paper's bounds, and what each splitter loses."""
-    config = ChunkConfig()
+    config = ChunkSettings()
     size = sum(len(page.markdown.encode()) for page in pages) / 1e6
     counted = 0
 
@@ -150,7 +151,7 @@ def chunk_rows(label: str, pages: Sequence[Page]) -> Iterator[Row]:
     detail = f"{size:.1f} MB, every character counted {counted / sum(len(p.markdown) for p in pages):.1f} times"
     yield Row(name=f"chunker, {label}", value=size / seconds, unit="MB/s", target=">= 3", detail=detail)
     for name, small in (("ours, merge", "merge"), ("ours, drop", "drop")):
-        mode = ChunkConfig(small_sections=small)
+        mode = ChunkSettings(small_sections=small)
         rows = ours if small == "merge" else [row for page in pages for row in chunk(page, by_characters, mode, "d")]
         kept = sum(_ink(row.document.text) for row in rows if row.discard is None)
         rest = sum(_ink(row.document.text) for row in rows if row.discard is not None)
@@ -160,10 +161,10 @@ def chunk_rows(label: str, pages: Sequence[Page]) -> Iterator[Row]:
     start = time.process_time()
     results = [chunk_langchain(page, by_characters, config, "d") for page in pages]
     seconds = time.process_time() - start
-    rows = [row for result in results for row in result.chunks]
+    rows = [row for result in results for row in result]
     kept = sum(_ink(row.document.text) for row in rows if row.discard is None)
     rest = sum(_ink(row.document.text) for row in rows if row.discard is not None)
-    located = sum(result.num_located for result in results) / max(len(rows), 1)
+    located = sum(row.document.start != NOWHERE for row in rows) / max(len(rows), 1)
     detail = (
         f"{_lost(kept + rest, ink)}; {located:.0%} of its chunks are slices of the source; {size / seconds:.1f} MB/s"
     )
@@ -196,7 +197,7 @@ def chunk_line(megabytes: int) -> dict[str, float]:
     sentence = "The harbor carries timber over the ridge and to the valley. "
     page = page_of("line", sentence * (megabytes * 10**6 // len(sentence)), num_pages=1, converter="bench", reason="")
     start = time.process_time()
-    rows = chunk(page, by_characters, ChunkConfig(), "d")
+    rows = chunk(page, by_characters, ChunkSettings(), "d")
     seconds = time.process_time() - start
     return {"chunks": len(rows), "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 

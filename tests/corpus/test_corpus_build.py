@@ -11,19 +11,19 @@ import pytest
 from places import ROOT
 
 from corpus.build import BuildConfig, build
-from corpus.chunk.chunk import ChunkConfig
 from corpus.chunk.judge import ModelJudge
 from corpus.find import intake
 from corpus.find.intake import from_files, without_twins
 from corpus.model_reply import KeptChat, in_batches
 from corpus.pool import DISCARDED, DOCUMENTS, SOURCES, Discarded, PoolSource, markdown_name, read_documents
 from corpus.source_steps import SourceConfig
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.prompts.load import Template
 from infuser_core.store.tables import read_rows
 
-SMALL = BuildConfig(source=SourceConfig(chunk=ChunkConfig(min_tokens=5, max_tokens=40)))
+SMALL = BuildConfig(source=SourceConfig(chunk=ChunkSettings(min_tokens=5, max_tokens=40)))
 
 
 def book(name: str, sections: int = 4) -> str:
@@ -125,7 +125,7 @@ def test_judged_chunks_are_kept_or_stay_with_their_reason(tmp_path):
     def config(work: Path) -> BuildConfig:
         chat = KeptChat(name="picky", identity="1", ask=in_batches(lambda: ScriptedChat(reply=reply)), folder=work)
         judge = ModelJudge(model=chat, template=Template(name="t", system="", user="{text}"), max_tokens=9)
-        return BuildConfig(judge=judge, source=SourceConfig(chunk=ChunkConfig(min_tokens=5, max_tokens=24)))
+        return BuildConfig(judge=judge, source=SourceConfig(chunk=ChunkSettings(min_tokens=5, max_tokens=24)))
 
     sources = write(tmp_path / "in", a=book("Tides"))
     run(sources, tmp_path / "out", config(tmp_path / "replies"))

@@ -14,10 +14,10 @@ from corpus.audit.overlap import OverlapConfig
 from corpus.audit.scan import Finding
 from corpus.build import BuildConfig, build
 from corpus.build_audit import OverlapPlan, audit_built
-from corpus.chunk.chunk import ChunkConfig
 from corpus.find.intake import from_files
 from corpus.pool import DISCARDED, OVERLAPS, Discarded, read_documents
 from corpus.source_steps import SourceConfig
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.nano import world
 from infuser_core.schemas import Question
@@ -58,7 +58,7 @@ def question(name: str, text: str) -> Question:
 
 
 SOURCE = "# Sea\n\n" + "\n\n".join(f"## Part {n}\n\n{passage(n)}." for n in range(6))
-SMALL = SourceConfig(chunk=ChunkConfig(min_tokens=5, max_tokens=400, small_sections="drop"))
+SMALL = SourceConfig(chunk=ChunkSettings(min_tokens=5, max_tokens=400, small_sections="drop"))
 
 
 def plan(tmp_path: Path, **changes: object) -> OverlapPlan:

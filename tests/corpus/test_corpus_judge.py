@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from corpus.chunk.chunk import ChunkConfig, chunk
+from corpus.chunk.chunk import chunk
 from corpus.chunk.judge import decide, judge, ruled_out
 from corpus.read.page import page_of
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.protocols import Messages, Progress, no_progress
 from infuser_core.prompts.load import Template, load
 
 TEMPLATE = Template(name="test/judge", system="", user="judge: {text}")
-RETRY = Template(name="test/again", system="", user="again: {text}")
 
 
 class Scripted:
@@ -29,7 +29,7 @@ class Scripted:
 
 def rows(text: str, bounds: tuple[int, int] = (1, 50)):
     page = page_of("book", text, num_pages=1, converter="test", reason="")
-    config = ChunkConfig(min_tokens=bounds[0], max_tokens=bounds[1], small_sections="drop")
+    config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1], small_sections="drop")
     return chunk(page, lambda part: len(part.split()), config, "d")
 
 
@@ -61,12 +61,6 @@ def test_undecided_is_not_kept_and_keeps_its_reply():
     assert [row.keep for row in result] == [True, False, False]
     assert result[1].reason.startswith("undecided") and result[1].response == "hm" and len(model.asked) == 3
     assert [row.document_id for row in result] == [d.document_id for d in DOCUMENTS]
-
-
-def test_a_retry_template_asks_only_for_the_undecided():
-    model = Scripted({"judge: good": '{"keep": true}', "judge: #": "hm", "again: #": '{"keep": true, "reason": "2nd"}'})
-    result = judge(DOCUMENTS, model, TEMPLATE, 50, retry=RETRY)
-    assert [row.reason for row in result] == ["", "2nd", "2nd"] and len(model.asked[1]) == 2
 
 
 def test_rule_discards_become_rows():

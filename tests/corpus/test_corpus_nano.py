@@ -2,7 +2,7 @@
 
 import re
 
-from corpus.chunk.chunk import ChunkConfig, chunk
+from corpus.chunk.chunk import chunk
 from corpus.find import guard
 from corpus.find.catalogue import connect
 from corpus.find.download import DownloadConfig, download
@@ -11,6 +11,7 @@ from corpus.find.search import Rules, SearchConfig, search_topic
 from corpus.find.session import SessionConfig, live
 from corpus.read.convert import convert
 from corpus.read.embedded import ConvertConfig, convert_pdf
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.nano import language, textbooks
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.schemas import Topic
@@ -33,7 +34,7 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     assert len(books) == len(admitted) == 4
 
     pages = convert(result.sources, tmp_path / "pdf", lambda path, name: convert_pdf(path, name, ConvertConfig()))
-    config = ChunkConfig(min_tokens=16, max_tokens=96, small_sections="drop")
+    config = ChunkSettings(min_tokens=16, max_tokens=96, small_sections="drop")
     chunks = [row for page in pages for row in chunk(page, lambda text: len(text.split()), config, "d")]
     found = [match[1] for row in chunks if not row.discard and (match := SECTION.fullmatch(row.document.text))]
     notes = [note for book in books for chapter in textbooks.book_notes(book, 0) for note in chapter]

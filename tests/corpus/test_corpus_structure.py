@@ -2,9 +2,10 @@
 
 import pytest
 
-from corpus.chunk.chunk import ChunkConfig, Discard, chunk
+from corpus.chunk.chunk import Discard, chunk
 from corpus.chunk.front_matter import exclude
 from corpus.read.page import page_of
+from infuser_core.config.corpus import ChunkSettings
 
 BOOK = (
     "A Title\n\nby someone\n\n# Preface\n\nthanks\n\n## To the reader\n\nmore\n\n# 1 Indexing data\n\nreal text\n\n"
@@ -26,7 +27,7 @@ def test_matter_is_named_with_its_subsections():
 
 
 def test_excluded_spans_become_discards():
-    config = ChunkConfig(min_tokens=1, max_tokens=50)
+    config = ChunkSettings(min_tokens=1, max_tokens=50)
     rows = chunk(PAGE, lambda text: len(text.split()), config, "d", excluded=exclude(PAGE, mode="headings"))
     kept = [row.document.text for row in rows if row.discard is None]
     assert kept == ["# 1 Indexing data\n\nreal text", "## Chapter references\n\nkept"]

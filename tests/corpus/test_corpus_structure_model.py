@@ -23,7 +23,7 @@ def asked(reply, page=PAGE):
         prompts.append(messages[-1]["content"])
         return reply(messages[-1]["content"]) if callable(reply) else reply
 
-    return find_bounds(page, ScriptedChat(reply=answer, name="scripted"), TEMPLATE, attempts=2), prompts
+    return find_bounds(page, ScriptedChat(reply=answer, name="scripted"), TEMPLATE), prompts
 
 
 def test_the_model_sees_every_heading_and_no_text():
