@@ -19,7 +19,7 @@ from corpus.read.convert import convert_auto
 from corpus.settings import choice_of
 from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.benchmarks.parts import identity as identity_of
+from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress

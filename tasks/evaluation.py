@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts import identity as identity_of
-from infuser_core.benchmarks.parts.identity import leaks, sentence
+from infuser_core.benchmarks.parts import validation as identity_of
+from infuser_core.benchmarks.parts.validation import leaks, sentence
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.engines.protocols import Progress
 from infuser_core.evaluation.folder import ExamFolder

@@ -10,6 +10,7 @@ from typing import Any
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.files import SUFFIXES
 from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning
+from infuser_core.benchmarks.parts.validation import draw
 from infuser_core.config.overlays import load as load_config
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.engines.configured import SAMPLERS
@@ -17,7 +18,6 @@ from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.evaluation import results as tables
-from infuser_core.evaluation.draw import draw
 from infuser_core.evaluation.folder import ExamFolder, write_json, write_rows, write_text
 from infuser_core.evaluation.models import Examinee, is_nano
 from infuser_core.evaluation.plan import ExamQuestion, ExamSettings, Plan, Sheet, changed, exam_question, of_run
@@ -26,7 +26,7 @@ from infuser_core.evaluation.saved import of_folder, save_verdicts, score
 from infuser_core.evaluation.scores import scores_of
 from infuser_core.phases.answering import solver_templates
 from infuser_core.phases.respond import RespondSettings, respond
-from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, QuestionScore
+from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, Question, QuestionScore
 from infuser_core.store.recipe import digest_of
 from infuser_core.terminal import Console
 
@@ -65,7 +65,7 @@ def make_plan(
         label = benchmark.label or benchmark.name
         known = plugins.describe(benchmark.name)
         found = _questions(_located(benchmark, known, data), known, warn)
-        chosen = draw(found, limit, seed=settings.seed, label=label)
+        chosen = _limited(found, limit, seed=settings.seed, label=label)
         sheets.append(
             Sheet(
                 label=label,
@@ -80,6 +80,15 @@ def make_plan(
         )
         questions += [exam_question(label, question) for question in chosen]
     return Plan(sheets=sheets, questions=questions)
+
+
+def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: str) -> list[Question]:
+    """`limit` of the questions in their order, every domain with its share; all without one."""
+    if limit is None or limit >= len(found):
+        return list(found)
+    drawn = draw(found, limit, seed=seed, scope=("limit", label), by=lambda question: question.domain)
+    names = {question.question_id for question in drawn}
+    return [question for question in found if question.question_id in names]
 
 
 def _benchmarks(wanted: str, settings: ExamSettings, *, nano: bool) -> list[BenchmarkSettings]:

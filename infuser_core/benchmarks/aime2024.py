@@ -1,6 +1,7 @@
 """AIME 2024, parts I and II, as one data set."""
 
-from infuser_core.benchmarks.parts import aime, loading
+from infuser_core.benchmarks.parts import loading
+from infuser_core.benchmarks.parts.competition import AIME_ANSWER, AIME_PROBLEM, aime_reader
 from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
@@ -16,8 +17,8 @@ BENCHMARK = Benchmark(
     rows=30,
     samples=32,
     verifier="integer",
-    fields=(aime.PROBLEM, aime.ANSWER),
-    read=aime.reader("aime2024", 2024),
+    fields=(AIME_PROBLEM, AIME_ANSWER),
+    read=aime_reader("aime2024", 2024),
 )
 
 

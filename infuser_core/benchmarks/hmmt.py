@@ -1,6 +1,6 @@
 """HMMT: the final-answer problems of February 2025, November 2025 and February 2026."""
 
-from infuser_core.benchmarks.parts import fields, lists, loading
+from infuser_core.benchmarks.parts import fields, loading
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
@@ -9,7 +9,7 @@ from infuser_core.verifiers.parts.grading import Grading
 
 def read(row: fields.Row, place: Place) -> Question:
     """Problems are numbered anew in every contest: the identifier starts with the contest."""
-    answer = lists.without_dollars(fields.text(row, "answer"))
+    answer = fields.without_dollars(fields.text(row, "answer"))
     return question(
         f"{place.source}-{fields.text(row, 'problem_idx')}",
         fields.text(row, "problem"),
@@ -17,7 +17,7 @@ def read(row: fields.Row, place: Place) -> Question:
         verifier="math",
         domain=fields.label(row, "problem_type"),
         subdomain=place.source,
-        grading=Grading(route="hmmt", multiple=len(lists.parts(answer)) > 1),
+        grading=Grading(route="hmmt", multiple=len(fields.listed(answer)) > 1),
     )
 
 

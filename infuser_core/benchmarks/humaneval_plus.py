@@ -1,6 +1,7 @@
 """HumanEval+: complete a function; every base test and every added test must pass."""
 
-from infuser_core.benchmarks.parts import fields, humaneval_tests, kept, loading
+from infuser_core.benchmarks.parts import fields, loading, program_tests
+from infuser_core.benchmarks.parts.loading import cache_folder
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
@@ -12,10 +13,10 @@ _TASK = "Complete this Python function. Give the whole function, with the import
 
 def read(row: fields.Row, place: Place) -> Question:
     """EvalPlus rows hold inputs alone, and the reference solution says what they give; the hub's rows hold both."""
-    name, folder = fields.text(row, "task_id"), kept.folder("humaneval_plus")
-    runs = kept.folder("humaneval_plus", of="references")
+    name, folder = fields.text(row, "task_id"), cache_folder("humaneval_plus")
+    runs = cache_folder("humaneval_plus", of="references")
     plain = fields.value(row, "base_input") is None
-    tests = humaneval_tests.tests_from_hf(row, runs) if plain else humaneval_tests.tests_from_evalplus(row, runs)
+    tests = program_tests.tests_from_hf(row, runs) if plain else program_tests.tests_from_evalplus(row, runs)
     stored = store_tests(tests, folder)
     return question(
         name,

@@ -2,7 +2,8 @@
 
 import re
 
-from infuser_core.benchmarks.parts import fields, kept, livecode_tests, loading
+from infuser_core.benchmarks.parts import fields, loading, program_tests
+from infuser_core.benchmarks.parts.loading import cache_folder
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
@@ -22,7 +23,7 @@ def read(row: fields.Row, place: Place) -> Question | None:
         raise fields.refuse("contest_date", "a date like 2024-05-31", day)
     if not FIRST <= day <= LAST:
         return None
-    stored = store_tests(livecode_tests.tests_from_livecode(row), kept.folder("livecodebench"))
+    stored = store_tests(program_tests.tests_from_livecode(row), cache_folder("livecodebench"))
     text, started = fields.text(row, "question_content"), fields.label(row, "starter_code")
     return question(
         fields.text(row, "question_id"),

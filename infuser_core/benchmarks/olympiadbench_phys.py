@@ -1,6 +1,7 @@
 """OlympiadBench, physics: English competition problems without figures and with a final answer."""
 
-from infuser_core.benchmarks.parts import loading, olympiad
+from infuser_core.benchmarks.parts import loading
+from infuser_core.benchmarks.parts.competition import OLYMPIAD_FIELDS, olympiad_reader
 from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
@@ -15,8 +16,8 @@ BENCHMARK = Benchmark(
     files=("*OE_TO_physics_en_COMP*.parquet", "*OE_TO_physics_en_COMP*.json", "*OE_TO_physics_en_COMP*.jsonl"),
     rows=236,
     verifier="math",
-    fields=olympiad.FIELDS,
-    read=olympiad.reader("olympiadbench_phys"),
+    fields=OLYMPIAD_FIELDS,
+    read=olympiad_reader("olympiadbench_phys"),
 )
 
 

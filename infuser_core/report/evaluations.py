@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from infuser_core.benchmarks.parts.identity import key
+from infuser_core.benchmarks.parts.validation import key
 from infuser_core.errors import UsageError
 from infuser_core.report import figures as shapes
 from infuser_core.report.content import Figure, Query, Section, Table, number, percent, text

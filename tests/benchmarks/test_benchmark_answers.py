@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core.benchmarks import aime2024, aime2025, bbeh, hmmt, math500, olympiadbench_math
-from infuser_core.benchmarks.parts import lists
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import DataWarning, Place
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
@@ -119,7 +119,7 @@ def test_several_answers_become_one_clean_list(written: str, answer: str):
 def test_the_parts_of_a_list_survive_its_marks(parts: list[str], form: str):
     written = "".join(form.format(part) for part in parts).rstrip().rstrip(",")
     question = olympiad(final_answer=[written], is_multiple_answer=True)
-    assert lists.parts(question.answer, grouped=False) == parts
+    assert fields.listed(question.answer, grouped=False) == parts
 
 
 def test_facts_about_an_answer_reach_its_grading():

@@ -10,7 +10,7 @@ import places
 import pytest
 
 from infuser_core.benchmarks import humaneval_plus, livecodebench
-from infuser_core.benchmarks.parts import kept
+from infuser_core.benchmarks.parts.loading import cache_folder, remembered
 from infuser_core.benchmarks.parts.spec import Place
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DocumentError
@@ -79,11 +79,11 @@ def test_questions_are_kept_on_disk_until_files_or_tests_change(tmp_path: Path):
         assert found is not None
         return [found]
 
-    first = kept.questions("livecodebench", files, make)
-    assert kept.questions("livecodebench", files, make) == first and len(made) == 1
+    first = remembered("livecodebench", files, make)
+    assert remembered("livecodebench", files, make) == first and len(made) == 1
     Path(grading_of(first[0]).tests).unlink()
-    assert kept.questions("livecodebench", files, make) == first and len(made) == 2
-    kept.questions("livecodebench", [{"path": "x", "size": 2}], make)
+    assert remembered("livecodebench", files, make) == first and len(made) == 2
+    remembered("livecodebench", [{"path": "x", "size": 2}], make)
     assert len(made) == 3
 
 
@@ -91,7 +91,7 @@ def test_a_damaged_keepsake_is_made_again(tmp_path: Path):
     copy = tmp_path / "copy"
     shutil.copytree(DATA / "livecodebench", copy)
     before = load(livecodebench, str(copy))
-    (kept_file,) = kept.folder("livecodebench", of="questions").iterdir()
+    (kept_file,) = cache_folder("livecodebench", of="questions").iterdir()
     whole = kept_file.read_text()
     kept_file.write_text(whole[: len(whole) // 2])
     (copy / "test.jsonl").touch()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infuser_core.benchmarks.parts.identity import content, identity, key, leaks, sentence, split, whole
 from infuser_core.benchmarks.parts.spec import question
+from infuser_core.benchmarks.parts.validation import content, key, leaks, sentence, whole
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -70,23 +70,6 @@ def test_leaks_are_counted_per_benchmark_in_its_order():
     assert "3 of 5 benchmark questions" in sentence(found) and sentence(found).endswith("it contains all whole")
     assert sentence(found[:1]).endswith("chooses the checkpoint")
     assert sentence(found[1:3]) == ""
-
-
-def test_the_dev_set_splits_its_benchmark_by_identifier_or_by_text():
-    science = [made(f"s{n}", f"Science number {n}: {LONG}", domain="Science") for n in range(10)]
-    others = [made(f"o{n}", f"Law number {n}: {LONG}", domain="Law") for n in range(3)]
-    dev = [science[0], made("renamed", science[4].text, domain="Physics"), made("gone", "Something else.")]
-    found = split([*others, *science], dev, domain="Science")
-    assert [each.question_id for each in found.dev] == ["s0", "s4"]
-    assert len(found.dev) + len(found.held_out) == 10 and not {"s0", "s4"} & {q.question_id for q in found.held_out}
-    assert found.missing == ["gone"]
-    assert len(split([*others, *science], dev).held_out) == 11
-
-
-def test_the_identity_of_a_set_is_that_of_its_members():
-    one, two = made("a", "Find 1."), made("b", "Find 2.")
-    assert identity([one, two]) == identity([two, one]) != identity([one])
-    assert len(identity([])) == 16
 
 
 def test_the_content_of_a_set_is_what_it_says_and_not_where_its_tests_lie():

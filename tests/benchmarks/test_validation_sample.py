@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from infuser_core.benchmarks.parts import identity, validation
-from infuser_core.benchmarks.parts.identity import leaks, sentence
+from infuser_core.benchmarks.parts import validation
 from infuser_core.benchmarks.parts.question_sets import content_of, load_questions
 from infuser_core.benchmarks.parts.spec import DataWarning
+from infuser_core.benchmarks.parts.validation import leaks, sentence
 from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
@@ -92,7 +92,7 @@ def test_the_order_of_rows_and_of_the_quotas_partners_changes_nothing(tmp_path: 
     random.Random(3).shuffle(rows)
     again = sample(source(quotas=quota, paths={"math500": write(tmp_path / "two.jsonl", rows)}))
     assert again == found
-    assert identity.content(again) == identity.content(found)
+    assert validation.content(again) == validation.content(found)
 
 
 def test_another_seed_draws_others_and_more_draws_the_same_and_more(tmp_path: Path):

@@ -48,6 +48,13 @@ def test_every_stratum_gives_its_share(pool: list[Question], count: int, seed: i
         assert abs(Fraction(min(count, len(pool)) * size, len(pool)) - found.count(name)) < 1
 
 
+def test_a_scope_draws_others_and_strata_can_be_chosen():
+    pool = [made(str(number), "xyz"[number % 3]) for number in range(60)]
+    ten = draw(pool, 10, seed=1, scope=("limit", "a"))
+    assert draw(pool, 10, seed=1, scope=("limit", "b")) != ten != draw(pool, 10, seed=2, scope=("limit", "a"))
+    assert len(draw(pool, 10, seed=1, by=lambda question: "")) == 10
+
+
 @given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1))
 def test_a_lack_is_made_up_for_as_far_as_there_are_questions(sizes: dict[str, tuple[int, int]]):
     wanted = {name: want for name, (want, _) in sizes.items()}

@@ -71,7 +71,8 @@ def test_a_data_folder_is_searched_and_other_counts_are_said(tmp_path: Path):
     plan, said = planned(tmp_path, "math500", data=tmp_path / "data", limit=3)
     (sheet,) = plan.sheets
     assert (sheet.samples, sheet.category, sheet.num_available, sheet.expected) == (4, "math", 5, 500)
-    assert len(plan.questions) == 3 and len(plan.asks()) == 3 and plan.asks()[0].samples == 4
+    names = [question.question_id for question in plan.questions]
+    assert len(names) == len(plan.asks()) == 3 and names == sorted(names) and plan.asks()[0].samples == 4
     assert len(said) == 1 and "math500: 5 questions, expected 500" in said[0]
     with pytest.raises(ConfigError, match="nothing there for aime2024"):
         planned(tmp_path, "aime2024", data=tmp_path / "data")

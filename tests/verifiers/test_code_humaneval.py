@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from contained import needs_sandbox
 
-from infuser_core.benchmarks.parts import humaneval_tests as humaneval
+from infuser_core.benchmarks.parts import program_tests as humaneval
 from infuser_core.errors import DocumentError
-from infuser_core.verifiers.parts.code_tests import CodeTests, judge, parse_tests, read_tests
+from infuser_core.verifiers.parts.code_tests import CodeTests, judge, parse_tests, read_tests, store_tests
 
 pytestmark = needs_sandbox
 
@@ -36,7 +36,7 @@ GOOD = "def spread(numbers: List[int]):\n    return max(numbers) - min(numbers),
 
 
 def stored_tests(row: dict[str, Any], cache: Path) -> CodeTests:
-    stored = humaneval.store_tests(humaneval.tests_from_evalplus(row, cache), cache / "stored")
+    stored = store_tests(humaneval.tests_from_evalplus(row, cache), cache / "stored")
     return read_tests(stored.path, stored.sha256)
 
 

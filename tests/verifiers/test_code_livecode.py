@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from contained import needs_sandbox
 
-from infuser_core.benchmarks.parts import livecode_tests as livecode
+from infuser_core.benchmarks.parts import program_tests as livecode
 from infuser_core.errors import DocumentError
-from infuser_core.verifiers.parts.code_tests import judge, read_tests
+from infuser_core.verifiers.parts.code_tests import judge, read_tests, store_tests
 
 pytestmark = needs_sandbox
 
@@ -131,7 +131,7 @@ def test_functional_rows_call_a_method(source: dict[str, str], tmp_path: Path):
     found = livecode.tests_from_livecode(row(public_test_cases=FUNCTIONAL, private_test_cases="[]", **source))
     assert (found["kind"], found["entry"]) == ("call", "Solution.pairUp")
     assert found["cases"] == [{"args": [[1, 2], 3], "expected": [[1, 3], [2, 3]]}]
-    stored = livecode.store_tests(found, tmp_path)
+    stored = store_tests(found, tmp_path)
     assert judge(SOLUTION, read_tests(stored.path, stored.sha256)).passed
 
 
@@ -141,7 +141,7 @@ def test_functional_rows_without_a_name_are_refused():
 
 
 def test_a_whole_row_judges_programs(tmp_path: Path):
-    stored = livecode.store_tests(livecode.tests_from_livecode(row()), tmp_path)
+    stored = store_tests(livecode.tests_from_livecode(row()), tmp_path)
     tests = read_tests(stored.path, stored.sha256)
     assert judge("print(int(input()) ** 2)", tests).passed
     assert judge("print(2 * int(input()))", tests).reason == "wrong output"

@@ -10,7 +10,8 @@ from infuser_core.prompts.load import LETTERS
 
 Row = Mapping[str, Any]
 _LETTER_KEYS = (("letter", "content"), ("key", "value"), ("label", "text"))
-_TITLE = re.compile(r" \[title\]")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:,(?:\\!)?\d{3})+(?:\.\d+)?")
+_OPEN, _CLOSE = "([{", ")]}"
 
 
 def refuse(field: str, expected: str, found: Any) -> DocumentError:
@@ -96,3 +97,21 @@ def _bare(text: str) -> str:
 def tag(*parts: str) -> str:
     """Twelve hex digits that identify a row without an identifier, wherever it stands in its file."""
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]
+
+
+def listed(text: str, *, grouped: bool = True) -> list[str]:
+    """The parts between commas outside all brackets. `grouped`: a number with grouped thousands is one part."""
+    if grouped and _GROUPED.fullmatch(text.strip().strip("$")):
+        return [text.strip()]
+    found, depth, start = [], 0, 0
+    for place, sign in enumerate(text):
+        depth += (sign in _OPEN) - (sign in _CLOSE)
+        if sign == "," and depth <= 0 and not text.startswith("!", place + 1):
+            found.append(text[start:place].strip())
+            start = place + 1
+    return [part for part in [*found, text[start:].strip()] if part]
+
+
+def without_dollars(text: str) -> str:
+    r"""The text without marks of mathematics, of which some lists have too few; `\$` is money and stays."""
+    return re.sub(r"(?<!\\)\$", "", text).strip()

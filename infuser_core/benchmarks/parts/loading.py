@@ -1,17 +1,55 @@
-"""A benchmark's questions from its files: columns, rows, identifiers and count checked."""
+"""Questions of a benchmark from its files: columns, rows, identifiers and count checked; slow ones are remembered."""
 
+import hashlib
+import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
-from infuser_core.benchmarks.parts import kept
+from infuser_core import durable, settings
 from infuser_core.benchmarks.parts.files import locate, rows_of, source_of
 from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning, Place
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
+from infuser_core.store.recipe import digest_of
+from infuser_core.verifiers.parts.grading import grading_of
+
+
+def cache_folder(name: str, *, of: str = "tests") -> Path:
+    """Where a benchmark's unpacked tests, or what else is made from its rows, lie: in the store, safe to delete."""
+    return settings.store_root() / "cache" / of / name
+
+
+def remembered(name: str, files: Sequence[object], make: Callable[[], Sequence[Question]]) -> list[Question]:
+    """What `make` gives, from disk when it was made from these files by this code before and its tests are still there.
+
+    `files` identify the state of the files read: JSON values.
+    """
+    path = (
+        cache_folder(name, of="questions") / f"{digest_of([_code(), list(files), str(cache_folder(name))])[:16]}.jsonl"
+    )
+    if path.is_file():
+        known = [Question(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        if all(Path(grading_of(question).tests).is_file() for question in known):
+            return known
+    made = list(make())
+    durable.write(path, "".join(json.dumps(asdict(question)) + "\n" for question in made))
+    return made
+
+
+@cache
+def _code() -> str:
+    """Digest of everything that turns rows into questions."""
+    total = hashlib.sha256()
+    room = Path(__file__).parent.parent
+    tests = room.parent / "verifiers" / "parts"
+    for path in sorted([*room.rglob("*.py"), *tests.glob("code_*.py"), tests / "grading.py"]):
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
 
 LARGE = 200_000_000
 """Bytes of packed tests that keep a person waiting."""
@@ -50,7 +88,7 @@ def _loaded(benchmark: Benchmark, stamps: tuple[Stamp, ...]) -> tuple[Question, 
     files = [Path(stamp.path) for stamp in stamps]
     if benchmark.keep:
         state = [asdict(stamp) for stamp in stamps]
-        questions = kept.questions(benchmark.name, state, lambda: _unpack(benchmark, files))
+        questions = remembered(benchmark.name, state, lambda: _unpack(benchmark, files))
     else:
         questions = list(read(benchmark, files))
     announce_count(benchmark, len(questions))

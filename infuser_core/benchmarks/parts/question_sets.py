@@ -10,7 +10,7 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks import gpqa_diamond
-from infuser_core.benchmarks.parts import identity, validation
+from infuser_core.benchmarks.parts import validation
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, NanoQuestions
@@ -53,7 +53,7 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
     if isinstance(source, MixQuestions):
         return digest_of([content_of(part.source, evaluated=evaluated) for part in source.parts])
     if isinstance(source, BenchmarkQuestions):
-        return identity.content(validation.sample(source, evaluated))
+        return validation.content(validation.sample(source, evaluated))
     if isinstance(source, NanoQuestions):
         return digest_of(source.model_dump(mode="json"))
     try:

@@ -1,21 +1,79 @@
-"""The validation set: stratified quotas of benchmark questions, with or without leakage.
+"""The validation set: stratified draws from benchmarks, what it has seen of them, and digests of question sets."""
 
-The rule: every (benchmark, domain, subdomain) gets its share of the sample in proportion to its size, rounded by
-largest remainder, and gives the questions whose hash of (seed, identifier) comes first.
-"""
-
+import hashlib
+import json
+import unicodedata
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.identity import key
 from infuser_core.benchmarks.parts.spec import DataWarning
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
 from infuser_core.errors import ConfigError
-from infuser_core.schemas import Question
+from infuser_core.schemas import Leak, Question
 from infuser_core.seeding import seed_of
+from infuser_core.verifiers.parts.grading import as_text, grading_of
+
+
+def content(questions: Sequence[Question]) -> str:
+    """sha256 over everything the questions say, in order; where a problem's tests lie is not part of it."""
+    total = hashlib.sha256()
+    for question in questions:
+        total.update(json.dumps(asdict(_placeless(question)), sort_keys=True).encode() + b"\n")
+    return total.hexdigest()
+
+
+def _placeless(question: Question) -> Question:
+    grading = grading_of(question)
+    return replace(question, grading=as_text(replace(grading, tests=""))) if grading.tests else question
+
+
+MANY_WORDS = 12
+"""A text of so many words is a question of its own; below, `which of these is true` needs its choices to tell."""
+
+
+def key(question: Question) -> str:
+    """What two copies of a question share: letters and digits of the text, case and compatibility forms aside.
+
+    Choices count, in any order, where the text alone could be another question's.
+    """
+    words = _words(question.text)
+    if len(words) >= MANY_WORDS or not question.choices:
+        return " ".join(words) or question.text.strip()
+    return "\x1f".join([" ".join(words), *sorted(" ".join(_words(choice)) or choice for choice in question.choices)])
+
+
+def _words(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(sign if sign.isalnum() else " " for sign in plain).split()
+
+
+def leaks(validation: Sequence[Question], benchmarks: Mapping[str, Sequence[Question]]) -> list[Leak]:
+    """One row per benchmark, in order: its questions, and those of them that the validation set contains."""
+    seen = {key(question) for question in validation}
+    found = []
+    for label, questions in benchmarks.items():
+        count = sum(key(question) in seen for question in questions)
+        share = count / len(questions) if questions else 0.0
+        found.append(Leak(benchmark=label, num_questions=len(questions), num_seen=count, share=share))
+    return found
+
+
+def whole(found: Sequence[Leak]) -> list[str]:
+    """Benchmarks that the validation set contains altogether."""
+    return [leak.benchmark for leak in found if leak.num_questions and leak.num_seen == leak.num_questions]
+
+
+def sentence(found: Sequence[Leak]) -> str:
+    """The warning that stands beside the checkpoint's choice; empty when nothing leaks."""
+    entire, some = whole(found), [leak for leak in found if leak.num_seen]
+    if not some:
+        return ""
+    seen, asked = sum(leak.num_seen for leak in found), sum(leak.num_questions for leak in found)
+    text = f"{seen:,} of {asked:,} benchmark questions are in the validation set that chooses the checkpoint"
+    return f"{text}; it contains {', '.join(entire)} whole" if entire else text
 
 
 def apportion(total: int, weights: Mapping[str, int], *, seed: int) -> dict[str, int]:
@@ -44,24 +102,34 @@ def spread(wanted: Mapping[str, int], there: Mapping[str, int], *, seed: int) ->
     return given
 
 
-def draw(pool: Sequence[Question], count: int, *, seed: int) -> list[Question]:
-    """`count` questions of the pool, or all there are, ordered by stratum and identifier."""
-    strata: dict[str, list[Question]] = {}
-    for question in pool:
-        strata.setdefault(stratum(question), []).append(question)
-    sizes = {name: len(questions) for name, questions in sorted(strata.items())}
-    shares = apportion(min(count, len(pool)), sizes, seed=seed)
-    return [question for name in sizes for question in _first(strata[name], shares[name], seed=seed)]
-
-
 def stratum(question: Question) -> str:
     """Benchmark, domain and subdomain; the benchmark is the part of the identifier before the colon."""
     return "\x1f".join([question.question_id.partition(":")[0], question.domain, question.subdomain])
 
 
-def _first(questions: Sequence[Question], count: int, *, seed: int) -> list[Question]:
-    ranked = sorted(questions, key=lambda question: (seed_of(seed, question.question_id), question.question_id))
-    return sorted(ranked[:count], key=lambda question: question.question_id)
+def draw(
+    pool: Sequence[Question],
+    count: int,
+    *,
+    seed: int,
+    scope: Sequence[str] = (),
+    by: Callable[[Question], str] = stratum,
+) -> list[Question]:
+    """`count` questions of the pool, or all there are, every stratum with its share, by stratum and identifier.
+
+    The draw depends on the seed, the scope and what is drawn from, never on its order.
+    """
+    strata: dict[str, list[Question]] = {}
+    for question in pool:
+        strata.setdefault(by(question), []).append(question)
+    sizes = {name: len(questions) for name, questions in sorted(strata.items())}
+    shares = apportion(min(count, len(pool)), sizes, seed=seed)
+
+    def rank(question: Question) -> tuple[int, str]:
+        return seed_of(seed, *scope, question.question_id), question.question_id
+
+    chosen = {name: sorted(strata[name], key=rank)[: shares[name]] for name in sizes}
+    return [one for name in sizes for one in sorted(chosen[name], key=lambda question: question.question_id)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

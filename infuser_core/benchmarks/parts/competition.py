@@ -1,18 +1,56 @@
-"""What both halves of OlympiadBench share: answers with units, tolerances, several parts and types."""
+"""Rows of the competition data sets: AIME's integers, and OlympiadBench's answers with units and tolerances."""
 
 import re
 import warnings
 
-from infuser_core.benchmarks.parts import fields, lists
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import DataWarning, Place, RowReader, question
 from infuser_core.schemas import Question
+from infuser_core.verifiers import integer
 from infuser_core.verifiers.parts.grading import Grading
 
-FIELDS = ("id", "subfield", "question", "final_answer", "is_multiple_answer", "unit", "answer_type", "error")
+AIME_PROBLEM = "problem|Problem|question"
+AIME_ANSWER = "answer|Answer"
+_YEAR = re.compile(r"(?:^|[^\d])(20[012]\d)(?:[^\d]|$)")
+
+
+def aime_reader(name: str, year: int) -> RowReader:
+    """A reader of that year's rows; rows of another year, where a row tells, are not part of the benchmark."""
+
+    def read(row: fields.Row, place: Place) -> Question | None:
+        told = fields.label(row, "year") or fields.label(row, "url") or fields.label(row, "ID")
+        found = _YEAR.search(told)
+        if found and int(found.group(1)) != year:
+            return None
+        text = fields.text(row, AIME_PROBLEM)
+        own = fields.label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""
+        return question(
+            own or f"{name}-{fields.tag(text)}",
+            text,
+            str(_whole(row)),
+            verifier="integer",
+            domain="AIME",
+            subdomain=str(year),
+            grading=Grading(route=name),
+        )
+
+    return read
+
+
+def _whole(row: fields.Row) -> int:
+    r"""The key as a number: it comes as `33`, "033", "33.0" or `33^\circ`."""
+    written = fields.text(row, AIME_ANSWER)
+    found = integer.value(written)
+    if found is None:
+        raise fields.refuse(AIME_ANSWER, "an integer from 0 to 999", written)
+    return found
+
+
+OLYMPIAD_FIELDS = ("id", "subfield", "question", "final_answer", "is_multiple_answer", "unit", "answer_type", "error")
 _TOLERANCE = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
-def reader(name: str) -> RowReader:
+def olympiad_reader(name: str) -> RowReader:
     """A reader of one half's rows."""
 
     def read(row: fields.Row, place: Place) -> Question:
@@ -30,7 +68,7 @@ def reader(name: str) -> RowReader:
                 answer_type=_listed(fields.label(row, "answer_type").lower()),
                 multiple=several,
                 tolerance=_tolerance(name, row),
-                unit=lists.without_dollars(fields.label(row, "unit")),
+                unit=fields.without_dollars(fields.label(row, "unit")),
             ),
         )
 
@@ -48,9 +86,9 @@ def _answer(row: fields.Row) -> str:
 
 
 def _clean(text: str, *, several: bool) -> list[str]:
-    bare = lists.without_dollars(text)
+    bare = fields.without_dollars(text)
     # Known to be several, `339,508` is no number.
-    return lists.parts(bare, grouped=False) if several else [bare] if bare else []
+    return fields.listed(bare, grouped=False) if several else [bare] if bare else []
 
 
 def _several(row: fields.Row) -> bool:

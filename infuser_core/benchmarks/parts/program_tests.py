@@ -1,14 +1,23 @@
-"""HumanEval+ rows to tests, from the EvalPlus file or from the Hugging Face layout.
+"""Tests of programming benchmarks: HumanEval+ by its reference solutions, LiveCodeBench by its packed cases.
 
 The EvalPlus file has inputs only: what is right is what the reference solution returns, so it is run once, alone in a
 sandbox, and remembered under a digest of everything it depends on. The Hugging Face layout has inputs and results as
 literals in a Python text: they are read, never run.
+
+A row of LiveCodeBench has `public_test_cases` and `private_test_cases`, JSON lists of `{input, output, testtype}`; the
+private list may instead be base64 of zlib of a pickled JSON string: somebody else's pickle, unpacked without running
+any of it. `metadata` is JSON with `func_name` for functional problems, whose inputs hold one JSON value per line.
 """
 
 import ast
+import base64
+import binascii
 import hashlib
+import io
 import json
+import pickle
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +28,11 @@ from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, Sta
 from infuser_core.sandbox.run import run
 from infuser_core.verifiers.parts.code_tests import tagged
 
-SECONDS = 10.0
+CALL_SECONDS = 10.0
 """Wall clock per test; the reference solutions need less than a tenth."""
 REFERENCE_LIMITS = Limits(seconds=120.0, total_seconds=1800.0, memory_mb=4096, value_bytes=256 << 20)
 """For reference solutions, which are known to end."""
-FORMAT = 1
+REFERENCE_FORMAT = 1
 """Version of what is remembered of a reference run."""
 ROOT_ENTRY = "find_zero"
 """The one problem whose answers are checked by what they do: coefficients in, a root of the polynomial out."""
@@ -77,7 +86,7 @@ def reference_outputs(
     reference: str, entry: str, inputs: Sequence[list[Any]], cache: Path, *, name: str = "reference"
 ) -> list[Any]:
     """What the reference solution returns for each input, run alone in a sandbox or remembered from an earlier run."""
-    asked = json.dumps([FORMAT, reference, entry, [tagged(args) for args in inputs]], sort_keys=True)
+    asked = json.dumps([REFERENCE_FORMAT, reference, entry, [tagged(args) for args in inputs]], sort_keys=True)
     path = cache / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
     remembered = _remembered(path, len(inputs))
     if remembered is not None:
@@ -115,7 +124,7 @@ def _tests(row: Mapping[str, Any], inputs: Sequence[list[Any]], expected: list[A
     compare = "polynomial_root" if entry == ROOT_ENTRY else "equal"
     if compare == "polynomial_root":
         atol = atol or ROOT_ATOL
-    common = {"seconds": SECONDS, "atol": atol, "compare": compare, "literals": "tagged"}
+    common = {"seconds": CALL_SECONDS, "atol": atol, "compare": compare, "literals": "tagged"}
     return {"kind": "call", "entry": entry, "setup": preamble(str(row["prompt"]), entry), "cases": cases, **common}
 
 
@@ -174,3 +183,126 @@ def _tolerance(check: ast.FunctionDef) -> float:
             if isinstance(last, ast.Constant) and isinstance(last.value, (int, float)):
                 return float(last.value)
     return 0.0
+
+
+MAX_UNPACKED = 256 << 20
+"""Largest private test list, bytes unpacked; the benchmark's own stay below."""
+CONTEST_SECONDS = 6.0
+"""Wall clock per test."""
+SETUP = """\
+import bisect, collections, functools, heapq, itertools, math, operator, re, string, sys
+from bisect import bisect, bisect_left, bisect_right, insort, insort_left, insort_right
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from functools import cache, cmp_to_key, lru_cache, partial, reduce
+from heapq import heapify, heappop, heappush, heappushpop, heapreplace, merge, nlargest, nsmallest
+from itertools import accumulate, chain, combinations, combinations_with_replacement, count, cycle, groupby, islice
+from itertools import pairwise, permutations, product, repeat, starmap, takewhile, zip_longest
+from math import ceil, comb, factorial, floor, gcd, inf, isqrt, lcm, log, log2, log10, perm, pi, prod, sqrt
+from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
+from typing import Any, Callable, DefaultDict, Deque, Dict, FrozenSet, Generator, Iterable, Iterator, List
+from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
+"""
+"""Names that solutions written for the problems' own platforms find there; none of them hides a built-in."""
+_HINT_livecode_tests = "the row is not in the benchmark's layout, or damaged"
+# A pickled text needs no other instruction: none of these builds, calls or repeats anything.
+_TEXT_OPCODES = {"PROTO", "FRAME", "BINUNICODE8", "BINUNICODE", "SHORT_BINUNICODE", "UNICODE"}
+_TEXT_OPCODES |= {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
+
+
+def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Tests of one row: the public cases, then the private ones. Raises DocumentError naming the question."""
+    name = str(row.get("question_id", "?"))
+    try:
+        cases = [*_plain(row["public_test_cases"]), *unpack(row["private_test_cases"])]
+        entry = _entry(row, cases)
+        if not cases:
+            raise ValueError("no test cases")
+        read = _functional if entry else _stdin
+        tests = [read(case) for case in cases]
+    except KeyError as error:
+        raise DocumentError(f"question {name}: no field {error}", hint=_HINT_livecode_tests) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DocumentError(f"question {name}: {error!s:.200}", hint=_HINT_livecode_tests) from error
+    kind, entry = ("call", f"Solution.{entry}") if entry else ("stdin", "")
+    common = {"setup": SETUP, "seconds": CONTEST_SECONDS, "tuples_equal_lists": True}
+    return {"kind": kind, "entry": entry, "cases": tests, **common}
+
+
+def _entry(row: Mapping[str, Any], cases: list[Any]) -> str:
+    """The function that functional tests call: named by the metadata, else by the starter code; empty for programs."""
+    named = str((_json_of(row.get("metadata") or "{}") or {}).get("func_name") or "")
+    if named or not any(case.get("testtype") == "functional" for case in cases):
+        return named
+    started = re.findall(r"^\s+def\s+(\w+)\s*\(\s*self\b", str(row.get("starter_code") or ""), re.MULTILINE)
+    if len(started) != 1:
+        raise ValueError("functional tests, but neither metadata nor starter code name one function")
+    return str(started[0])
+
+
+def unpack(private: object) -> list[Any]:
+    """The private cases: a plain JSON list, or base64(zlib(pickle(JSON text))). Raises ValueError for anything else."""
+    if not isinstance(private, str) or private.lstrip()[:1] in ("[", ""):
+        return _plain(private)
+    try:
+        packed = base64.b64decode(private, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"private tests are neither JSON nor base64: {error}") from error
+    text = _unpickled(_inflated(packed))
+    return _plain(text)
+
+
+def _inflated(packed: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        content = inflater.decompress(packed, MAX_UNPACKED)
+    except zlib.error as error:
+        raise ValueError(f"private tests do not inflate: {error}") from error
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise ValueError(f"private tests are cut off, or larger than {MAX_UNPACKED} bytes")
+    return content
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Refuses to look anything up: without classes and functions a pickle is data."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"private tests ask for {module[:40]}.{name[:40]}")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise pickle.UnpicklingError("private tests ask for a persistent object")
+
+
+def _unpickled(content: bytes) -> str:
+    """The text in a pickle that holds one text and nothing else."""
+    import pickletools
+
+    try:
+        for opcode, _, _ in pickletools.genops(content):
+            if opcode.name not in _TEXT_OPCODES:
+                raise ValueError(f"private tests hold pickle instruction {opcode.name}, not a text")
+        text = _PlainUnpickler(io.BytesIO(content)).load()
+    except (pickle.UnpicklingError, EOFError, IndexError, OverflowError, MemoryError) as error:
+        raise ValueError(f"private tests are no plain pickle: {error}") from error
+    if type(text) is not str:
+        raise ValueError(f"private tests unpickle to {type(text).__name__}, not a text")
+    return text
+
+
+def _plain(cases: object) -> list[Any]:
+    found = _json_of(cases)
+    if not isinstance(found, list):
+        raise ValueError(f"test cases are {type(found).__name__}, not a list")
+    return found
+
+
+def _json_of(value: object) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _stdin(case: Mapping[str, Any]) -> dict[str, Any]:
+    return {"stdin": str(case["input"]), "stdout": str(case["output"])}
+
+
+def _functional(case: Mapping[str, Any]) -> dict[str, Any]:
+    args = [json.loads(line) for line in str(case["input"]).split("\n") if line.strip()]
+    return {"args": args, "expected": json.loads(str(case["output"]))}
