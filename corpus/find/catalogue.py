@@ -4,14 +4,14 @@ import hashlib
 import importlib
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Protocol
 
 import httpx
 
-from corpus.find.identifiers import absolute, scheme_of
+from corpus.find.identifiers import redirected, scheme_of
 from corpus.find.session import MAX_BYTES
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
@@ -21,134 +21,6 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MAX_REDIRECTS = 5
 START = "start the catalogue or correct its address"
 Params = Mapping[str, str | int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """A parsed answer."""
-
-    url: str
-    """Address that answered, after redirects."""
-    data: Any
-    """JSON value, or an XML element."""
-    headers: Mapping[str, str]
-    """Headers of the answer, names in lower case."""
-    sha256: str
-    """Digest of the body."""
-
-
-def ask_json(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
-    """A JSON answer. `expected` says in an error's hint what the catalogue should send."""
-    response, content = _get(client, url, params)
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        shown = content[:60].decode(errors="replace")
-        raise CatalogueError(
-            f"catalogue {url}: the answer is no JSON: {error}; it begins {shown!r}", hint=expected
-        ) from error
-    return _reply(response, content, data)
-
-
-def ask_xml(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
-    """An XML answer's root element. A document type is refused: entities could make a small answer huge."""
-    response, content = _get(client, url, params)
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise CatalogueError(f"catalogue {url}: the answer declares a document type", hint=expected)
-    try:
-        data = ElementTree.fromstring(content)
-    except ElementTree.ParseError as error:
-        shown = content[:60].decode(errors="replace")
-        raise CatalogueError(
-            f"catalogue {url}: the answer is no XML: {error}; it begins {shown!r}", hint=expected
-        ) from error
-    return _reply(response, content, data)
-
-
-def ask_text(client: httpx.Client, url: str, params: Params | None = None) -> Reply:
-    """An answer as text; broken characters become U+FFFD."""
-    response, content = _get(client, url, params)
-    return _reply(response, content, content.decode("utf-8", errors="replace"))
-
-
-def _reply(response: httpx.Response, content: bytes, data: Any) -> Reply:
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    digest = hashlib.sha256(content).hexdigest()
-    return Reply(url=str(response.request.url), data=data, headers=headers, sha256=digest)
-
-
-def _get(client: httpx.Client, url: str, params: Params | None) -> tuple[httpx.Response, bytes]:
-    try:
-        here = httpx.URL(url).copy_merge_params(dict(params or {}))
-    except httpx.InvalidURL as error:
-        raise CatalogueError(f"catalogue {url}: no address: {error}", hint=START) from error
-    for _ in range(MAX_REDIRECTS + 1):
-        try:
-            with client.stream("GET", here) as response:
-                if response.status_code in REDIRECTS:
-                    here = httpx.URL(_target(str(here), response.headers.get("location", "")))
-                    continue
-                response.raise_for_status()
-                return response, _content(response, url)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CatalogueError(f"catalogue {url}: {_said(error)}", hint=START) from error
-        except CatalogueError as error:
-            if error.message.startswith("catalogue "):
-                raise
-            raise CatalogueError(f"catalogue {url}: {error.message}", hint=error.hint) from error
-    raise CatalogueError(f"catalogue {url}: more than {MAX_REDIRECTS} redirects", hint=START)
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"HTTP {error.response.status_code}"
-    return f"{type(error).__name__}: {error}"
-
-
-def _content(response: httpx.Response, url: str) -> bytes:
-    body = bytearray()
-    for block in response.iter_bytes():
-        body += block
-        if len(body) > MAX_BYTES:
-            raise CatalogueError(f"catalogue {url}: the answer is larger than {MAX_BYTES} bytes", hint=START)
-    return bytes(body)
-
-
-def _target(here: str, location: str) -> str:
-    target, scheme = absolute(here, location), scheme_of(here, location)
-    if not target or (here.startswith("https:") and scheme == "http"):
-        raise CatalogueError(f"catalogue {here}: refused redirect to {scheme or 'nowhere'}", hint=START)
-    return target
-
-
-def text_of(value: object) -> str:
-    """A field as one line of text: numbers as digits, missing and structured values as nothing."""
-    return " ".join(str(value).split()) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-
-
-def objects(value: object) -> list[dict[str, Any]]:
-    """The JSON objects of a list; anything else has none."""
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def plain(html: object) -> str:
-    """A description without its tags, on one line."""
-    reader = _Text()
-    reader.feed(text_of(html))
-    reader.close()
-    return " ".join("".join(reader.parts).split())
-
-
-class _Text(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-
-    def handle_data(self, data: str) -> None:
-        self.parts.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self.parts.append(" ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +87,33 @@ class Catalogue(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A Catalogue at an address, made of the function that reads its answers."""
+
+    name: str
+    """Module name of the catalogue."""
+    base: str
+    """Address of the catalogue."""
+    client: httpx.Client
+    """The client that asks; see `corpus.find.session`."""
+    find: Callable[["Site", Topic, str], Iterable[Offer]]
+    """Entries for a topic and a query; one may come twice."""
+    resolve: Callable[["Site", str], str] = lambda site, download_url: download_url
+    """The address to fetch for an offer's `download_url`, which most catalogues give as it is."""
+
+    def search(self, topic: Topic, query: str = "") -> list[Offer]:
+        """Distinct entries found for the query, by default the subdomain, in the catalogue's order."""
+        found: dict[str, Offer] = {}
+        for offer in self.find(self, topic, query or topic.subdomain):
+            found.setdefault(offer.offer_id, offer)
+        return list(found.values())
+
+    def address(self, download_url: str) -> str:
+        """The address to fetch for an offer's `download_url`."""
+        return self.resolve(self, download_url)
+
+
 def subject(domain: str, subdomain: str) -> str:
     """The one spelling under which pairs are compared."""
     return f"{domain.strip()} / {subdomain.strip()}".casefold()
@@ -225,7 +124,7 @@ SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="
 
 
 def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
-    """The catalogue `name`: a module of this folder, or `package.module` from elsewhere.
+    """The catalogue `name`: a module of the folder `catalogues`, or `package.module` from elsewhere.
 
     Such a module has a function `connect(base, client) -> Catalogue`; an empty base means the catalogue's own address.
     """
@@ -240,3 +139,147 @@ def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
         raise ConfigError(f"catalogue: module {name!r} has no connect(base, client)", hint="see corpus/find/catalogues")
     catalogue: Catalogue = module.connect(base, client=client)
     return catalogue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A parsed answer."""
+
+    url: str
+    """Address that answered, after redirects."""
+    data: Any
+    """JSON value, an XML element, or text."""
+    headers: Mapping[str, str]
+    """Headers of the answer, names in lower case."""
+    sha256: str
+    """Digest of the body."""
+
+
+def ask_json(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
+    """A JSON answer. `expected` says in an error's hint what the catalogue should send."""
+    return _asked(client, url, params, json.loads, "JSON", expected)
+
+
+def ask_xml(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
+    """An XML answer's root element. A document type is refused: entities could make a small answer huge."""
+    return _asked(client, url, params, _xml, "XML", expected)
+
+
+def ask_text(client: httpx.Client, url: str) -> Reply:
+    """An answer as text; broken characters become U+FFFD."""
+    return _asked(client, url, None, lambda content: content.decode("utf-8", errors="replace"), "text", "")
+
+
+def rows_of(reply: Reply, key: str, *, expected: str) -> list[dict[str, Any]]:
+    """The JSON objects of an answer's list `key`. Raises CatalogueError where there is no such list."""
+    rows = reply.data.get(key) if isinstance(reply.data, dict) else None
+    if not isinstance(rows, list):
+        raise CatalogueError(f"catalogue {reply.url}: no list under {key!r}", hint=expected)
+    return objects(rows)
+
+
+def _asked(
+    client: httpx.Client,
+    url: str,
+    params: Params | None,
+    parse: Callable[[bytes], Any],
+    kind: str,
+    expected: str,
+) -> Reply:
+    response, content = _get(client, url, params)
+    try:
+        data = parse(content)
+    except (ValueError, RecursionError, ElementTree.ParseError) as error:
+        shown = content[:60].decode(errors="replace")
+        raise CatalogueError(
+            f"catalogue {url}: the answer is no {kind}: {error}; it begins {shown!r}", hint=expected
+        ) from error
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(url=str(response.request.url), data=data, headers=headers, sha256=hashlib.sha256(content).hexdigest())
+
+
+def _xml(content: bytes) -> ElementTree.Element:
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+        raise ValueError("it declares a document type")
+    return ElementTree.fromstring(content)
+
+
+def _get(client: httpx.Client, url: str, params: Params | None) -> tuple[httpx.Response, bytes]:
+    try:
+        here = httpx.URL(url).copy_merge_params(dict(params or {}))
+    except httpx.InvalidURL as error:
+        raise CatalogueError(f"catalogue {url}: no address: {error}", hint=START) from error
+    for _ in range(MAX_REDIRECTS + 1):
+        try:
+            with client.stream("GET", here) as response:
+                if response.status_code in REDIRECTS:
+                    here = httpx.URL(_target(str(here), response.headers.get("location", "")))
+                    continue
+                response.raise_for_status()
+                return response, _content(response, url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise CatalogueError(f"catalogue {url}: {_said(error)}", hint=START) from error
+        except CatalogueError as error:
+            if error.message.startswith("catalogue "):
+                raise
+            raise CatalogueError(f"catalogue {url}: {error.message}", hint=error.hint) from error
+    raise CatalogueError(f"catalogue {url}: more than {MAX_REDIRECTS} redirects", hint=START)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _content(response: httpx.Response, url: str) -> bytes:
+    body = bytearray()
+    for block in response.iter_bytes():
+        body += block
+        if len(body) > MAX_BYTES:
+            raise CatalogueError(f"catalogue {url}: the answer is larger than {MAX_BYTES} bytes", hint=START)
+    return bytes(body)
+
+
+def _target(here: str, location: str) -> str:
+    target = redirected(here, location)
+    if not target:
+        raise CatalogueError(
+            f"catalogue {here}: refused redirect to {scheme_of(here, location) or 'nowhere'}", hint=START
+        )
+    return target
+
+
+def text_of(value: object) -> str:
+    """A field as one line of text: numbers as digits, missing and structured values as nothing."""
+    return " ".join(str(value).split()) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def texts_of(row: Mapping[str, Any], *keys: str) -> str:
+    """Several fields as one text, joined by "; "; empty ones left out."""
+    return "; ".join(filter(None, (text_of(row.get(key)) for key in keys)))
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The JSON objects of a list; anything else has none."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def plain(html: object) -> str:
+    """A description without its tags, on one line."""
+    reader = _Text()
+    reader.feed(text_of(html))
+    reader.close()
+    return " ".join("".join(reader.parts).split())
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.parts.append(" ")

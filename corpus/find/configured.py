@@ -10,7 +10,7 @@ from corpus.find.catalogues.local import SCHEME
 from corpus.find.download import DownloadConfig
 from corpus.find.guard import GuardConfig
 from corpus.find.identifiers import host_of
-from corpus.find.polite_http import Manners
+from corpus.find.polite_http import Politeness
 from corpus.find.search import Agent, Rules, SearchConfig
 from corpus.find.session import Answer, AnswerFolder, Session, SessionConfig, command_search, live, replayed
 from corpus.find.topics import Librarian
@@ -52,7 +52,7 @@ def open_catalogues(
     own = frozenset(host for _, base in entries if (host := host_of(base)))
     config = SessionConfig(
         guard=_guard(settings, contact, own),
-        manners=Manners(delay_seconds=settings.host_delay_seconds, robots_exempt=tuple(settings.robots_exempt)),
+        politeness=Politeness(delay_seconds=settings.host_delay_seconds, robots_exempt=tuple(settings.robots_exempt)),
         # What is served on loopback changes with the run, and its port is another's tomorrow.
         folder=folder if settings.type == "catalogues" else None,
         max_age_days=settings.answer_days,

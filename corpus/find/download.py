@@ -15,13 +15,12 @@ from pathlib import Path
 
 import httpx
 
-from corpus.find import partial
-from corpus.find.fetch import HYPERTEXT, FetchConfig, Fetched, fetch
+from corpus.find.fetch import HYPERTEXT, FetchConfig, Fetched, fetch, forget
 from corpus.find.guard import GuardConfig
 from corpus.find.holdings import Holding, Holdings, holding_of
 from corpus.find.identifiers import host_of
 from corpus.find.landing import read as read_page
-from corpus.find.polite_http import Clock, Manners, polite_client
+from corpus.find.polite_http import Clock, Patience, Politeness, polite_client
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read import file_kinds
 from infuser_core import child
@@ -44,7 +43,7 @@ class DownloadConfig:
     host_delay_seconds: float = 1.0
     """Least time between two requests to one host outside `guard.allowed_hosts`, seconds."""
     robots_exempt: tuple[str, ...] = ()
-    """See Manners."""
+    """See Politeness."""
     max_hosts: int = 4
     """Hosts that are downloaded from at one time; each serves one file at a time."""
     follow_pages: bool = True
@@ -111,13 +110,13 @@ class DownloadResult:
 
 def web_client(config: DownloadConfig) -> httpx.Client:
     """The client of a download: guarded and polite. `fetch` has its own patience, so one attempt is enough here."""
-    manners = Manners(
+    politeness = Politeness(
         delay_seconds=config.host_delay_seconds,
         without_delay=config.guard.allowed_hosts,
         robots_exempt=config.robots_exempt,
-        attempts=1,
+        patience=Patience(attempts=1),
     )
-    return polite_client(config.guard, manners, config.clock)
+    return polite_client(config.guard, politeness, config.clock)
 
 
 def download(
@@ -202,7 +201,7 @@ def bring(
             holdings.note(row)
         else:
             row = holdings.keep(part, row, suffix)
-            partial.forget(part)
+            forget(part)
             link(holdings.file(digest), folder)
     return Brought(source=after, log=log, holding=row)
 
@@ -219,7 +218,7 @@ def _fetched(web: httpx.Client, url: str, part: Path, config: DownloadConfig) ->
     try:
         return result, "", file_kinds.check(part, config.open_limits, measured=result.measured)
     except DocumentError as error:
-        partial.forget(part)
+        forget(part)
         return result, error.message, ""
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import httpx
 
-from corpus.find import licences
-from corpus.find.catalogue import Params, ask_json, ask_xml, objects, text_of
+from corpus.find import identifiers, licences
+from corpus.find.catalogue import Offer, Params, Site, ask_json, ask_xml, objects, plain, text_of
 from infuser_core.errors import CatalogueError
+from infuser_core.schemas import Topic
 
 PAGE_SIZE = 25
 MAX_PAGES = 2
@@ -35,7 +36,7 @@ class Item:
 
     def first(self, *keys: str) -> str:
         """The first value under any of the keys, or empty."""
-        return next((value for key in keys for value in self.values.get(key, [])), "")
+        return next(iter(self.all(*keys)), "")
 
     def all(self, *keys: str) -> list[str]:
         """Every value under the keys."""
@@ -78,26 +79,61 @@ def _item(row: dict[str, Any], digest: str) -> Item:
     )
 
 
+def offer(site: Site, topic: Topic, item: Item, licence: licences.Licence, download_url: str) -> Offer:
+    """The item as an entry of a catalogue, with every handle that it goes by."""
+    twins = [identifiers.handle(link) for link in item.all("dc.identifier", "dc.identifier.uri")]
+    return Offer(
+        catalogue=site.name,
+        offer_id=item.handle,
+        title=item.first("dc.title"),
+        author="; ".join(item.all("dc.contributor.author", "dc.contributor.editor")),
+        description=plain(item.first("dc.description.abstract", "dc.description")),
+        category="reference",
+        keywords=item.all("dc.subject.classification", "dc.subject.other"),
+        language=item.first("dc.language"),
+        discipline=topic.domain,
+        licence=licence.spdx,
+        licence_evidence=licence.evidence,
+        source_url=f"{site.base}/handle/{item.handle}",
+        download_url=download_url,
+        doi=item.first("oapen.identifier.doi", "dc.identifier.doi"),
+        isbn="; ".join(item.all("oapen.relation.isbn", "dc.identifier.isbn")),
+        other_ids=list(dict.fromkeys(filter(None, [identifiers.handle(item.handle), *twins]))),
+        answer=item.answer,
+    )
+
+
 def record(client: httpx.Client, base: str, identifier: str) -> Record:
     """Licence and PDF addresses of `oai:host:handle`. A deleted or unknown record has neither."""
     params = {"verb": "GetRecord", "metadataPrefix": "xoai", "identifier": identifier}
-    try:
-        root = ask_xml(client, f"{base}/oai/request", params, expected=EXPECTED_OAI).data
-    except CatalogueError as failure:
-        # One record that cannot be read costs one book, not the whole answer.
-        return Record(licence=licences.Licence(spdx="", evidence=f"not readable: {failure.message}"), downloads=[])
-    error = root.find(f"{OAI}error")
-    if error is not None:
-        said = f"OAI-PMH error {error.get('code')}: {text_of(error.text)}"
-        return Record(licence=licences.Licence(spdx="", evidence=said), downloads=[])
+    root = get_record(client, f"{base}/oai/request", params, expected=EXPECTED_OAI)
+    if isinstance(root, licences.Licence):
+        return Record(licence=root, downloads=[])
     found, downloads = [], []
     for path, value in _fields(root, ()):
         if _is_rights(path, value):
             found.append(licences.read(".".join(path), value))
         if path[-1] == "oapenidentifierdownloadUrl":
             downloads.append(value)
-    named = [licence for licence in found if licence.spdx]
-    return Record(licence=licences.agree(named or found), downloads=list(dict.fromkeys(downloads)))
+    return Record(licence=licences.agree(found), downloads=list(dict.fromkeys(downloads)))
+
+
+def get_record(
+    client: httpx.Client, url: str, params: Params, *, expected: str
+) -> ElementTree.Element | licences.Licence:
+    """The root of an OAI-PMH answer, or an unknown licence that says why there is none.
+
+    One record that cannot be read costs one book, not the whole answer.
+    """
+    try:
+        root: ElementTree.Element = ask_xml(client, url, params, expected=expected).data
+    except CatalogueError as failure:
+        return licences.Licence(spdx=licences.UNKNOWN, evidence=f"not readable: {failure.message}")
+    error = root.find(f"{OAI}error")
+    if error is None:
+        return root
+    said = f"OAI-PMH error {error.get('code')}: {text_of(error.text)}"
+    return licences.Licence(spdx=licences.UNKNOWN, evidence=said)
 
 
 def _is_rights(path: tuple[str, ...], value: str) -> bool:

@@ -53,7 +53,7 @@ def read(html: str, url: str) -> Landing:
     values = {name: [value for _, value in rows] for name, rows in page.found.items()}
     return Landing(
         values={name: rows for name, rows in values.items() if name not in ("licence", "pdf")},
-        licence=licences.agree([licence for licence in stated if licence.spdx] or stated),
+        licence=licences.agree(stated),
         pdfs=list(dict.fromkeys(links)),
     )
 

@@ -69,8 +69,10 @@ def read(field: str, value: object) -> Licence:
 def agree(found: Sequence[Licence]) -> Licence:
     """One licence out of several fields: the named one, the most precise where one is a version of the other.
 
-    Fields that contradict each other give an unknown licence with all of them as evidence.
+    Fields that name none count only where no field names one. Fields that contradict each other give an unknown
+    licence with all of them as evidence.
     """
+    found = [licence for licence in found if licence.spdx] or found
     evidence = "; ".join(dict.fromkeys(licence.evidence for licence in found)) or "no licence field"
     named = list(dict.fromkeys(licence.spdx for licence in found if licence.spdx))
     if not named:

@@ -17,7 +17,7 @@ from threading import Lock
 import httpx
 
 from corpus.find.guard import GuardConfig, GuardedTransport, client_of
-from corpus.find.polite_http import Clock, Manners, PoliteTransport
+from corpus.find.polite_http import Clock, Politeness, PoliteTransport
 from corpus.find.web_search import CommandSearch, SearchTransport, WebSearch
 from infuser_core import durable
 from infuser_core.errors import CatalogueError
@@ -187,7 +187,7 @@ class SessionConfig:
 
     guard: GuardConfig = field(default_factory=GuardConfig)
     """Who may be reached."""
-    manners: Manners = field(default_factory=Manners)
+    politeness: Politeness = field(default_factory=Politeness)
     """Pauses and patience towards one host."""
     folder: Path | None = None
     """Where answers are kept for later sessions; None keeps them for this one alone."""
@@ -215,9 +215,9 @@ class Session:
 @contextmanager
 def live(config: SessionConfig) -> Iterator[Session]:
     """A session that asks the network. Hosts that are allowed by name are one's own and asked without pause."""
-    own = config.manners.without_delay | config.guard.allowed_hosts
-    manners = replace(config.manners, without_delay=own)
-    polite = PoliteTransport(GuardedTransport(config.guard), manners, config.clock)
+    own = config.politeness.without_delay | config.guard.allowed_hosts
+    politeness = replace(config.politeness, without_delay=own)
+    polite = PoliteTransport(GuardedTransport(config.guard), politeness, config.clock)
     kept = AnswerFolder(config.folder) if config.folder else None
     age = timedelta(days=config.max_age_days)
     session = Session(Recorder(SearchTransport(polite, config.search), folder=kept, max_age=age), config.guard)

@@ -18,12 +18,13 @@ from corpus.find.download import Brought, DownloadConfig, bring, download, web_c
 from corpus.find.fetch import FetchConfig
 from corpus.find.guard import GuardConfig
 from corpus.find.holdings import Holdings
+from corpus.find.polite_http import Patience
 from corpus.read.file_kinds import file_of
 
 GUARD = GuardConfig(allowed_hosts=frozenset({"127.0.0.1", "localhost"}), stall_seconds=5)
 FAST = DownloadConfig(
     guard=GUARD,
-    transfer=FetchConfig(backoff_seconds=0.01, attempts=3, max_bytes=1 << 20),
+    transfer=FetchConfig(patience=Patience(backoff_seconds=0.01), max_bytes=1 << 20),
     clock=SteppedClock().clock(),
 )
 MARKDOWN = b"# Light\n\nIt travels.\n"
@@ -130,7 +131,7 @@ def cut(seen, number: int) -> Say:
 
 def test_a_later_process_goes_on_where_an_earlier_one_was_cut_off(server, tmp_path):
     server.routes["/a.pdf"] = cut
-    once = replace(FAST, transfer=replace(FAST.transfer, attempts=1))
+    once = replace(FAST, transfer=replace(FAST.transfer, patience=Patience(attempts=1)))
     assert "transfer broke off" in get(server, tmp_path / "run", "a.pdf", config=once).source.reason
     assert get(server, tmp_path / "run", "a.pdf", config=once).source.sha256 == hashlib.sha256(PDF).hexdigest()
     assert [seen.headers.get("Range") for seen in server.seen if seen.path == "/a.pdf"] == [None, "bytes=1000-"]

@@ -16,7 +16,7 @@ from corpus.find.download import DownloadConfig, DownloadResult, download
 from corpus.find.fetch import FetchConfig
 from corpus.find.guard import GuardConfig
 from corpus.find.holdings import Holdings
-from corpus.find.polite_http import Clock
+from corpus.find.polite_http import Clock, Patience
 from corpus.read.file_kinds import file_of
 from infuser_core.schemas import Source
 
@@ -33,7 +33,7 @@ def pdf_bytes(text: str) -> bytes:
 PDF = pdf_bytes("A book")
 FAST = DownloadConfig(
     guard=GuardConfig(allowed_hosts=frozenset({"127.0.0.1"}), stall_seconds=5),
-    transfer=FetchConfig(backoff_seconds=0.01, attempts=3, max_bytes=1 << 20),
+    transfer=FetchConfig(patience=Patience(backoff_seconds=0.01), max_bytes=1 << 20),
     clock=Clock(sleep=lambda seconds: None),
 )
 

@@ -11,7 +11,7 @@ from corpus.find.catalogue import connect
 from corpus.find.download import DownloadConfig, DownloadResult, download
 from corpus.find.fetch import FetchConfig
 from corpus.find.holdings import Holdings
-from corpus.find.polite_http import Manners
+from corpus.find.polite_http import Patience, Politeness
 from corpus.find.registry import Admission, admit
 from corpus.find.search import Rules, SearchConfig, search_topic
 from corpus.find.session import SessionConfig, live
@@ -23,7 +23,7 @@ from infuser_core.prompts.load import load
 from infuser_core.schemas import Question, Topic
 
 RULES = Rules(books_per_topic=2, languages=["en"])
-DOWNLOAD = DownloadConfig(guard=GUARD, transfer=FetchConfig(attempts=1))
+DOWNLOAD = DownloadConfig(guard=GUARD, transfer=FetchConfig(patience=Patience(attempts=1)))
 
 
 def dev_set() -> list[Question]:
@@ -69,7 +69,7 @@ def world():
 
 
 def build(server: Loopback, topics: list[Topic], held: Path, folder: Path) -> tuple[Admission, DownloadResult, int]:
-    config = SessionConfig(guard=GUARD, manners=Manners(attempts=1), folder=held / "answers")
+    config = SessionConfig(guard=GUARD, politeness=Politeness(patience=Patience(attempts=1)), folder=held / "answers")
     with live(config) as session:
         names = ("open_textbook_library", "openstax", "oapen")
         catalogues = [connect(name, base=server.base, client=session.client) for name in names]

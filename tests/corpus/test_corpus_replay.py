@@ -8,13 +8,13 @@ import pytest
 from loopback import GUARD, Loopback, Say, recorded, serving
 
 from corpus.find.catalogue import Offer, connect
-from corpus.find.polite_http import Manners
+from corpus.find.polite_http import Patience, Politeness
 from corpus.find.session import AnswerFolder, Session, SessionConfig, live, replayed
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
-LIVE = SessionConfig(guard=GUARD, manners=Manners(delay_seconds=0, backoff_seconds=0))
+LIVE = SessionConfig(guard=GUARD, politeness=Politeness(delay_seconds=0, patience=Patience(backoff_seconds=0)))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import corpus
 from corpus.find import queries
 from corpus.find import search as ranking
 from corpus.find.catalogue import Offer, connect, subject
-from corpus.find.polite_http import Manners
+from corpus.find.polite_http import Patience, Politeness
 from corpus.find.registry import admit
 from corpus.find.search import Agent, Rules, SearchConfig, refusal, search_topic
 from corpus.find.session import SessionConfig, live
@@ -25,7 +25,7 @@ from infuser_core.prompts.load import load
 from infuser_core.schemas import Question, Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
-LIVE = SessionConfig(guard=GUARD, manners=Manners(delay_seconds=0, backoff_seconds=0, attempts=1))
+LIVE = SessionConfig(guard=GUARD, politeness=Politeness(delay_seconds=0, patience=Patience(attempts=1)))
 PHRASE, RANK = load("phrase_query", profile="paper"), load("rank_books", profile="paper")
 
 

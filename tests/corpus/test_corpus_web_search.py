@@ -8,14 +8,14 @@ from loopback import GUARD, Say, recorded, serving
 
 from corpus.find import landing
 from corpus.find.catalogue import connect
-from corpus.find.polite_http import Manners
+from corpus.find.polite_http import Patience, Politeness
 from corpus.find.session import SessionConfig, command_search, live, replayed
 from corpus.find.web_search import CommandSearch
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
-LIVE = SessionConfig(guard=GUARD, manners=Manners(delay_seconds=0, backoff_seconds=0))
+LIVE = SessionConfig(guard=GUARD, politeness=Politeness(delay_seconds=0, patience=Patience(backoff_seconds=0)))
 
 
 def command(code: str, **settings: float) -> CommandSearch:

@@ -1,66 +1,25 @@
 """The Directory of Open Access Books: metadata and licences; the files lie with publishers and with OAPEN."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
 
-from corpus.find import dspace, identifiers
-from corpus.find.catalogue import Offer, plain
+from corpus.find import dspace
+from corpus.find.catalogue import Offer, Site
 from infuser_core.schemas import Topic
 
 BASE = "https://directory.doabooks.org"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doab:
-    """Client of `GET {base}/rest/search`, and of `{base}/oai/request` for each book's licence and file."""
-
-    base: str
-    """Address of the directory."""
-    client: httpx.Client
-    """The client that asks."""
-
-    @property
-    def name(self) -> str:
-        """Module name of the catalogue."""
-        return "doab"
-
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Books found for the query; the quotes keep the words together, as the directory's matching is loose."""
-        items = dspace.search(self.client, self.base, f'"{query or topic.subdomain}"')
-        return [self._offer(item, topic) for item in items]
-
-    def address(self, download_url: str) -> str:
-        """The publisher's address, as it is."""
-        return download_url
-
-    def _offer(self, item: dspace.Item, topic: Topic) -> Offer:
-        host = urlsplit(BASE).hostname
-        record = dspace.record(self.client, self.base, f"oai:{host}:{item.handle}")
-        links = item.all("dc.identifier", "dc.identifier.uri")
-        twins = [identifiers.handle(link) for link in links]
-        return Offer(
-            catalogue=self.name,
-            offer_id=item.handle,
-            title=item.first("dc.title"),
-            author="; ".join(item.all("dc.contributor.author", "dc.contributor.editor")),
-            description=plain(item.first("dc.description.abstract", "dc.description")),
-            category="reference",
-            keywords=item.all("dc.subject.classification", "dc.subject.other"),
-            language=item.first("dc.language"),
-            discipline=topic.domain,
-            licence=record.licence.spdx,
-            licence_evidence=record.licence.evidence,
-            source_url=f"{self.base}/handle/{item.handle}",
-            download_url=next(iter(record.downloads), ""),
-            doi=item.first("oapen.identifier.doi", "dc.identifier.doi"),
-            isbn="; ".join(item.all("oapen.relation.isbn", "dc.identifier.isbn")),
-            other_ids=list(dict.fromkeys(filter(None, [identifiers.handle(item.handle), *twins]))),
-            answer=item.answer,
-        )
+def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
+    """`GET {base}/rest/search`, and `{base}/oai/request` for each book's licence and file."""
+    # The quotes keep the words together, as the directory's matching is loose.
+    for item in dspace.search(site.client, site.base, f'"{query}"'):
+        record = dspace.record(site.client, site.base, f"oai:{urlsplit(BASE).hostname}:{item.handle}")
+        yield dspace.offer(site, topic, item, record.licence, next(iter(record.downloads), ""))
 
 
-def connect(base: str, *, client: httpx.Client) -> Doab:
+def connect(base: str, *, client: httpx.Client) -> Site:
     """The directory at `base`, by default its public address."""
-    return Doab(base=(base or BASE).rstrip("/"), client=client)
+    return Site(name="doab", base=(base or BASE).rstrip("/"), client=client, find=find)

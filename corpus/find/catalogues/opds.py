@@ -2,13 +2,12 @@
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import quote
 
 import httpx
 
 from corpus.find import identifiers, licences
-from corpus.find.catalogue import Offer, Reply, ask_xml, plain, text_of
+from corpus.find.catalogue import Offer, Reply, Site, ask_xml, plain, text_of
 from corpus.find.identifiers import absolute
 from corpus.find.queries import mentions
 from infuser_core.errors import CatalogueError, ConfigError
@@ -25,96 +24,75 @@ FORMATS = ("application/pdf", "text/markdown", "text/plain")
 EXPECTED = "expected an Atom feed with acquisition links (OPDS 1.2)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opds:
-    """Client of an OPDS feed."""
+def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
+    """Free entries that mention every word of the query; sections of the catalogue are followed."""
+    root = _feed(site, site.base)
+    template = _template(site, root)
+    first = _feed(site, template.replace("{searchTerms}", quote(query))) if template else root
+    for reply in _pages(site, first):
+        for entry in reply.data.findall(f"{ATOM}entry"):
+            link = _file(entry)
+            # What the catalogue itself found needs no second filter.
+            if link is not None and (template or mentions(_words(entry), query)):
+                yield _offer(site, entry, link, topic, reply)
 
-    base: str
-    """Address of the root feed."""
-    client: httpx.Client
-    """The client that asks."""
 
-    @property
-    def name(self) -> str:
-        """Module name of the catalogue."""
-        return "opds"
+def _feed(site: Site, url: str) -> Reply:
+    reply = ask_xml(site.client, url, expected=EXPECTED)
+    if reply.data.tag != f"{ATOM}feed":
+        raise CatalogueError(f"catalogue {url}: the answer is no Atom feed", hint=EXPECTED)
+    return reply
 
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Free entries that mention every word of the query; sections of the catalogue are followed."""
-        wanted = query or topic.subdomain
-        root = self._feed(self.base)
-        template = self._template(root)
-        first = self._feed(template.replace("{searchTerms}", quote(wanted))) if template else root
-        offers: dict[str, Offer] = {}
-        for reply in self._pages(first):
-            for entry in reply.data.findall(f"{ATOM}entry"):
-                # What the catalogue itself found needs no second filter.
-                if _file(entry) is not None and (template or mentions(_words(entry), wanted)):
-                    offer = self._offer(entry, topic, reply)
-                    offers.setdefault(offer.offer_id, offer)
-        return list(offers.values())
 
-    def address(self, download_url: str) -> str:
-        """The feed's absolute address, as it is."""
-        return download_url
+def _template(site: Site, root: Reply) -> str:
+    """The search address with `{searchTerms}`, given in the feed or in its OpenSearch description; or empty."""
+    for link in root.data.findall(f"{ATOM}link[@rel='search']"):
+        href = absolute(root.url, link.get("href", ""))
+        if link.get("type", "").startswith("application/opensearchdescription+xml"):
+            about = ask_xml(site.client, href, expected="expected an OpenSearch description").data
+            urls = [row for row in about.findall(f"{SEARCH}Url") if "atom" in row.get("type", "")]
+            href = absolute(href, urls[0].get("template", "")) if urls else ""
+        if "{searchTerms}" in href:
+            return _plain_template(href)
+    return ""
 
-    def _feed(self, url: str) -> Reply:
-        reply = ask_xml(self.client, url, expected=EXPECTED)
-        if reply.data.tag != f"{ATOM}feed":
-            raise CatalogueError(f"catalogue {url}: the answer is no Atom feed", hint=EXPECTED)
-        return reply
 
-    def _template(self, root: Reply) -> str:
-        """The search address with `{searchTerms}`, given in the feed or in its OpenSearch description; or empty."""
-        for link in root.data.findall(f"{ATOM}link"):
-            if link.get("rel") != "search":
-                continue
-            href = absolute(root.url, link.get("href", ""))
-            if link.get("type", "").startswith("application/opensearchdescription+xml"):
-                about = ask_xml(self.client, href, expected="expected an OpenSearch description").data
-                urls = [row for row in about.findall(f"{SEARCH}Url") if "atom" in row.get("type", "")]
-                href = absolute(href, urls[0].get("template", "")) if urls else ""
-            if "{searchTerms}" in href:
-                return _plain_template(href)
-        return ""
+def _pages(site: Site, first: Reply) -> Iterator[Reply]:
+    """The feed's pages and, breadth first, the sections that its entries lead to."""
+    seen, ahead = {first.url}, [first]
+    for _ in range(MAX_PAGES):
+        if not ahead:
+            return
+        page = ahead.pop(0)
+        yield page
+        for href in _onward(page):
+            if href and href not in seen:
+                seen.add(href)
+                ahead.append(_feed(site, href))
+    raise CatalogueError(f"catalogue {site.base}: more than {MAX_PAGES} pages", hint="name a feed below its root")
 
-    def _pages(self, first: Reply) -> Iterator[Reply]:
-        """The feed's pages and, breadth first, the sections that its entries lead to."""
-        seen, ahead = {first.url}, [first]
-        for _ in range(MAX_PAGES):
-            if not ahead:
-                return
-            page = ahead.pop(0)
-            yield page
-            for href in _onward(page):
-                if href and href not in seen:
-                    seen.add(href)
-                    ahead.append(self._feed(href))
-        raise CatalogueError(f"catalogue {self.base}: more than {MAX_PAGES} pages", hint="name a feed below its root")
 
-    def _offer(self, entry: ElementTree.Element, topic: Topic, reply: Reply) -> Offer:
-        link = _file(entry)
-        assert link is not None
-        names = [text_of(row.text) for tag in DC for row in entry.findall(f"{tag}identifier")]
-        licence = _licence(entry)
-        alternate = next((row.get("href", "") for row in entry.findall(f"{ATOM}link[@rel='alternate']")), "")
-        return Offer(
-            catalogue=self.name,
-            offer_id=next(filter(None, [text_of(entry.findtext(f"{ATOM}id")), *names]), link.get("href", "")),
-            title=text_of(entry.findtext(f"{ATOM}title")),
-            author="; ".join(text_of(row.text) for row in entry.findall(f"{ATOM}author/{ATOM}name")),
-            description=plain(entry.findtext(f"{ATOM}summary") or entry.findtext(f"{ATOM}content")),
-            keywords=_terms(entry),
-            language=next((text_of(row.text) for tag in DC for row in entry.findall(f"{tag}language")), ""),
-            discipline=topic.domain,
-            licence=licence.spdx,
-            licence_evidence=licence.evidence,
-            source_url=absolute(reply.url, alternate) if alternate else reply.url,
-            download_url=absolute(reply.url, link.get("href", "")),
-            doi=next((name for name in names if identifiers.doi(name)), ""),
-            isbn="; ".join(name for name in names if identifiers.isbn(name)),
-            answer=reply.sha256,
-        )
+def _offer(site: Site, entry: ElementTree.Element, link: ElementTree.Element, topic: Topic, reply: Reply) -> Offer:
+    names = [text_of(row.text) for tag in DC for row in entry.findall(f"{tag}identifier")]
+    licence = _licence(entry)
+    alternate = next((row.get("href", "") for row in entry.findall(f"{ATOM}link[@rel='alternate']")), "")
+    return Offer(
+        catalogue=site.name,
+        offer_id=next(filter(None, [text_of(entry.findtext(f"{ATOM}id")), *names]), link.get("href", "")),
+        title=text_of(entry.findtext(f"{ATOM}title")),
+        author="; ".join(text_of(row.text) for row in entry.findall(f"{ATOM}author/{ATOM}name")),
+        description=plain(entry.findtext(f"{ATOM}summary") or entry.findtext(f"{ATOM}content")),
+        keywords=_terms(entry),
+        language=next((text_of(row.text) for tag in DC for row in entry.findall(f"{tag}language")), ""),
+        discipline=topic.domain,
+        licence=licence.spdx,
+        licence_evidence=licence.evidence,
+        source_url=absolute(reply.url, alternate) if alternate else reply.url,
+        download_url=absolute(reply.url, link.get("href", "")),
+        doi=next((name for name in names if identifiers.doi(name)), ""),
+        isbn="; ".join(name for name in names if identifiers.isbn(name)),
+        answer=reply.sha256,
+    )
 
 
 def _plain_template(href: str) -> str:
@@ -144,8 +122,7 @@ def _licence(entry: ElementTree.Element) -> licences.Licence:
     linked = [licences.read("link[license]", row.get("href")) for row in entry.findall(f"{ATOM}link[@rel='license']")]
     fields = [*((f"{tag}{name}", name) for tag in DC for name in ("license", "rights")), (f"{ATOM}rights", "rights")]
     said = [licences.read(name, text_of(row.text)) for path, name in fields for row in entry.findall(path)]
-    found = [*linked, *said]
-    return licences.agree([licence for licence in found if licence.spdx] or found)
+    return licences.agree([*linked, *said])
 
 
 def _terms(entry: ElementTree.Element) -> list[str]:
@@ -159,8 +136,8 @@ def _words(entry: ElementTree.Element) -> str:
     return " ".join([*texts, *_terms(entry)])
 
 
-def connect(base: str, *, client: httpx.Client) -> Opds:
+def connect(base: str, *, client: httpx.Client) -> Site:
     """The catalogue whose root feed is at `base`."""
     if not base:
         raise ConfigError("catalogue opds: no base", hint="give the address of the root feed")
-    return Opds(base=base, client=client)
+    return Site(name="opds", base=base, client=client, find=find)

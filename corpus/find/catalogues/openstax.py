@@ -3,13 +3,13 @@
 A licence belongs to the version that is offered now: newer editions carry other terms than older ones did.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 
 from corpus.find import licences
-from corpus.find.catalogue import Offer, Params, ask_json, objects, plain, text_of
+from corpus.find.catalogue import Offer, Params, Site, ask_json, objects, plain, rows_of, text_of, texts_of
 from corpus.find.queries import mentions
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
@@ -25,68 +25,50 @@ EXPECTED = "expected {meta: {total_count}, items: [{title, cnx_id, license_name,
 RETIRED = frozenset({"retired", "unlisted", "coming_soon"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenStax:
-    """Client of `GET {base}/apps/cms/api/v2/pages/?type=books.Book`."""
+def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
+    """Live books of `GET {base}/apps/cms/api/v2/pages/?type=books.Book` that mention every word of the query."""
+    url = f"{site.base}/apps/cms/api/v2/pages/"
+    for page in range(MAX_PAGES):
+        params: Params = {"type": "books.Book", "fields": FIELDS, "limit": PAGE_SIZE, "offset": page * PAGE_SIZE}
+        reply = ask_json(site.client, url, params, expected=EXPECTED)
+        books = rows_of(reply, "items", expected=EXPECTED)
+        meta = reply.data.get("meta")
+        if not isinstance(meta, dict):
+            raise CatalogueError(f"catalogue {url}: no meta", hint=EXPECTED)
+        for book in books:
+            live = text_of(book.get("book_state")).lower() not in RETIRED
+            if live and mentions(_words(book), query):
+                yield _offer(site, book, topic, reply.sha256)
+        total = meta.get("total_count")
+        if (page + 1) * PAGE_SIZE >= (total if isinstance(total, int) else 0):
+            return
 
-    base: str
-    """Address of OpenStax."""
-    client: httpx.Client
-    """The client that asks."""
 
-    @property
-    def name(self) -> str:
-        """Module name of the catalogue."""
-        return "openstax"
-
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Live books in whose title, description or subjects every word of the query occurs."""
-        offers: list[Offer] = []
-        url = f"{self.base}/apps/cms/api/v2/pages/"
-        for page in range(MAX_PAGES):
-            params: Params = {"type": "books.Book", "fields": FIELDS, "limit": PAGE_SIZE, "offset": page * PAGE_SIZE}
-            reply = ask_json(self.client, url, params, expected=EXPECTED)
-            meta = reply.data.get("meta") if isinstance(reply.data, dict) else None
-            if not isinstance(meta, dict) or not isinstance(reply.data.get("items"), list):
-                raise CatalogueError(f"catalogue {url}: no meta or no items", hint=EXPECTED)
-            for book in objects(reply.data["items"]):
-                live = text_of(book.get("book_state")).lower() not in RETIRED
-                if live and mentions(_words(book), query or topic.subdomain):
-                    offers.append(self._offer(book, topic, reply.sha256))
-            total = meta.get("total_count")
-            if (page + 1) * PAGE_SIZE >= (total if isinstance(total, int) else 0):
-                break
-        return offers
-
-    def address(self, download_url: str) -> str:
-        """OpenStax's address, as it is."""
-        return download_url
-
-    def _offer(self, book: dict[str, Any], topic: Topic, digest: str) -> Offer:
-        name, version = text_of(book.get("license_name")), text_of(book.get("license_version"))
-        found = [licences.read("license_name + license_version", f"{name} {version}".strip())]
-        if book.get("license_url"):
-            found.append(licences.read("license_url", book["license_url"]))
-        licence = licences.agree([row for row in found if row.spdx] or found)
-        about = book.get("meta") if isinstance(book.get("meta"), dict) else {}
-        assert isinstance(about, dict)
-        return Offer(
-            catalogue=self.name,
-            offer_id=text_of(book.get("cnx_id")) or text_of(book.get("id")),
-            title=text_of(book.get("title")),
-            author="; ".join(_authors(book)),
-            description=plain(book.get("description")),
-            keywords=_subjects(book),
-            language=text_of(about.get("locale")),
-            discipline=topic.domain,
-            licence=licence.spdx,
-            licence_evidence=licence.evidence,
-            source_url=text_of(about.get("html_url")) or self.base,
-            download_url=text_of(book.get("high_resolution_pdf_url")) or text_of(book.get("low_resolution_pdf_url")),
-            isbn="; ".join(filter(None, (text_of(book.get(key)) for key in ("digital_isbn_13", "print_isbn_13")))),
-            other_ids=[f"cnx:{text_of(book.get('cnx_id'))}"] if book.get("cnx_id") else [],
-            answer=digest,
-        )
+def _offer(site: Site, book: dict[str, Any], topic: Topic, digest: str) -> Offer:
+    name, version = text_of(book.get("license_name")), text_of(book.get("license_version"))
+    found = [licences.read("license_name + license_version", f"{name} {version}".strip())]
+    if book.get("license_url"):
+        found.append(licences.read("license_url", book["license_url"]))
+    licence = licences.agree(found)
+    meta = book.get("meta")
+    about: dict[str, Any] = meta if isinstance(meta, dict) else {}
+    return Offer(
+        catalogue=site.name,
+        offer_id=text_of(book.get("cnx_id")) or text_of(book.get("id")),
+        title=text_of(book.get("title")),
+        author="; ".join(_authors(book)),
+        description=plain(book.get("description")),
+        keywords=_subjects(book),
+        language=text_of(about.get("locale")),
+        discipline=topic.domain,
+        licence=licence.spdx,
+        licence_evidence=licence.evidence,
+        source_url=text_of(about.get("html_url")) or site.base,
+        download_url=text_of(book.get("high_resolution_pdf_url")) or text_of(book.get("low_resolution_pdf_url")),
+        isbn=texts_of(book, "digital_isbn_13", "print_isbn_13"),
+        other_ids=[f"cnx:{text_of(book.get('cnx_id'))}"] if book.get("cnx_id") else [],
+        answer=digest,
+    )
 
 
 def _authors(book: dict[str, Any]) -> list[str]:
@@ -103,6 +85,6 @@ def _words(book: dict[str, Any]) -> str:
     return " ".join([text_of(book.get("title")), plain(book.get("description")), *_subjects(book)])
 
 
-def connect(base: str, *, client: httpx.Client) -> OpenStax:
+def connect(base: str, *, client: httpx.Client) -> Site:
     """OpenStax at `base`, by default its public address."""
-    return OpenStax(base=(base or BASE).rstrip("/"), client=client)
+    return Site(name="openstax", base=(base or BASE).rstrip("/"), client=client, find=find)

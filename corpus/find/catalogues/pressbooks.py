@@ -1,12 +1,12 @@
 """A Pressbooks network: its list of books, filtered here. A book's own interface is closed to robots and not asked."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 
 from corpus.find import licences
-from corpus.find.catalogue import Offer, ask_json, objects, plain, text_of
+from corpus.find.catalogue import Offer, Site, ask_json, objects, plain, text_of
 from corpus.find.queries import mentions
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.schemas import Topic
@@ -17,69 +17,49 @@ MAX_PAGES = 500
 EXPECTED = "expected [{id, link, metadata: {name, license: {url, name}, author, ...}}] and the header X-WP-TotalPages"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pressbooks:
-    """Client of `GET {base}/wp-json/pressbooks/v2/books?per_page=10&page=N`."""
+def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
+    """Books of `GET {base}/wp-json/pressbooks/v2/books?per_page=10&page=N` that mention every word of the query."""
+    url = f"{site.base}/wp-json/pressbooks/v2/books"
+    for page in range(1, MAX_PAGES + 1):
+        reply = ask_json(site.client, url, {"per_page": PAGE_SIZE, "page": page}, expected=EXPECTED)
+        if not isinstance(reply.data, list):
+            raise CatalogueError(f"catalogue {url}: the answer is no list", hint=EXPECTED)
+        for book in objects(reply.data):
+            about = book.get("metadata")
+            if isinstance(about, dict) and mentions(_words(about), query):
+                yield _offer(site, book, about, topic, reply.sha256)
+        pages = reply.headers.get("x-wp-totalpages", "")
+        if page >= int(pages if pages.isdecimal() else 1) or not reply.data:
+            return
 
-    base: str
-    """Address of the network."""
-    client: httpx.Client
-    """The client that asks."""
 
-    @property
-    def name(self) -> str:
-        """Module name of the catalogue."""
-        return "pressbooks"
-
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Books in whose title, description, subjects or keywords every word of the query occurs."""
-        url = f"{self.base}/wp-json/pressbooks/v2/books"
-        offers: list[Offer] = []
-        for page in range(1, MAX_PAGES + 1):
-            reply = ask_json(self.client, url, {"per_page": PAGE_SIZE, "page": page}, expected=EXPECTED)
-            if not isinstance(reply.data, list):
-                raise CatalogueError(f"catalogue {url}: the answer is no list", hint=EXPECTED)
-            for book in objects(reply.data):
-                about = book.get("metadata")
-                if isinstance(about, dict) and mentions(_words(about), query or topic.subdomain):
-                    offers.append(self._offer(book, about, topic, reply.sha256))
-            pages = reply.headers.get("x-wp-totalpages", "")
-            if page >= int(pages if pages.isdecimal() else 1) or not reply.data:
-                break
-        return offers
-
-    def address(self, download_url: str) -> str:
-        """The network's address, as it is."""
-        return download_url
-
-    def _offer(self, book: dict[str, Any], about: dict[str, Any], topic: Topic, digest: str) -> Offer:
-        link = text_of(book.get("link")).rstrip("/")
-        licence = _licence(about.get("license"))
-        return Offer(
-            catalogue=self.name,
-            offer_id=link or text_of(book.get("id")),
-            title=text_of(about.get("name")),
-            author="; ".join(_names(about.get("author"))),
-            description=plain(about.get("description") or about.get("disambiguatingDescription")),
-            keywords=_subjects(about),
-            language=text_of(about.get("inLanguage")),
-            discipline=topic.domain,
-            licence=licence.spdx,
-            licence_evidence=licence.evidence,
-            source_url=link,
-            download_url=f"{link}/open/download?type=pdf" if link else "",
-            doi=_doi(about.get("identifier")),
-            isbn=text_of(about.get("isbn")),
-            answer=digest,
-        )
+def _offer(site: Site, book: dict[str, Any], about: dict[str, Any], topic: Topic, digest: str) -> Offer:
+    link = text_of(book.get("link")).rstrip("/")
+    licence = _licence(about.get("license"))
+    return Offer(
+        catalogue=site.name,
+        offer_id=link or text_of(book.get("id")),
+        title=text_of(about.get("name")),
+        author="; ".join(_names(about.get("author"))),
+        description=plain(about.get("description") or about.get("disambiguatingDescription")),
+        keywords=_subjects(about),
+        language=text_of(about.get("inLanguage")),
+        discipline=topic.domain,
+        licence=licence.spdx,
+        licence_evidence=licence.evidence,
+        source_url=link,
+        download_url=f"{link}/open/download?type=pdf" if link else "",
+        doi=_doi(about.get("identifier")),
+        isbn=text_of(about.get("isbn")),
+        answer=digest,
+    )
 
 
 def _licence(value: Any) -> licences.Licence:
     if not isinstance(value, dict):
         return licences.read("metadata.license", value)
-    found = [licences.read(f"metadata.license.{key}", value[key]) for key in ("url", "code", "name") if value.get(key)]
-    named = [licence for licence in found if licence.spdx]
-    return licences.agree(named or found)
+    keys = [key for key in ("url", "code", "name") if value.get(key)]
+    return licences.agree([licences.read(f"metadata.license.{key}", value[key]) for key in keys])
 
 
 def _names(value: Any) -> list[str]:
@@ -102,10 +82,9 @@ def _words(about: dict[str, Any]) -> str:
     return " ".join([*shown, *_subjects(about)])
 
 
-def connect(base: str, *, client: httpx.Client) -> Pressbooks:
+def connect(base: str, *, client: httpx.Client) -> Site:
     """The network at `base`; there is no list of all networks."""
     if not base:
-        raise ConfigError(
-            "catalogue pressbooks: no base", hint="give a network's address, e.g. https://NETWORK.example"
-        )
-    return Pressbooks(base=base.rstrip("/"), client=client)
+        hint = "give a network's address, e.g. https://NETWORK.example"
+        raise ConfigError("catalogue pressbooks: no base", hint=hint)
+    return Site(name="pressbooks", base=base.rstrip("/"), client=client, find=find)

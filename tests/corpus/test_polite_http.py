@@ -7,10 +7,10 @@ import httpx
 import pytest
 from loopback import GUARD, Loopback, Say, SteppedClock, serving
 
-from corpus.find.polite_http import Gate, Manners, polite_client, retry_after
+from corpus.find.polite_http import Gate, Patience, Politeness, polite_client, retry_after, robots_of
 from infuser_core.errors import CatalogueError
 
-MANNERS = Manners(backoff_seconds=0.5)
+POLITE = Politeness(patience=Patience(backoff_seconds=0.5))
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def server():
         yield loopback
 
 
-def ask(server: Loopback, *paths: str, manners: Manners = MANNERS) -> tuple[list[httpx.Response], list[float]]:
+def ask(server: Loopback, *paths: str, politeness: Politeness = POLITE) -> tuple[list[httpx.Response], list[float]]:
     clock = SteppedClock()
-    with polite_client(GUARD, manners, clock.clock()) as client:
+    with polite_client(GUARD, politeness, clock.clock()) as client:
         return [client.get(server.base + path) for path in paths], clock.slept
 
 
@@ -32,7 +32,7 @@ def test_two_requests_to_one_host_have_a_pause_between_them(server):
 
 def test_a_host_of_ones_own_is_asked_without_pause(server):
     server.routes |= {"/a": Say(), "/b": Say()}
-    assert ask(server, "/a", "/b", manners=Manners(without_delay=frozenset({"127.0.0.1"})))[1] == []
+    assert ask(server, "/a", "/b", politeness=Politeness(without_delay=frozenset({"127.0.0.1"})))[1] == []
 
 
 def test_the_longer_pause_that_robots_txt_asks_for_is_made(server):
@@ -49,10 +49,10 @@ def test_what_robots_txt_forbids_is_not_asked(server):
 
 def test_an_address_that_was_exempted_is_asked_all_the_same(server):
     server.routes |= {"/robots.txt": Say(body=b"User-agent: *\nDisallow: /\n"), "/api/x": Say(body=b"yes")}
-    exempt = Manners(robots_exempt=(f"{server.base}/api/",), delay_seconds=0)
-    assert ask(server, "/api/x", manners=exempt)[0][0].content == b"yes"
+    exempt = Politeness(robots_exempt=(f"{server.base}/api/",), delay_seconds=0)
+    assert ask(server, "/api/x", politeness=exempt)[0][0].content == b"yes"
     with pytest.raises(CatalogueError, match="forbids"):
-        ask(server, "/other", manners=exempt)
+        ask(server, "/other", politeness=exempt)
 
 
 @pytest.mark.parametrize(("status", "allowed"), [(404, True), (403, True), (500, False), (503, False)])
@@ -99,7 +99,7 @@ def test_a_connection_that_was_dropped_is_tried_again(server):
 def test_one_host_serves_one_request_at_a_time(server):
     gone = threading.Event()
     server.routes |= {f"/{n}": Say(body=b"x" * 1000, wait=gone) for n in range(6)}
-    with polite_client(GUARD, Manners(delay_seconds=0)) as client, ThreadPoolExecutor(6) as pool:
+    with polite_client(GUARD, Politeness(delay_seconds=0)) as client, ThreadPoolExecutor(6) as pool:
         futures = [pool.submit(client.get, f"{server.base}/{n}") for n in range(6)]
         gone.set()
         assert [future.result().status_code for future in futures] == [200] * 6
@@ -108,7 +108,7 @@ def test_one_host_serves_one_request_at_a_time(server):
 
 def test_sub_domains_with_a_pause_of_their_own_share_it():
     clock = SteppedClock()
-    gate = Gate(Manners(), clock.clock())
+    gate = Gate(Politeness(), clock.clock())
     for host in ("export.arxiv.org", "oaipmh.arxiv.org", "arxiv.org.example", "arxiv.org"):
         leave = gate.enter(host)
         leave()
@@ -120,3 +120,29 @@ def test_retry_after_as_a_date():
     assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 60.0) == 60.0
     assert retry_after("Thu, 01 Jan 1970 00:00:00 GMT", 60.0) == 0.0
     assert retry_after("soon", 0.0) == retry_after("", 0.0) == 0.0
+
+
+PRESS = "User-agent: *\nDisallow: /*/wp-json/\nCrawl-delay: 2.5\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "allowed"),
+    [
+        (PRESS, "/algebra/wp-json/pressbooks/v2/metadata", False),
+        (PRESS, "/wp-json/pressbooks/v2/books?page=2", True),
+        ("User-agent: *\nDisallow: /\nAllow: /pdf/", "/pdf/a.pdf", True),
+        ("User-agent: *\nAllow: /pdf\nDisallow: /pdf", "/pdf", True),
+        ("User-agent: *\nDisallow: /*.pdf$", "/a/b.pdf", False),
+        ("User-agent: *\nDisallow: /*.pdf$", "/a/b.pdf?x=1", True),
+        ("User-agent: *\nDisallow: /a%3cd.html", "/a%3Cd.html", False),
+        ("User-agent: *\nDisallow:", "/x", True),
+        ("User-agent: *\nDisallow: /\n\nUser-agent: infuser-corpus\nDisallow: /private", "/x", True),
+        ("User-agent: Infuser-Corpus/0.1\nDisallow: /x", "/x", False),
+        ("User-agent: a\nUser-agent: infuser-corpus\nDisallow: /x", "/x", False),
+        ("\ufeffUser-agent: * # all\nDisallow: /x # no", "/x/y", False),
+        ("<html>a login page</html>", "/x", True),
+        ("User-agent: *\nDisallow: /", "/robots.txt", True),
+    ],
+)
+def test_robots_txt_is_read_as_rfc_9309_has_it(text, path, allowed):
+    assert robots_of(text.encode()).can_fetch(f"https://x.example{path}", "infuser-corpus") == allowed
