@@ -52,7 +52,7 @@ def answer_lines(lines: Sequence[bytes]) -> Iterator[str]:
         try:
             asked[place] = _understood(line)
         except _Malformed as error:
-            found[place] = unverified(None, str(error))
+            found[place] = unverified(str(error))
     for preset in sorted({one.preset for one in asked.values() if one.job}):
         found |= _checked({p: one.job for p, one in asked.items() if one.job and one.preset == preset}, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
@@ -67,7 +67,7 @@ def _checked(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
         return dict(zip(jobs, check_all(list(jobs.values()), preset=preset), strict=True))
     except InfuserError as error:
         if len(jobs) == 1:
-            return dict.fromkeys(jobs, unverified(None, str(error)))
+            return dict.fromkeys(jobs, unverified(str(error)))
         return {place: finding for p, job in jobs.items() for place, finding in _checked({p: job}, preset).items()}
 
 
@@ -75,7 +75,7 @@ def _ran(run: Callable[[], Finding]) -> Finding:
     try:
         return run()
     except InfuserError as error:
-        return unverified(None, str(error))
+        return unverified(str(error))
 
 
 def _line(finding: Finding) -> str:

@@ -39,9 +39,9 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
         return no_answer(Reason.NO_PHRASE if as_float else Reason.NO_BOX)
     found = unwrap(answer)
     if not plain(question.answer):
-        return unverified(found, Reason.EMPTY_REFERENCE)
+        return unverified(Reason.EMPTY_REFERENCE, found)
     reason = agreement(found, question.answer, as_float=as_float)
-    return wrong(found, Reason.OTHER_TEXT) if reason is None else correct(found, reason)
+    return wrong(Reason.OTHER_TEXT, found) if reason is None else correct(reason, found)
 
 
 def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason | None:

@@ -45,9 +45,9 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
         return no_answer()
     found = _lenient(content) if preset == "strict-last" else _strict(content)
     if found.index is None:
-        return wrong(content, Reason.NO_LETTER)
+        return wrong(Reason.NO_LETTER, content)
     if question.choices and found.index >= len(question.choices):
-        return wrong(found.text, Reason.BEYOND_CHOICES)
+        return wrong(Reason.BEYOND_CHOICES, found.text)
     return _compared(found.text, question, found.reason)
 
 
@@ -60,7 +60,7 @@ def _official(response: str, question: Question) -> Finding:
 
 
 def _compared(letter: str, question: Question, reason: Reason) -> Finding:
-    return (correct if letter == question.answer.strip().upper() else wrong)(letter, reason)
+    return (correct if letter == question.answer.strip().upper() else wrong)(reason, letter)
 
 
 def _lenient(content: str) -> _Letter:

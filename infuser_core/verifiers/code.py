@@ -250,11 +250,11 @@ def _check(job: Job, *, preset: str, trouble: str) -> Finding:
     if found is None:
         return no_answer()
     if not grading.tests:
-        return unverified(found, "question without tests")
+        return unverified("question without tests", found)
     try:
         tests = _tests(str(data_root() / grading.tests), grading.tests_sha256)
     except DocumentError as error:
-        return unverified(found, f"unreadable tests: {error.message}")
+        return unverified(f"unreadable tests: {error.message}", found)
     found = program(job.response, preset=preset, entry=tests.entry) or found
     return _judged(found, tests, trouble)
 
@@ -266,12 +266,12 @@ def _tests(path: str, sha256: str) -> CodeTests:
 
 def _judged(source: str, tests: CodeTests, trouble: str) -> Finding:
     if trouble:
-        return unverified(source, f"sandbox canary: {trouble}")
+        return unverified(f"sandbox canary: {trouble}", source)
     try:
         judgement = judge(source, tests)
     except SandboxUnavailable:
         raise
     except SandboxError as error:
-        return unverified(source, f"sandbox: {error.message}")
+        return unverified(f"sandbox: {error.message}", source)
     reason = judgement.reason + ("" if judgement.mode == "bwrap" else f" ({judgement.mode} sandbox)")
-    return correct(source, reason) if judgement.passed else wrong(source, reason)
+    return correct(reason, source) if judgement.passed else wrong(reason, source)

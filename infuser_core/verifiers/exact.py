@@ -26,14 +26,14 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     if preset == "official":
         return _official(found, question.answer)
     reason = agreement(found, question.answer)
-    return wrong(found, Reason.OTHER_TEXT) if reason is None else correct(found, reason)
+    return wrong(Reason.OTHER_TEXT, found) if reason is None else correct(reason, found)
 
 
 def _official(found: str, reference: str) -> Finding:
     equal = extract.same_text(found, reference)
     if equal is None:
-        return unverified(found, Reason.INFINITE)
-    return correct(found, Reason.TEXT) if equal else wrong(found, Reason.OTHER_TEXT)
+        return unverified(Reason.INFINITE, found)
+    return correct(Reason.TEXT, found) if equal else wrong(Reason.OTHER_TEXT, found)
 
 
 def same(found: str, reference: str) -> bool:

@@ -28,15 +28,15 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
         return _official(found, question.answer)
     reference = value(question.answer)
     if reference is None:
-        return unverified(found, Reason.NO_INTEGER)
-    return (correct if value(found) == reference else wrong)(found, Reason.INTEGER)
+        return unverified(Reason.NO_INTEGER, found)
+    return (correct if value(found) == reference else wrong)(Reason.INTEGER, found)
 
 
 def _official(found: str, reference: str) -> Finding:
     equal = extract.same_integer(found, reference)
     if equal is None:
-        return unverified(found, Reason.INFINITE)
-    return (correct if equal else wrong)(found, Reason.TRUNCATED)
+        return unverified(Reason.INFINITE, found)
+    return (correct if equal else wrong)(Reason.TRUNCATED, found)
 
 
 def value(text: str) -> int | None:

@@ -8,21 +8,18 @@ A verdict `unverified` says that a size or time limit, or the machinery, stood i
 """
 
 import itertools
-import os
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts import compare
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.extract import boxed, last_box, unwrap
-from infuser_core.verifiers.parts.grading import Finding, grading_of, no_answer
+from infuser_core.verifiers.parts.grading import Finding, Stage, correct, grading_of, no_answer, unverified, wrong
 from infuser_core.verifiers.parts.tokens import MAX_LENGTH as _MAX_LENGTH
-from infuser_core.verifiers.parts.values import Oracle, Outcome, Rules, Stage, rules_of
+from infuser_core.verifiers.parts.values import Oracle, Rules, rules_of
 from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, pool
 
 MAX_LENGTH = 128
@@ -30,19 +27,19 @@ MAX_LENGTH = 128
 KEPT_DECISIONS = 32_768
 """Decided (answer, reference) pairs that are remembered."""
 _REPLIES = {
-    "same": Outcome(verdict=Verdict.CORRECT, stage=Stage.SYMBOLIC),
-    "numeric": Outcome(verdict=Verdict.CORRECT, stage=Stage.NUMERIC),
-    "other": Outcome(verdict=Verdict.WRONG, stage=Stage.SYMBOLIC),
-    "answer": Outcome(verdict=Verdict.WRONG, stage=Stage.UNREADABLE),
-    "gold": Outcome(verdict=Verdict.UNVERIFIED, stage=Stage.REFERENCE),
-    "late": Outcome(verdict=Verdict.UNVERIFIED, stage=Stage.TIME),
-    "memory": Outcome(verdict=Verdict.UNVERIFIED, stage=Stage.LIMIT),
-    "lost": Outcome(verdict=Verdict.UNVERIFIED, stage=Stage.CRASH),
+    "same": correct(Stage.SYMBOLIC),
+    "numeric": correct(Stage.NUMERIC),
+    "other": wrong(Stage.SYMBOLIC),
+    "answer": wrong(Stage.UNREADABLE),
+    "gold": unverified(Stage.REFERENCE),
+    "late": unverified(Stage.TIME),
+    "memory": unverified(Stage.LIMIT),
+    "lost": unverified(Stage.CRASH),
 }
 _PERCENT = re.compile(r"((?:\d[\d,]*)?\.?\d+)\s*\\?%")
 _COMMAND = re.compile(r"\\(?:text|mathrm|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_WORDS_OF_MATH = "or and mod sin cos tan cot sec csc log ln exp pi sqrt max min gcd lcm det arcsin arctan"
+_WORDS_OF_MATH = "or and mod sin cos tan cot sec csc log ln exp pi sqrt max min gcd lcm det arcsin arccos arctan"
 _MATH_WORDS = frozenset(_WORDS_OF_MATH.split())
 # What the authors' MATH-500 prompt asks for, where a response has no box.
 _PHRASE = re.compile(r"(?:final answer is[ \t]*+:?|\banswer[ \t]*+:)[ \t]*+(\S[^\n]*)", re.IGNORECASE)
@@ -66,36 +63,8 @@ class _PutOffError(Exception):
     """A pair needs a worker."""
 
 
-class _Kept:
-    """The last decisions, safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._outcomes: OrderedDict[_Pair, Outcome] = OrderedDict()
-        self.unlock()
-
-    def unlock(self) -> None:
-        """A lock of its own, for a forked child: another thread of the parent may have held the old one."""
-        self._lock = threading.Lock()
-
-    def get(self, pair: _Pair) -> Outcome | None:
-        with self._lock:
-            outcome = self._outcomes.get(pair)
-            if outcome is not None:
-                self._outcomes.move_to_end(pair)
-            return outcome
-
-    def put(self, pair: _Pair, outcome: Outcome) -> None:
-        """Keeps what was decided: a limit may let the same pair through another time."""
-        if outcome.verdict == Verdict.UNVERIFIED:
-            return
-        with self._lock:
-            self._outcomes[pair] = outcome
-            while len(self._outcomes) > KEPT_DECISIONS:
-                self._outcomes.popitem(last=False)
-
-
-_KEPT = _Kept()
-os.register_at_fork(after_in_child=_KEPT.unlock)
+_KEPT: dict[_Pair, Finding] = {}
+"""Decisions of this process. Each access is a single operation of a dictionary, which threads may share."""
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
@@ -106,18 +75,20 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
     """One finding per job, in order. What cheap stages leave open is spread over the worker processes."""
     pairs = [_pair(job, preset) for job in jobs]
-    decided: dict[_Pair, Outcome] = {}
+    decided: dict[_Pair, Finding] = {}
     open_: list[_Pair] = []
     for pair in dict.fromkeys(pair for pair in pairs if pair is not None):
-        outcome = _KEPT.get(pair) or _quick(pair)
-        if outcome is None:
+        finding = _KEPT.get(pair) or _quick(pair)
+        if finding is None:
             open_.append(pair)
         else:
-            decided[pair] = outcome
+            decided[pair] = finding
     decided.update(zip(open_, _ask_all(open_), strict=True))
-    for pair, outcome in decided.items():
-        _KEPT.put(pair, outcome)
-    return [no_answer() if pair is None else _finding(pair, decided[pair]) for pair in pairs]
+    if len(_KEPT) > KEPT_DECISIONS:
+        _KEPT.clear()
+    # A limit may let the same pair through another time.
+    _KEPT.update((pair, found) for pair, found in decided.items() if found.verdict != Verdict.UNVERIFIED)
+    return [no_answer() if pair is None else replace(decided[pair], extracted=pair.found) for pair in pairs]
 
 
 def canonical(answer: str) -> str:
@@ -153,25 +124,21 @@ def _phrase(response: str) -> str | None:
     return found[-1].partition(". I hope")[0].strip().removesuffix(".").strip("$ ") or None if found else None
 
 
-def _finding(pair: _Pair, outcome: Outcome) -> Finding:
-    return Finding(verdict=outcome.verdict, extracted=pair.found, reason=str(outcome.stage))
-
-
-def _quick(pair: _Pair) -> Outcome | None:
+def _quick(pair: _Pair) -> Finding | None:
     try:
-        return _outcome(pair, _put_off)
+        return _decided(pair, _put_off)
     except _PutOffError:
         return None
 
 
-def _outcome(pair: _Pair, oracle: Oracle) -> Outcome:
+def _decided(pair: _Pair, oracle: Oracle) -> Finding:
     if not pair.official:
         return compare.decide(pair.found, pair.reference, pair.rules, oracle)
     found, reference = unwrap(pair.found).strip(), unwrap(pair.reference).strip()
     if found.casefold() == reference.casefold():
-        return Outcome(verdict=Verdict.CORRECT, stage=Stage.TEXT)
+        return correct(Stage.TEXT)
     if max(len(found), len(reference)) > _MAX_LENGTH:
-        return Outcome(verdict=Verdict.UNVERIFIED, stage=Stage.LIMIT)
+        return unverified(Stage.LIMIT)
     sides = {"answer": _wrapped(found), "gold": _wrapped(reference)}
     return oracle({"ask": "wrapped", **sides, "first": True, "swapped": True})
 
@@ -180,7 +147,7 @@ def _wrapped(text: str) -> str:
     return f"${text.strip('$')}$"
 
 
-def _put_off(request: dict[str, object]) -> Outcome:
+def _put_off(request: dict[str, object]) -> Finding:
     raise _PutOffError
 
 
@@ -190,7 +157,7 @@ class _Budget:
     def __init__(self) -> None:
         self._left = LIMIT_SECONDS
 
-    def __call__(self, request: dict[str, object]) -> Outcome:
+    def __call__(self, request: dict[str, object]) -> Finding:
         if self._left <= 0.0:
             return _REPLIES["late"]
         reply = pool().ask(request, seconds=self._left)
@@ -198,11 +165,9 @@ class _Budget:
         return _REPLIES[reply.text]
 
 
-def _ask_all(pairs: list[_Pair]) -> list[Outcome]:
-    if len(pairs) < 2:
-        return [_outcome(pair, _Budget()) for pair in pairs]
+def _ask_all(pairs: list[_Pair]) -> list[Finding]:
     with ThreadPoolExecutor(pool().size) as threads:
-        return list(threads.map(lambda pair: _outcome(pair, _Budget()), pairs))
+        return list(threads.map(lambda pair: _decided(pair, _Budget()), pairs))
 
 
 def _is_small(text: str) -> bool:

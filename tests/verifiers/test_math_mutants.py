@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.compare import decide
+from infuser_core.verifiers.parts.grading import Finding, Stage, unverified
 from infuser_core.verifiers.parts.reading import value_of
 from infuser_core.verifiers.parts.tokens import tokens, too_big
-from infuser_core.verifiers.parts.values import Outcome, Rules, Stage, unverified
+from infuser_core.verifiers.parts.values import Rules
 
 integers = st.integers(-9999, 9999)
 fractions = st.fractions(min_value=-50, max_value=50, max_denominator=60)
 
 
-def undecided(request: dict[str, object]) -> Outcome:
+def undecided(request: dict[str, object]) -> Finding:
     """Nobody to ask."""
     return unverified(Stage.TIME)
 

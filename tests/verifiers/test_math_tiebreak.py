@@ -5,8 +5,7 @@ import pytest
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.batch import MAY_ERR, Job, break_ties
-from infuser_core.verifiers.parts.grading import Finding, correct, no_answer, unverified, wrong
-from infuser_core.verifiers.parts.values import Stage
+from infuser_core.verifiers.parts.grading import Finding, Stage, correct, no_answer, unverified, wrong
 
 JOB = Job(
     response=r"\boxed{two}",
@@ -15,7 +14,7 @@ JOB = Job(
         document_id="", rollout_id="", reasoning="",
     ),
 )  # fmt: skip
-OPEN = wrong("two", Stage.WORDS)
+OPEN = wrong(Stage.WORDS, "two")
 
 
 def judged(findings: list[Finding], reply: str) -> tuple[list[Verdict], list[str], int]:
@@ -33,12 +32,12 @@ def judged(findings: list[Finding], reply: str) -> tuple[list[Verdict], list[str
 
 def test_one_makes_it_correct_and_says_who_decided():
     assert judged([OPEN], "1") == ([Verdict.CORRECT], ["judge"], 1)
-    assert judged([unverified("two", Stage.TIME)], " 1\n") == ([Verdict.CORRECT], ["judge"], 1)
+    assert judged([unverified(Stage.TIME, "two")], " 1\n") == ([Verdict.CORRECT], ["judge"], 1)
 
 
 def test_zero_leaves_wrong_wrong_and_settles_the_undecided():
     assert judged([OPEN], "0") == ([Verdict.WRONG], ["verifier"], 1)
-    assert judged([unverified("two", Stage.LIMIT)], "0") == ([Verdict.WRONG], ["judge"], 1)
+    assert judged([unverified(Stage.LIMIT, "two")], "0") == ([Verdict.WRONG], ["judge"], 1)
 
 
 @pytest.mark.parametrize("reply", ["", "yes", "10", "1 because", "The answer is 1", "{1}", "01", "one"])
@@ -48,11 +47,11 @@ def test_any_other_reply_changes_nothing(reply: str):
 
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage not in MAY_ERR])
 def test_proofs_are_not_put_to_the_judge(stage: Stage):
-    assert judged([wrong("two", stage)], "1") == ([Verdict.WRONG], ["verifier"], 0)
+    assert judged([wrong(stage, "two")], "1") == ([Verdict.WRONG], ["verifier"], 0)
 
 
 def test_correct_answers_and_missing_ones_are_not_put_to_the_judge():
-    findings = [correct("2", Stage.SYMBOLIC), no_answer(), wrong("x" * 600, Stage.WORDS)]
+    findings = [correct(Stage.SYMBOLIC, "2"), no_answer(), wrong(Stage.WORDS, "x" * 600)]
     verdicts = [finding.verdict for finding in findings]
     assert judged(findings, "0") == (verdicts, ["verifier"] * 3, 0)
     assert judged(findings, "1") == (verdicts, ["verifier"] * 3, 0)

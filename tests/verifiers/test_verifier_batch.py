@@ -26,7 +26,7 @@ class Together:
     @staticmethod
     def check_many(jobs: list[Job], *, preset: str = "paper") -> list[Finding]:
         calls.append((len(jobs), preset))
-        return [correct(job.response, "together") for job in jobs]
+        return [correct("together", job.response) for job in jobs]
 
 
 OUTSIDE = f"{__name__}:Together"

@@ -10,20 +10,11 @@ from fractions import Fraction
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.algebra import TooBigError
+from infuser_core.verifiers.parts.grading import Finding, Stage, correct, unverified, wrong
 from infuser_core.verifiers.parts.reading import value_of
 from infuser_core.verifiers.parts.structure import ORDERED, Kind, Node, is_symbol, read
 from infuser_core.verifiers.parts.tokens import Tokens, tokens, too_big
-from infuser_core.verifiers.parts.values import (
-    Oracle,
-    Outcome,
-    Rules,
-    Stage,
-    correct,
-    same_value,
-    tex,
-    unverified,
-    wrong,
-)
+from infuser_core.verifiers.parts.values import Oracle, Rules, same_value, tex
 
 MAX_PARTS = 32
 """Longest list that is matched part by part."""
@@ -32,7 +23,7 @@ MAX_MEMBERS = 4
 _LETTER = re.compile(r"\(?([A-Z])\s*[.):]\s+\S.*", re.DOTALL)
 
 
-def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Outcome:
+def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Finding:
     """Whether an answer means the reference. Raises what the oracle raises, and nothing else."""
     if answer.strip() == reference.strip():
         return correct(Stage.TEXT)
@@ -56,10 +47,10 @@ class _Comparison:
     def __init__(self, rules: Rules, oracle: Oracle) -> None:
         self.rules, self.oracle = rules, oracle
 
-    def decide(self, found: Tokens, wanted: Tokens) -> Outcome:
+    def decide(self, found: Tokens, wanted: Tokens) -> Finding:
         """The best outcome over the readings of `1,250`, as one number or two, that both sides allow."""
         alone = len(wanted) == 1
-        first: Outcome | None = None
+        first: Finding | None = None
         for gold_joined in _readings(wanted, only=not self.rules.multiple if alone else None):
             for joined in _readings(found, only=None):
                 outcome = self.nodes(read(found, thousands=joined), read(wanted, thousands=gold_joined), 0)
@@ -69,7 +60,7 @@ class _Comparison:
         assert first is not None, "there is always one reading"
         return first
 
-    def nodes(self, found: Node, wanted: Node, place: int) -> Outcome:
+    def nodes(self, found: Node, wanted: Node, place: int) -> Finding:
         """Structures: `place` is the part's position in the reference, for its tolerance."""
         if Kind.EQUATION in (found.kind, wanted.kind):
             return self._equations(found, wanted, place)
@@ -86,7 +77,7 @@ class _Comparison:
             return same_value(found.tokens, wanted.tokens, place, self.rules, self.oracle)
         return self._parts(found, wanted, place)
 
-    def _parts(self, found: Node, wanted: Node, place: int) -> Outcome:
+    def _parts(self, found: Node, wanted: Node, place: int) -> Finding:
         kinds = {found.kind, wanted.kind}
         if (kinds == {Kind.LIST, Kind.TUPLE} and not self.rules.interval) or (
             kinds == {Kind.LIST} and self.rules.ordered
@@ -98,7 +89,7 @@ class _Comparison:
             return self._in_order(found, wanted, place)
         return wrong(Stage.STRUCTURE)
 
-    def _in_order(self, found: Node, wanted: Node, place: int) -> Outcome:
+    def _in_order(self, found: Node, wanted: Node, place: int) -> Finding:
         if len(found.items) != len(wanted.items):
             return wrong(Stage.STRUCTURE)
         start = place if wanted.kind in ORDERED else 0
@@ -110,7 +101,7 @@ class _Comparison:
             worst = outcome if outcome.verdict == Verdict.UNVERIFIED else worst
         return worst
 
-    def _in_any_order(self, found: Node, wanted: Node, *, is_set: bool) -> Outcome:
+    def _in_any_order(self, found: Node, wanted: Node, *, is_set: bool) -> Finding:
         parts, golds = (_distinct(node.items) if is_set else node.items for node in (found, wanted))
         if (len(parts) != len(golds) and not is_set) or max(len(parts), len(golds)) > MAX_PARTS:
             return wrong(Stage.STRUCTURE) if len(parts) != len(golds) else unverified(Stage.LIMIT)
@@ -125,7 +116,7 @@ class _Comparison:
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
-    def _equations(self, found: Node, wanted: Node, place: int) -> Outcome:
+    def _equations(self, found: Node, wanted: Node, place: int) -> Finding:
         if wanted.kind == Kind.EQUATION:
             signs, sides = _members(wanted)
             if r"\approx" in signs:
@@ -143,7 +134,7 @@ class _Comparison:
             signs, sides = signs[1:], sides[1:]
         return self._chain(signs, sides, wanted, place)
 
-    def _chain(self, signs: list[str], sides: list[Node], wanted: Node, place: int) -> Outcome:
+    def _chain(self, signs: list[str], sides: list[Node], wanted: Node, place: int) -> Finding:
         """Right only when every member is the reference, or a correct rounding of it behind an approximation sign."""
         if len(sides) > MAX_MEMBERS:
             return wrong(Stage.RELATION)
@@ -154,7 +145,7 @@ class _Comparison:
             worst = self._rounded(side, wanted) if sign == r"\approx" else self.nodes(side, wanted, place)
         return wrong(Stage.RELATION) if worst.verdict == Verdict.WRONG else worst
 
-    def _rounded(self, side: Node, wanted: Node) -> Outcome:
+    def _rounded(self, side: Node, wanted: Node) -> Finding:
         decimals = len(side.tokens[-1].partition(".")[2]) if side.tokens and side.tokens[-1][0].isdigit() else 0
         half = Fraction(1, 2 * 10**decimals)
         if side.kind != Kind.VALUE or wanted.kind != Kind.VALUE:
@@ -162,7 +153,7 @@ class _Comparison:
         rules = Rules(tolerances=(half,), unit=self.rules.unit, percent=self.rules.percent)
         return same_value(side.tokens, wanted.tokens, 0, rules, self.oracle)
 
-    def _two_equations(self, found: Node, wanted: Node, place: int) -> Outcome:
+    def _two_equations(self, found: Node, wanted: Node, place: int) -> Finding:
         left, right = _members(found)[1], _members(wanted)[1]
         if len(left) != 2 or len(right) != 2:
             return unverified(Stage.RELATION)

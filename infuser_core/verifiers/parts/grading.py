@@ -42,6 +42,26 @@ class Reason(StrEnum):
     EMPTY_REFERENCE = "empty reference"
 
 
+class Stage(StrEnum):
+    """The stages of the mathematics verifier: the reason of its findings."""
+
+    TEXT = "same text"
+    WORDS = "words"
+    EXACT = "exact value"
+    TOLERANCE = "within tolerance"
+    UNITS = "units"
+    STRUCTURE = "structure"
+    RELATION = "relation"
+    SYMBOLIC = "math-verify"
+    NUMERIC = "numeric"
+    UNEVALUATED = "unevaluated"
+    UNREADABLE = "unreadable answer"
+    REFERENCE = "unreadable reference"
+    LIMIT = "size limit"
+    TIME = "time limit"
+    CRASH = "worker lost"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A verdict with what it rests on."""
@@ -54,12 +74,12 @@ class Finding:
     """The rule that decided, in a few words: the same rule always gives the same words, so that they can be counted."""
 
 
-def correct(extracted: str, reason: str) -> Finding:
+def correct(reason: str, extracted: str | None = None) -> Finding:
     """The answer is right."""
     return Finding(verdict=Verdict.CORRECT, extracted=extracted, reason=reason)
 
 
-def wrong(extracted: str | None, reason: str) -> Finding:
+def wrong(reason: str, extracted: str | None = None) -> Finding:
     """There is an answer, or something in its place, and it is not right."""
     return Finding(verdict=Verdict.WRONG, extracted=extracted, reason=reason)
 
@@ -69,7 +89,7 @@ def no_answer(reason: str = Reason.NO_BOX) -> Finding:
     return Finding(verdict=Verdict.NO_ANSWER, extracted=None, reason=reason)
 
 
-def unverified(extracted: str | None, reason: str) -> Finding:
+def unverified(reason: str, extracted: str | None = None) -> Finding:
     """The verifier could not decide: a limit, an unreadable reference, a failure of the machinery."""
     return Finding(verdict=Verdict.UNVERIFIED, extracted=extracted, reason=reason)
 

@@ -1,31 +1,38 @@
 r"""The symbolic worker: a process of its own around math-verify. Run as a script; imports nothing of this project.
 
-Frames in both directions are four bytes of length and that many bytes of JSON. Requests:
+It is given two pipes as descriptors: requests come as JSON, replies go back as one word. Requests:
 `{"ask": "equal", "answer", "gold", "within": [absolute, relative]}`, `{"ask": "equation", "answer": [left, right],
 "gold": [left, right]}`, `{"ask": "wrapped", "answer", "gold", "first", "swapped"}` (math-verify as it is, on text that
-carries its own `$` or box) and `{"ask": "parse", "text"}`. Replies: `{"is": "same" | "numeric" | "other" | "answer" |
-"gold" | "late" | "memory"}`; `answer` and `gold` name the side that cannot be read.
+carries its own `$` or box) and `{"ask": "parse", "text"}`. Replies: `same`, `numeric`, `other`, `answer`, `gold`,
+`late`, `memory`; `answer` and `gold` name the side that cannot be read.
 
 math-verify rounds to six decimals and calls tiny numbers zero, so that its yes counts only if both sides agree to 30
 digits where their unknowns have values. Where every such point agrees, negative ones included, that is equality by
 itself. The points depend on both texts, so that nobody writes an answer for them.
 """
 
+import contextlib
 import fcntl
 import functools
 import hashlib
 import json
+import logging
 import os
 import resource
 import signal
-import struct
 import sys
 import types
-from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from typing import Any
 
+# An isolated interpreter ignores PYTHONPATH: the asker says where the libraries are.
+sys.path.extend(sys.argv[3:])
+logging.disable(logging.CRITICAL)
+
+import math_verify  # noqa: E402
+import sympy  # noqa: E402
+
 Request = dict[str, Any]
-Answer = Callable[[Request], str]
 Point = dict[Any, Any]
 """A number for each unknown, in the library's own types."""
 
@@ -48,23 +55,21 @@ class Late(BaseException):
 
 
 def main() -> None:
-    """Serve requests on the standard streams until they close."""
-    inbox, outbox = os.dup(0), os.dup(1)
-    silence = os.open(os.devnull, os.O_RDWR)
-    # The library prints; its words must not mix with frames.
-    os.dup2(silence, 0)
-    os.dup2(silence, 1)
-    sys.path.extend(sys.argv[1:])
+    """Serve requests until their pipe closes."""
+    requests = Connection(int(sys.argv[1]), writable=False)
+    replies = Connection(int(sys.argv[2]), readable=False)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _late)
-    _die_with(inbox)
-    answer = _load()
-    os.dup2(silence, 2)
-    _send(outbox, {"is": "ready"})
-    for request in _requests(inbox):
-        _send(outbox, _within_limits(answer, request))
+    _die_with(requests.fileno())
+    _try_library()
+    # The library prints: the asker reads standard error only until this worker is ready.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    replies.send_bytes(b"ready")
+    with contextlib.suppress(EOFError):
+        while True:
+            replies.send_bytes(_within_limits(json.loads(requests.recv_bytes())).encode())
 
 
 def _die_with(inbox: int) -> None:
@@ -78,107 +83,78 @@ def _late(number: int, frame: types.FrameType | None) -> None:
     raise Late
 
 
-def _within_limits(answer: Answer, request: Request) -> dict[str, str]:
+def _within_limits(request: Request) -> str:
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     # Processor time, with the signal's default action: ends the process where no Python code runs any more.
     signal.setitimer(signal.ITIMER_PROF, _BACKSTOP_SECONDS)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
     try:
         try:
-            return {"is": answer(request)}
+            return answer(request)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             signal.signal(signal.SIGIO, signal.SIG_IGN)
     except Late:
-        return {"is": "late"}
+        return "late"
     except MemoryError:
-        return {"is": "memory"}
+        return "memory"
 
 
-def _requests(inbox: int) -> Iterator[Request]:
-    while len(head := _read(inbox, 4)) == 4:
-        yield json.loads(_read(inbox, struct.unpack("!I", head)[0]))
-
-
-def _read(inbox: int, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        piece = os.read(inbox, length - len(data))
-        if not piece:
-            return b""
-        data += piece
-    return data
-
-
-def _send(outbox: int, reply: dict[str, str]) -> None:
-    data = json.dumps(reply).encode()
-    data = struct.pack("!I", len(data)) + data
-    while data:
-        data = data[os.write(outbox, data) :]
-
-
-def _load() -> Answer:
-    """The function that answers requests, after the library has been imported and tried."""
-    import logging
-
-    logging.disable(logging.CRITICAL)
-    import math_verify
-    import sympy
-
-    def parse(text: str, *, first: bool = True) -> list[Any]:
-        mode = "first_match" if first else "any_match"
-        return math_verify.parse(text, parsing_timeout=None, extraction_mode=mode)
-
-    # One reference meets many answers.
-    @functools.lru_cache(maxsize=4096)
-    def expression(text: str) -> Any:
-        found = [value for value in parse(f"${text}$") if isinstance(value, sympy.Expr | sympy.MatrixBase)]
-        return found[0] if found else None
-
-    def answer(request: Request) -> str:
-        ask = request["ask"]
-        if ask == "parse":
-            return "same" if any(not isinstance(value, str) for value in parse(f"${request['text']}$")) else "answer"
-        if ask == "wrapped":
-            first = request["first"]
-            gold, found = parse(request["gold"], first=first), parse(request["answer"], first=first)
-            sides = (found, gold) if request["swapped"] else (gold, found)
-            return "same" if math_verify.verify(*sides, timeout_seconds=None) else "other"
-        if ask == "equation":
-            gold, found = (_zero(expression, request[side]) for side in ("gold", "answer"))
-        else:
-            gold, found = expression(request["gold"]), expression(request["answer"])
-        if gold is None or found is None:
-            return "gold" if gold is None else "answer"
-        if ask == "equation":
-            return _same_zeros(sympy, gold, found)
-        return _equal(math_verify, sympy, gold, found, request["within"])
-
-    # A broken library must not pass for a bad model; and the first logarithm is slow, at a time without a limit.
-    assert (
-        answer({"ask": "equal", "answer": r"\log_{2}8+\sqrt{x}", "gold": r"3+\sqrt{x}", "within": [0, 0]}) == "numeric"
-    )
-    assert answer({"ask": "equal", "answer": r"\sin x", "gold": r"\cos x", "within": [0, 0]}) == "other"
+def _try_library() -> None:
+    """A broken library must not pass for a bad model; and the first logarithm is slow, at a time without a limit."""
+    equal = {"ask": "equal", "within": [0, 0]}
+    assert answer({**equal, "answer": r"\log_{2}8+\sqrt{x}", "gold": r"3+\sqrt{x}"}) == "numeric"
+    assert answer({**equal, "answer": r"\sin x", "gold": r"\cos x"}) == "other"
     assert answer({"ask": "wrapped", "answer": "$2$", "gold": "$3$", "first": True, "swapped": True}) == "other"
-    return answer
 
 
-def _zero(expression: Callable[[str], Any], sides: list[str]) -> Any:
-    left, right = (expression(side) for side in sides)
+def answer(request: Request) -> str:
+    """The word that answers a request."""
+    ask = request["ask"]
+    if ask == "parse":
+        return "same" if any(not isinstance(value, str) for value in _parse(f"${request['text']}$")) else "answer"
+    if ask == "wrapped":
+        first = request["first"]
+        gold, found = _parse(request["gold"], first=first), _parse(request["answer"], first=first)
+        sides = (found, gold) if request["swapped"] else (gold, found)
+        return "same" if math_verify.verify(*sides, timeout_seconds=None) else "other"
+    if ask == "equation":
+        gold, found = (_zero(request[side]) for side in ("gold", "answer"))
+    else:
+        gold, found = _expression(request["gold"]), _expression(request["answer"])
+    if gold is None or found is None:
+        return "gold" if gold is None else "answer"
+    return _same_zeros(gold, found) if ask == "equation" else _equal(gold, found, request["within"])
+
+
+def _parse(text: str, *, first: bool = True) -> list[Any]:
+    mode = "first_match" if first else "any_match"
+    return math_verify.parse(text, parsing_timeout=None, extraction_mode=mode)
+
+
+# One reference meets many answers.
+@functools.lru_cache(maxsize=4096)
+def _expression(text: str) -> Any:
+    found = [value for value in _parse(f"${text}$") if isinstance(value, sympy.Expr | sympy.MatrixBase)]
+    return found[0] if found else None
+
+
+def _zero(sides: list[str]) -> Any:
+    left, right = map(_expression, sides)
     return None if left is None or right is None else left - right
 
 
-def _equal(math_verify: Any, sympy: Any, gold: Any, found: Any, within: list[float]) -> str:
+def _equal(gold: Any, found: Any, within: list[float]) -> str:
     if any(within):
-        pair = _at(sympy, gold, found, {})
+        pair = _at(gold, found, {})
         if pair is None:
             return "other"
         allowed = within[0] or within[1] * (abs(pair[0]) or 1)
         return "numeric" if abs(pair[0] - pair[1]) <= allowed else "other"
     agreed = []
-    for point in _points(sympy, gold, found):
-        agreed.append(_agree(sympy, gold, found, point))
+    for point in _points(gold, found):
+        agreed.append(_agree(gold, found, point))
         # Only points right of zero veto: a logarithm of a square is two readings left of it.
         if agreed[-1] is False and all(value > 0 for value in point.values()):
             return "other"
@@ -187,11 +163,11 @@ def _equal(math_verify: Any, sympy: Any, gold: Any, found: Any, within: list[flo
     return "same" if math_verify.verify([gold], [found], timeout_seconds=None) else "other"
 
 
-def _same_zeros(sympy: Any, gold: Any, found: Any) -> str:
+def _same_zeros(gold: Any, found: Any) -> str:
     """Equations are the same when their zero forms differ by a constant factor."""
     ratios = []
-    for point in _points(sympy, gold, found):
-        pair = _at(sympy, gold, found, point)
+    for point in _points(gold, found):
+        pair = _at(gold, found, point)
         if pair is None:
             continue
         if pair[0] == 0 or pair[1] == 0:
@@ -202,7 +178,7 @@ def _same_zeros(sympy: Any, gold: Any, found: Any) -> str:
     return "numeric" if same else "other"
 
 
-def _points(sympy: Any, gold: Any, found: Any) -> list[Point]:
+def _points(gold: Any, found: Any) -> list[Point]:
     """Values for the unknowns; whole numbers where a sum, a factorial or the like asks for them."""
     names = sorted(gold.free_symbols | found.free_symbols, key=str)
     if not names:
@@ -220,7 +196,7 @@ def _points(sympy: Any, gold: Any, found: Any) -> list[Point]:
     ]
 
 
-def _at(sympy: Any, gold: Any, found: Any, point: Point) -> list[Any] | None:
+def _at(gold: Any, found: Any, point: Point) -> list[Any] | None:
     """Both values at a point as numbers; None when either has none there."""
     try:
         i = {name: sympy.I for name in gold.free_symbols | found.free_symbols if str(name) == "i"}
@@ -232,11 +208,11 @@ def _at(sympy: Any, gold: Any, found: Any, point: Point) -> list[Any] | None:
     return None
 
 
-def _agree(sympy: Any, gold: Any, found: Any, point: Point) -> bool | None:
+def _agree(gold: Any, found: Any, point: Point) -> bool | None:
     """Whether both sides have the same value at a point; None when that cannot be told."""
     if isinstance(gold, sympy.MatrixBase) or isinstance(found, sympy.MatrixBase):
         return None
-    pair = _at(sympy, gold, found, point)
+    pair = _at(gold, found, point)
     if pair is None:
         return None
     small = sympy.Float(10, _DIGITS) ** -_AGREED

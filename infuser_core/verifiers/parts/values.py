@@ -4,7 +4,6 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 
@@ -12,7 +11,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts import algebra, tokens
 from infuser_core.verifiers.parts.algebra import TooBigError, Value
-from infuser_core.verifiers.parts.grading import Grading, grading_of
+from infuser_core.verifiers.parts.grading import Finding, Grading, Stage, correct, grading_of, unverified, wrong
 from infuser_core.verifiers.parts.reading import MAX_FACTORIAL, literal, value_of
 from infuser_core.verifiers.parts.tokens import Tokens, spell
 
@@ -24,51 +23,6 @@ _PERCENT = re.compile(
     r"\bpercent(?:age)?\b",
     re.IGNORECASE,
 )
-
-
-class Stage(StrEnum):
-    """The stage that decided: the reason of a finding."""
-
-    TEXT = "same text"
-    WORDS = "words"
-    EXACT = "exact value"
-    TOLERANCE = "within tolerance"
-    UNITS = "units"
-    STRUCTURE = "structure"
-    RELATION = "relation"
-    SYMBOLIC = "math-verify"
-    NUMERIC = "numeric"
-    UNEVALUATED = "unevaluated"
-    UNREADABLE = "unreadable answer"
-    REFERENCE = "unreadable reference"
-    LIMIT = "size limit"
-    TIME = "time limit"
-    CRASH = "worker lost"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """A verdict and the stage that reached it."""
-
-    verdict: Verdict
-    """correct, wrong or unverified."""
-    stage: Stage
-    """What decided."""
-
-
-def correct(stage: Stage) -> Outcome:
-    """The answer means the reference."""
-    return Outcome(verdict=Verdict.CORRECT, stage=stage)
-
-
-def wrong(stage: Stage) -> Outcome:
-    """The answer means something else, or nothing."""
-    return Outcome(verdict=Verdict.WRONG, stage=stage)
-
-
-def unverified(stage: Stage) -> Outcome:
-    """A limit, or the machinery, stands in the way."""
-    return Outcome(verdict=Verdict.UNVERIFIED, stage=stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +85,7 @@ def _tolerance(text: str) -> Fraction | None:
         raise DocumentError(f"grading: tolerance {text!r} is no number", hint=hint) from error
 
 
-Oracle = Callable[[dict[str, object]], Outcome]
+Oracle = Callable[[dict[str, object]], Finding]
 """Answers a request (see `symbolic.py`) that cheap stages leave open; may raise to put the decision off."""
 
 _BASED = re.compile(r"\d[0-9A-Za-z]*_\{([2-9]|[12]\d|3[0-6])\}")
@@ -150,7 +104,7 @@ class Allowed:
     """Share of the reference; absolute where that is zero. 0: exact."""
 
 
-def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: Oracle) -> Outcome:
+def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: Oracle) -> Finding:
     """Single values: words, units, exact algebra, tolerance, then the oracle."""
     if spell(found) == spell(wanted) or _same_words(found, wanted):
         return correct(Stage.TEXT)
@@ -201,7 +155,7 @@ def _factors(given: tokens.Measure, gold: tokens.Measure, rules: Rules) -> list[
     return [words * algebra.number(mine.scale / theirs.scale)]
 
 
-def _scaled(found: Tokens, wanted: Tokens, factor: Value, allowed: Allowed, oracle: Oracle) -> Outcome:
+def _scaled(found: Tokens, wanted: Tokens, factor: Value, allowed: Allowed, oracle: Oracle) -> Finding:
     quick = _without_algebra(found, wanted)
     if quick is not None:
         return quick
@@ -235,7 +189,7 @@ def _allowed(found: Tokens, wanted: Tokens, place: int, rules: Rules) -> Allowed
     return Allowed(absolute=absolute, relative=rules.relative if absolute is None and decimal else Fraction(0))
 
 
-def _exactly(given: Value, gold: Value, allowed: Allowed) -> Outcome | None:
+def _exactly(given: Value, gold: Value, allowed: Allowed) -> Finding | None:
     """The decision of exact algebra; None where it leaves the matter open."""
     same = algebra.same(given, gold)
     if same:
@@ -253,7 +207,7 @@ def _exactly(given: Value, gold: Value, allowed: Allowed) -> Outcome | None:
     return correct(Stage.TOLERANCE) if abs(near - far) <= reach else wrong(Stage.TOLERANCE)
 
 
-def _without_algebra(found: Tokens, wanted: Tokens) -> Outcome | None:
+def _without_algebra(found: Tokens, wanted: Tokens) -> Finding | None:
     """Infinities, numbers in another base, and things that are no single value."""
     ends = _INFINITE.get(found), _INFINITE.get(wanted)
     if ends != (None, None):

@@ -9,16 +9,14 @@ import atexit
 import importlib.util
 import json
 import os
-import selectors
-import struct
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
+from queue import LifoQueue
 
 from infuser_core.errors import EngineError
 
@@ -40,94 +38,64 @@ class Reply:
     """Time the worker had it, without waiting for a worker."""
 
 
-class LostError(Exception):
-    """The worker ended before it replied."""
-
-
-class LateError(Exception):
-    """The worker did not reply in time."""
-
-
 class Worker:
     """One process and the pipes to it."""
 
     def __init__(self, script: Path) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(script), *_library_folders()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._inbox, self._outbox = self._process.stdout.fileno(), self._process.stdin.fileno()
-        os.set_blocking(self._inbox, False)
+        requests, self._outbox = Pipe(duplex=False)
+        self._inbox, replies = Pipe(duplex=False)
+        ends = (requests.fileno(), replies.fileno())
+        with requests, replies:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(script), *map(str, ends), *_library_folders()],
+                pass_fds=ends,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
         self._ready = False
-
-    def ask(self, request: Mapping[str, object], *, seconds: float) -> str:
-        """The reply's `is`. Raises LateError, LostError."""
-        data = json.dumps(request).encode()
-        try:
-            os.write(self._outbox, struct.pack("!I", len(data)) + data)
-        except BrokenPipeError as error:
-            raise LostError from error
-        return self._receive(time.monotonic() + seconds)
 
     @property
     def pid(self) -> int:
         """Process id."""
         return self._process.pid
 
-    def kill(self) -> None:
-        """End the process, now; whoever waits for its reply learns that it is lost."""
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        """End the process and close the pipes."""
-        self.kill()
-        self.forget()
-
-    def forget(self) -> None:
-        """Close this process's ends of the pipes and leave the worker to whom it belongs."""
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            assert stream is not None
-            stream.close()
-
     def start(self) -> None:
         """Wait until it is ready, once. Raises EngineError with its last words when it does not come up."""
         if self._ready:
             return
         try:
-            self._receive(time.monotonic() + START_SECONDS)
-        except (LostError, LateError) as error:
-            self._process.kill()
-            code = self._process.wait()
-            self._errors.seek(0)
-            lines = self._errors.read().decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
-            self.forget()
-            message = f"verifiers: the math worker does not start: {lines[-1]}"
+            self._receive(START_SECONDS)
+        except (EOFError, TimeoutError) as error:
+            self.kill()
+            assert self._process.stderr is not None, "asked for as a pipe"
+            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+            last = said[-1] if said else f"exit code {self._process.returncode}"
+            message = f"verifiers: the math worker does not start: {last}"
             raise EngineError(message, hint="pip install 'math-verify[antlr4_13_2]>=0.9,<0.10'") from error
         self._ready = True
 
-    def _receive(self, deadline: float) -> str:
-        length = struct.unpack("!I", self._read(4, deadline))[0]
-        reply = json.loads(self._read(length, deadline))
-        return str(reply["is"])
+    def ask(self, request: Mapping[str, object], *, seconds: float) -> str:
+        """The reply. Raises TimeoutError when it is late, EOFError or BrokenPipeError when the worker is lost."""
+        self._outbox.send_bytes(json.dumps(request).encode())
+        return self._receive(seconds)
 
-    def _read(self, length: int, deadline: float) -> bytes:
-        data = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._inbox, selectors.EVENT_READ)
-            while len(data) < length:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise LateError
-                piece = os.read(self._inbox, length - len(data))
-                if not piece:
-                    raise LostError
-                data += piece
-        return data
+    def _receive(self, seconds: float) -> str:
+        if not self._inbox.poll(seconds):
+            raise TimeoutError
+        return self._inbox.recv_bytes().decode()
+
+    def kill(self) -> None:
+        """End the process, now; whoever waits for its reply learns that it is lost."""
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Close this process's ends of the pipes and leave the worker to whom it belongs."""
+        assert self._process.stderr is not None, "asked for as a pipe"
+        for end in (self._outbox, self._inbox, self._process.stderr):
+            end.close()
 
 
 class Pool:
@@ -137,89 +105,59 @@ class Pool:
         self.size = size
         self._script = script
         self._owner = os.getpid()
-        self._idle: list[Worker] = []
-        self._all: set[Worker] = set()
-        self._free = threading.Condition()
-        self._count = 0
+        self._closed = False
+        self._workers: set[Worker] = set()
+        # The last place given back is taken first: a place without a worker only when all that have one are busy.
+        self._places: LifoQueue[Worker | None] = LifoQueue()
+        for _ in range(size):
+            self._places.put(None)
 
     def ask(self, request: Mapping[str, object], *, seconds: float = LIMIT_SECONDS) -> Reply:
         """The reply, after at most `seconds` of work. Raises EngineError when no worker can be started."""
-        worker = self._take()
+        worker = self._places.get() or self._new()
         kept: Worker | None = None
         try:
             worker.start()
             began = time.monotonic()
-            kept, text = self._answer(worker, request, seconds)
+            try:
+                text, kept = worker.ask(request, seconds=seconds), worker
+            except (TimeoutError, EOFError, BrokenPipeError) as error:
+                text = "late" if isinstance(error, TimeoutError) else "lost"
+                # It starts while nobody waits for it.
+                kept = None if self._closed else self._new()
             return Reply(text=text, seconds=time.monotonic() - began)
         finally:
-            self._give_back(worker, kept)
+            if kept is not worker:
+                self._workers.discard(worker)
+                worker.kill()
+                worker.forget()
+            self._places.put(kept)
 
-    def _answer(self, worker: Worker, request: Mapping[str, object], seconds: float) -> tuple[Worker | None, str]:
-        """The word, and the worker to go on with: a new one, already starting, where this one has to be given up."""
-        try:
-            return worker, worker.ask(request, seconds=seconds)
-        except (LateError, LostError) as error:
-            next_ = Worker(self._script) if worker in self._all else None
-            return next_, "late" if isinstance(error, LateError) else "lost"
+    def _new(self) -> Worker:
+        worker = Worker(self._script)
+        self._workers.add(worker)
+        return worker
 
     def close(self) -> None:
-        """End all workers; a later request starts new ones. Does nothing in a forked child: they are not its own."""
-        if os.getpid() != self._owner:
-            return
-        with self._free:
-            for worker in self._all:
+        """End all workers, busy ones too. Does nothing in a forked child: they are not its own."""
+        if os.getpid() == self._owner:
+            self._closed = True
+            for worker in tuple(self._workers):
                 worker.kill()
-            for worker in self._idle:
-                worker.forget()
-            self._all.clear()
-            self._idle.clear()
-            self._count = 0
-            self._free.notify_all()
 
     def forget(self) -> None:
         """In a forked child: drop the parent's workers without touching them."""
-        for worker in self._all:
+        for worker in self._workers:
             worker.forget()
 
     def pids(self) -> list[int]:
         """Process ids of the living workers."""
-        return sorted(worker.pid for worker in self._all)
-
-    def _take(self) -> Worker:
-        with self._free:
-            while not self._idle and self._count >= self.size:
-                self._free.wait()
-            if self._idle:
-                return self._idle.pop()
-            self._count += 1
-            worker = Worker(self._script)
-            self._all.add(worker)
-            return worker
-
-    def _give_back(self, worker: Worker, kept: Worker | None) -> None:
-        """Free a place, with the worker that goes on; None where none could start, or the pool was closed meanwhile."""
-        with self._free:
-            if worker in self._all:
-                self._all.discard(worker)
-                self._count -= kept is None
-                if kept is not None:
-                    self._all.add(kept)
-                    self._idle.append(kept)
-                self._free.notify()
-            elif kept is not None:
-                kept.close()
-        if kept is not worker:
-            worker.close()
+        return sorted(worker.pid for worker in self._workers)
 
 
 def pool() -> Pool:
     """The process's own pool."""
-    global _POOL
-    with _LOCK:
-        if _POOL is None:
-            _POOL = Pool(max(1, min(2, os.cpu_count() or 1)))
-            atexit.register(_POOL.close)
-        return _POOL
+    return _POOL
 
 
 def _library_folders() -> list[str]:
@@ -228,13 +166,17 @@ def _library_folders() -> list[str]:
     return [str(Path(found.origin).parent.parent)] if found and found.origin else []
 
 
+def _own_pool() -> Pool:
+    made = Pool(max(1, min(2, os.cpu_count() or 1)))
+    atexit.register(made.close)
+    return made
+
+
 def _after_fork() -> None:
-    global _POOL, _LOCK
-    if _POOL is not None:
-        _POOL.forget()
-    _POOL, _LOCK = None, threading.Lock()
+    global _POOL
+    _POOL.forget()
+    _POOL = _own_pool()
 
 
-_POOL: Pool | None = None
-_LOCK = threading.Lock()
+_POOL = _own_pool()
 os.register_at_fork(after_in_child=_after_fork)
