@@ -1,13 +1,16 @@
-"""Warm engines by checkpoint: asking twice for the same checkpoint costs one load."""
+"""Warm engines by checkpoint: asking twice for the same checkpoint costs one load.
+
+`hf`, `vllm`, `local`, `deepspeed` and `fake` are this project's engines, and `my_package.module:Name` works from
+anywhere. Torch and transformers load when the first engine is asked for.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from infuser_core import faults
 from infuser_core.engines.facts import note
@@ -16,22 +19,34 @@ from infuser_core.engines.protocols import (
     Completion,
     Keep,
     Messages,
-    Objective,
-    Probed,
     Progress,
     PromptGroup,
     Sampler,
     SamplingParams,
-    Similarity,
-    StepReport,
     Tokenizer,
     Trainer,
-    TrainGroup,
     no_keep,
     no_progress,
 )
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
+
+Placement = Literal["colocated", "split"]
+"""Whether engines take turns on the same accelerators, or have their own."""
+
+ENGINES: Mapping[str, Mapping[str, str]] = {
+    "sampler": {
+        "hf": "infuser_core.engines.hf.sampler:HFSampler",
+        "vllm": "infuser_core.engines.vllm.sampler:VLLMSampler",
+        "fake": "infuser_core.engines.fake:ScriptedSampler",
+    },
+    "trainer": {
+        "local": "infuser_core.engines.local.trainer:LocalTrainer",
+        "deepspeed": "infuser_core.engines.deepspeed.trainer:DeepSpeedTrainer",
+        "fake": "infuser_core.engines.fake:FakeTrainer",
+    },
+}
+"""What the names in a configuration stand for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,19 +104,23 @@ class SharedSampler:
 class OwnTrainer:
     """A trainer that tells the pool when its state leaves the checkpoint: a retried phase then loads again.
 
-    It holds what was done with it, so it serves nobody any more once another phase has asked for it.
+    It holds what was done with it, so it serves nobody any more once another phase has asked for it. What is not
+    written here is the engine's own.
     """
 
     def __init__(self, warm: Warm) -> None:
         self._warm = warm
         warm.user = self
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trainer, name)
+
     @property
     def _trainer(self) -> Trainer:
         if self._warm.user is not self:
             raise EngineError(
                 "another phase has taken over this trainer",
-                hint="two phases that need one trainer cannot run beside each other",
+                hint="two phases that need one trainer cannot run at the same time",
             )
         trainer: Trainer = self._warm.engine
         return trainer
@@ -111,44 +130,9 @@ class OwnTrainer:
         self._trainer.load(checkpoint)
         self._warm.checkpoint_id = checkpoint.checkpoint_id
 
-    def zero_grad(self) -> None:
-        self._trainer.zero_grad()
-
-    def forward_backward(
-        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
-    ) -> StepReport:
-        return self._trainer.forward_backward(groups, objective, denominator=denominator, progress=progress)
-
     def optim_step(self, learning_rate: float) -> float:
         self._warm.checkpoint_id, self._warm.saved_step = "", None
         return self._trainer.optim_step(learning_rate)
-
-    def logprobs(
-        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
-    ) -> list[list[list[float]]]:
-        return self._trainer.logprobs(groups, temperature=temperature, progress=progress)
-
-    def probe(
-        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> list[Similarity]:
-        return self._trainer.probe(groups, objective, reference, progress=progress)
-
-    def probe_once(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        denominator: int | None = None,
-        progress: Progress = no_progress,
-    ) -> Probed:
-        return self._trainer.probe_once(groups, objective, reference, denominator=denominator, progress=progress)
-
-    def keep_gradient(self, path: Path) -> float:
-        return self._trainer.keep_gradient(path)
-
-    def add_gradient(self, path: Path) -> None:
-        self._trainer.add_gradient(path)
 
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)
@@ -158,7 +142,7 @@ class OwnTrainer:
 
 
 class SamplerChat:
-    """protocols.ChatModel over a loaded sampler."""
+    """protocols.ChatModel over a loaded sampler: greedy replies to chat turns."""
 
     def __init__(self, sampler: Sampler, *, name: str) -> None:
         self._sampler = sampler
@@ -179,10 +163,6 @@ class SamplerChat:
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
         completions = self._sampler.sample(groups, params, progress=progress)
         return [tokenizer.decode(samples[0].token_ids) for samples in completions]
-
-
-Placement = Literal["colocated", "split"]
-"""Whether engines take turns on the same accelerators, or have their own."""
 
 
 class EnginePool:
@@ -218,7 +198,7 @@ class EnginePool:
         """A trainer whose state equals the checkpoint, without accumulated gradients."""
         with self._turn("trainer", checkpoint) as warm:
             warm.engine.zero_grad()
-            return OwnTrainer(warm)
+            return cast(Trainer, OwnTrainer(warm))
 
     def sampler(self, checkpoint: Checkpoint) -> Sampler:
         """A sampler of the checkpoint's weights, also where another phase has its engine load others meanwhile."""
@@ -316,17 +296,10 @@ def _works(engine: Any) -> bool:
 
 def find_engine(name: str, kind: str) -> Callable[..., Any]:
     """The engine class of a configuration name. Raises EngineError for an unknown one."""
-    if ":" in name:
-        module, _, attribute = name.partition(":")
-        engine: Callable[..., Any] = getattr(import_module(module), attribute)
-        return engine
-    home = find_spec(f"infuser_core.engines.{name}")
-    if home is not None:
-        module = f"infuser_core.engines.{name}.{kind}" if home.submodule_search_locations else home.name
-        if find_spec(module) is not None:
-            found: Callable[..., Any] = getattr(import_module(module), kind.upper())
-            return found
-    raise EngineError(
-        f"unknown {kind} {name!r}",
-        hint=f"name a module infuser_core/engines/<name>/{kind}.py, or my_package.module:Name",
-    )
+    path = ENGINES[kind].get(name, name)
+    if ":" not in path:
+        known = ", ".join(ENGINES[kind])
+        raise EngineError(f"unknown {kind} {name!r}", hint=f"choose one of {known}, or name my_package.module:Name")
+    module, _, attribute = path.partition(":")
+    engine: Callable[..., Any] = getattr(import_module(module), attribute)
+    return engine

@@ -63,7 +63,7 @@ def update_rows(folder: Path, repeats: int) -> Iterator[Row]:
     """(c) the generator's update with prompts five times the responses."""
     groups = make_groups(2, prompt=240, rows=8, response=48, vocabulary=MIDDLE.vocabulary, spread=6, seed=1)
     made = Trainers(folder / "update", MIDDLE, objective=Objective(length_norm=64.0), device="cpu", dtype="float32")
-    engines = {"plain": made.make(shared_prompts=False), "shared": made.make()}
+    engines = {"plain": made.make(repeated_prompts=True), "shared": made.make()}
 
     def update(engine: LocalTrainer) -> Callable[[], None]:
         def run() -> None:

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,6 +14,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.engines.training.packing import Packer, Segment, runs_within
 from infuser_core.schemas import Checkpoint
 
 
@@ -43,8 +44,21 @@ SHAPES = {
     "tiny": Shape(hidden=32, layers=2, ffn=64, heads=4, kv_heads=2, head_dim=8, vocabulary=300),
 }
 
-PLAIN = {"shared_prompts": False, "probe": "reference"}
+PLAIN = {"repeated_prompts": True, "probe": "reference"}
 """Options of the path everybody starts from."""
+
+
+class Repeating(Packer):
+    """Gives every response its own copy of the prompt."""
+
+    def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
+        shared = [segment for batch in super().plan(groups, only_trained=only_trained) for segment in batch]
+        single = [
+            replace(segment, places=[place], rows=[row])
+            for segment in shared
+            for place, row in zip(segment.places, segment.rows, strict=True)
+        ]
+        return runs_within(single, self.token_budget, lambda segment: segment.num_tokens)
 
 
 def make_checkpoint(folder: Path, shape: Shape) -> Checkpoint:
@@ -103,9 +117,11 @@ class Trainers:
         self.objective = objective
         self.reference = folder / "reference.safetensors"
 
-    def make(self, **options: Any) -> LocalTrainer:
+    def make(self, *, repeated_prompts: bool = False, **options: Any) -> LocalTrainer:
         """A trainer with these options. The first one made writes the reference gradient."""
         trainer = LocalTrainer(**(self._options | options))
+        if repeated_prompts:
+            trainer._packer = Repeating(**{each.name: getattr(trainer._packer, each.name) for each in fields(Packer)})
         trainer.load(self._checkpoint)
         if not self.reference.is_file():
             dev = make_groups(8, prompt=24, rows=4, response=12, vocabulary=self._shape.vocabulary, seed=101)

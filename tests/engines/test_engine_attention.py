@@ -7,12 +7,18 @@ import torch
 from engine_tiny import make_checkpoint, make_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
-from infuser_core.engines.training.attention_choice import Heads, choose, disagreement
-from infuser_core.engines.training.fused_attention import FlexLayout, VarlenLayout, plain_kernel
+from infuser_core.engines.training.fused_attention import (
+    FlexLayout,
+    Heads,
+    VarlenLayout,
+    choose,
+    disagreement,
+)
 from infuser_core.errors import EngineError
 
 CPU = torch.device("cpu")
@@ -22,6 +28,33 @@ SHAPES = st.lists(
     min_size=1,
     max_size=3,
 )
+
+
+def plain_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts_q: Tensor,
+    starts_k: Tensor,
+    longest_q: int,
+    longest_k: int,
+    *,
+    scaling: float,
+    window: int | None,
+) -> Tensor:
+    """The contract of a variable-length kernel, written down sequence by sequence."""
+    repeats = query.shape[1] // key.shape[1]
+    outputs = []
+    bounds = [zip(each[:-1].tolist(), each[1:].tolist(), strict=True) for each in (starts_q, starts_k)]
+    for (q0, q1), (k0, k1) in zip(*bounds, strict=True):
+        keys, values = (each[k0:k1].repeat_interleave(repeats, 1).transpose(0, 1) for each in (key, value))
+        scores = (query[q0:q1].transpose(0, 1) @ keys.transpose(1, 2)) * scaling
+        ages = torch.arange(k1 - k0 - (q1 - q0), k1 - k0, device=query.device)[:, None] - torch.arange(
+            k1 - k0, device=query.device
+        )
+        hidden = (ages < 0) | (ages >= (window or longest_k))
+        outputs.append((scores.masked_fill(hidden, float("-inf")).softmax(-1) @ values).transpose(0, 1))
+    return torch.cat(outputs)
 
 
 @given(shapes=SHAPES, window=st.sampled_from([None, 4]))

@@ -139,7 +139,6 @@ def test_fast_is_plain(engine, folder, dtype: str, tied: bool, shapes: list, see
     [
         ("qwen3", {"gradient_checkpointing": True}),
         ("qwen3", {"gradient_checkpointing": True, "token_budget": 30}),
-        ("qwen3", {"shared_prompts": False, "token_budget": 90}),
         ("qwen2", {}),
         ("llama", {}),
         ("olmo2", {}),
@@ -184,7 +183,7 @@ def test_an_output_layer_with_bias(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         model.lm_head.bias = torch.nn.Parameter(torch.linspace(-1, 1, VOCABULARY, dtype=model.dtype))
         return model
 
-    for module in ("anchor", "local_trainer"):
+    for module in ("local.hub", "local.trainer"):
         monkeypatch.setattr(f"infuser_core.engines.{module}.load_model", with_bias)
     checkpoint = make_checkpoint(tmp_path, tied=tied)
     fast, plain = (LocalTrainer(device="cpu", dtype="float64", probe=name) for name in ("fast", "reference"))

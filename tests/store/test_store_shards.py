@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.hub import prepare_anchor
@@ -28,10 +28,15 @@ def tensors(sizes: list[int]) -> dict[str, torch.Tensor]:
     return {f"layer.{number}": torch.arange(size, dtype=torch.float32) for number, size in enumerate(sizes)}
 
 
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a file or of its shards."""
+    return {name: tensor for part in files.shards_of(path) for name, tensor in load_file(part).items()}
+
+
 @given(SIZES, st.integers(1, 400))
 def test_shards_hold_everything_once_in_order_and_stay_below_the_cap(sizes: list[int], cap: int):
     given_tensors = tensors(sizes)
-    shards = files.shard(given_tensors, cap)
+    shards = list(files.shard(given_tensors, Path(files.WEIGHTS), cap).values())
     assert [name for part in shards for name in part] == list(given_tensors)
     for part in shards:
         assert len(part) == 1 or sum(tensor.nbytes for tensor in part.values()) <= cap
@@ -44,7 +49,7 @@ def test_shards_hold_everything_once_in_order_and_stay_below_the_cap(sizes: list
 def test_what_is_written_in_shards_is_read_back(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], cap: int):
     folder = tmp_path_factory.mktemp("checkpoint")
     files.write_tensors(tensors(sizes), folder / files.WEIGHTS, cap=cap)
-    back = files.read_tensors(folder / files.WEIGHTS)
+    back = read_tensors(folder / files.WEIGHTS)
     assert back.keys() == tensors(sizes).keys()
     assert all(torch.equal(back[name], tensor) for name, tensor in tensors(sizes).items())
 
@@ -69,7 +74,7 @@ def split_anchor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_anchor(anchor_path(), whole)
     for path in whole.iterdir():
         if path.name in files.SPLIT:
-            files.write_tensors(files.read_tensors(path), split / path.name, cap=300_000)
+            files.write_tensors(read_tensors(path), split / path.name, cap=300_000)
         else:
             (split / path.name).write_bytes(path.read_bytes())
     (split / "whole").symlink_to(whole)
@@ -81,7 +86,7 @@ def test_a_split_checkpoint_has_the_hugging_face_layout(split_anchor: Path):
     names = sorted(path.name for path in split_anchor.glob("model-*.safetensors"))
     assert len(names) > 3 and names[0] == f"model-00001-of-{len(names):05d}.safetensors"
     assert sorted(set(index["weight_map"].values())) == names
-    weights = files.read_tensors(split_anchor / files.WEIGHTS)
+    weights = read_tensors(split_anchor / files.WEIGHTS)
     assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in weights.values())
 
 
@@ -120,7 +125,7 @@ def killed_while_saving(folder: Path, turn: int) -> int:
     if process == 0:
         os.environ["INFUSER_CRASH_AT"] = f"checkpoint:file:{turn}"
         files.write_tensors(tensors([30, 30]), folder / files.WEIGHTS, cap=120)
-        files.write_moments(tensors([3]), tensors([4]), folder)
+        files.write_tensors(files.named_moments(tensors([3]), tensors([4])), folder / files.MOMENTS)
         files.write_state(files.TrainerState(step=1, optimizer={}), folder)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -59,7 +59,6 @@ def rank_options(stage: int) -> "RankOptions":
         dtype="float32",
         threads=1,
         token_budget=BUDGET,
-        shared_prompts=True,
         gradient_checkpointing=False,
         probe="fast",
         optimizer=AdamWOptions(),

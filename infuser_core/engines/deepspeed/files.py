@@ -17,9 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infuser_core.durable import fsync
 from infuser_core.engines.deepspeed.shard import Fragment
-from infuser_core.engines.training.checkpoint import SHARD_BYTES, SPLIT, shard, shards_of
+from infuser_core.engines.training.checkpoint import SHARD_BYTES, shard, shards_of, write_index
 from infuser_core.errors import CheckpointError
 
 ITEM = 4
@@ -62,19 +61,10 @@ def create(path: Path, shapes: Shapes) -> None:
 def create_all(path: Path, shapes: Shapes, *, cap: int = SHARD_BYTES) -> None:
     """The file, or where the local trainer would write several, those and their index."""
     sizes = {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()}
-    parts = shard(sizes, cap) if path.name in SPLIT else [sizes]
-    if len(parts) == 1:
-        create(path, shapes)
-        return
-    names = [f"{path.stem}-{number:05d}-of-{len(parts):05d}{path.suffix}" for number in range(1, len(parts) + 1)]
-    for name, part in zip(names, parts, strict=True):
-        create(path.with_name(name), {each: shapes[each] for each in part})
-    places = {each: name for name, part in zip(names, parts, strict=True) for each in part}
-    total = sum(tensor.nbytes for tensor in sizes.values())
-    index = path.with_name(f"{path.name}.index.json")
-    content = {"metadata": {"total_size": total}, "weight_map": places}
-    index.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-    fsync(index)
+    parts = shard(sizes, path, cap)
+    for file, part in parts.items():
+        create(file, {name: shapes[name] for name in part})
+    write_index(parts, path)
 
 
 def entries(path: Path) -> dict[str, Entry]:
@@ -104,7 +94,7 @@ def write(path: Path, shapes: Shapes, values: Values) -> None:
             for name, (fragment, tensor) in values.items():
                 if found[name].path == each:
                     handle.seek(found[name].offset + ITEM * fragment.start)
-                    # A copy: memory that numpy has seen can never be given away (see deepspeed_rest).
+                    # A copy: memory that numpy has seen can never be given away (see zero.Parked).
                     tensor.detach().to("cpu", torch.float32, copy=True).numpy().tofile(handle)
             handle.flush()
             os.fsync(handle.fileno())

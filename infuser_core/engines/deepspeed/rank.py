@@ -6,38 +6,44 @@ Every method is a collective: all ranks of a group call it, in the same order, o
 import gc
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import islice
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infuser_core.algorithm.objective import ObjectiveTerms
-from infuser_core.durable import fsync
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
-from infuser_core.engines.deepspeed.probe import Against, LayerProbe, company, shard_sums
+from infuser_core.engines.deepspeed.probe import Against, ShardProbe, company
 from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
-from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
+from infuser_core.engines.hf.causal_lm import checkpoint_activations, choose_dtype, copy_companions, device_name
+from infuser_core.engines.probe.fast import Scored
+from infuser_core.engines.probe.reference import gradient_sums
 from infuser_core.engines.protocols import Objective
-from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
-from infuser_core.engines.training.attention_choice import choose, heads_of
-from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
+from infuser_core.engines.training.adamw import AdamW, AdamWOptions
+from infuser_core.engines.training.checkpoint import (
+    MOMENTS,
+    WEIGHTS,
+    TrainerState,
+    named_moments,
+    read_state,
+    write_state,
+)
+from infuser_core.engines.training.fused_attention import choose, heads_of
+from infuser_core.engines.training.loss import Sums, Tally, Values, batch_terms, merged
 from infuser_core.engines.training.packing import Packer, Segment
-from infuser_core.engines.training.policy import Policy, batch_terms
+from infuser_core.engines.training.policy import ModelPolicy
 
 COLLECTIVE = timedelta(hours=1)
 """Longest wait in a collective: the slowest rank's largest step. Dead and silent ranks are found from outside."""
-
-Values = dict[int, dict[int, list[float]]]
-"""Log-probabilities by place of the group and place of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +60,6 @@ class RankOptions:
     """CPU threads."""
     token_budget: int
     """Most tokens of a micro-batch."""
-    shared_prompts: bool
-    """False gives every response its own copy of the prompt."""
     gradient_checkpointing: bool
     """Whether activations are computed again in backward."""
     probe: str
@@ -65,70 +69,17 @@ class RankOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """What a rank's part of a pass adds to the report."""
-
-    loss: float
-    """Negative objective."""
-    clipped: float
-    """Tokens on which the clipped branch was active."""
-    ratio: float
-    """Sum of importance ratios."""
-    tis: float
-    """Sum of truncated importance weights."""
-    tokens: int
-    """Response tokens computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RankProbed:
     """What a rank found of the questions."""
 
     scores: dict[int, list[float]]
-    """The four sums of every question it knows them of, by place (see deepspeed_probe)."""
+    """The four sums of every question it knows them of, by place (see ShardProbe)."""
     logprobs: Values
     """Of the rows it computed."""
     sums: Sums
     """Its share of the report."""
     reference_norm: float
     """Norm of the reference direction."""
-
-
-class _Tally:
-    """Adds up micro-batches, and remembers their log-probabilities where asked."""
-
-    def __init__(self, parts: Sequence[Part], told: Callable[[int, int], None]) -> None:
-        self.logprobs: Values = {}
-        self._parts = parts
-        self._told = told
-        self._terms: list[Tensor] = []
-        self._tokens = 0
-        self._rows = 0
-
-    def note(self, segments: Sequence[Segment], logprobs_S: Tensor, terms: ObjectiveTerms) -> None:
-        """One micro-batch of a pass with a backward."""
-        parts = (terms.loss, terms.clipped, terms.ratio, terms.tis)
-        self._terms.append(torch.stack([each.detach().double() for each in parts]))
-        self._remember(segments, logprobs_S)
-
-    def remember(self, segments: Sequence[Segment], logprobs_S: Tensor) -> None:
-        """One micro-batch of a pass without."""
-        self._remember(segments, logprobs_S)
-
-    def sums(self) -> Sums:
-        """The rank's share."""
-        values = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * 4
-        return Sums(loss=values[0], clipped=values[1], ratio=values[2], tis=values[3], tokens=self._tokens)
-
-    def _remember(self, segments: Sequence[Segment], logprobs_S: Tensor) -> None:
-        values = iter(logprobs_S.detach().tolist())
-        for segment in segments:
-            rows = self.logprobs.setdefault(self._parts[segment.group].place, {})
-            for place, row in zip(segment.places, segment.rows, strict=True):
-                rows[place] = list(islice(values, len(row.token_ids)))
-                self._tokens += len(row.token_ids)
-                self._rows += 1
-        self._told(self._rows, self._tokens)
 
 
 class DeepSpeedRank:
@@ -141,12 +92,11 @@ class DeepSpeedRank:
         self._device = device = torch.device(options.device)
         self._packer = Packer(
             token_budget=options.token_budget,
-            shared_prompts=options.shared_prompts,
             device=device,
             dtype=torch.float32,
         )
         self._zero: Zero | None = None
-        self._probe: LayerProbe | None = None
+        self._probe: ShardProbe | None = None
         self._parked: Parked | None = None
         self.progress = (0, 0)
 
@@ -157,20 +107,17 @@ class DeepSpeedRank:
         self._unload()
         model = empty_model(source)
         if self._options.gradient_checkpointing:
-            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-            enable({"use_reentrant": False})
-            model.train()
+            checkpoint_activations(model)
         dtype = choose_dtype(self._options.dtype)
         heads = heads_of(model.config.get_text_config())
         self._attention = choose("auto", heads=heads, dtype=dtype, device=self._device)
         self._packer = replace(self._packer, layout=self._attention.make)
-        policy = Policy(model, compute_dtype=dtype)
+        policy = ModelPolicy(model, compute_dtype=dtype)
         # Looked at before DeepSpeed takes the weights apart.
-        self._probe = LayerProbe(policy, self._packer) if self._options.probe == "fast" else None
+        self._probe = ShardProbe(policy, self._packer) if self._options.probe == "fast" else None
         self._source = source
         self._zero = zero = Zero(policy, self._options.zero, device=self._device)
-        # The shard has what AdamW asks of flat parameters: a buffer, its gradient, chunks and a norm.
-        self._adamw = AdamW(cast(FlatParameters, zero.shard), self._options.optimizer)
+        self._adamw = AdamW(zero.shard, self._options.optimizer)
         self._adamw.steps = state.step
         # Alignment leaves elements that belong to no parameter.
         zero.shard.data.zero_()
@@ -202,14 +149,15 @@ class DeepSpeedRank:
     @torch.no_grad()
     def logprobs(self, parts: Sequence[Part], temperature: float) -> Values:
         """Log-probability of every response token of its parts."""
-        zero, tally = self._loaded(), self._tally(parts)
+        zero, tally = self._loaded(), self._tally()
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
             batch = self._packer.pack(segments or [company()])
             with zero.settled():
                 logprobs_S = zero.forward(batch, temperature)
             if segments is not None:
-                tally.remember(segments, logprobs_S)
-        return tally.logprobs
+                tally.note(segments, logprobs_S=logprobs_S)
+                self.progress = (tally.rows, tally.tokens)
+        return _by_place(parts, tally)
 
     def probe(
         self,
@@ -225,22 +173,25 @@ class DeepSpeedRank:
         files.read(Path(reference), zero.shard.shapes, self._placed(kept))
         against = Against(reference=kept, objective=objective, denominator=denominator)
         norm = zero.shard.norm(kept)
-        tally = self._tally(whole)
+        tally = self._tally()
         scores: dict[int, list[float]] = {}
         batches, split = self._packer.plan_whole([part.group for part in whole])
         assert not split, "a question over the budget belongs to all ranks"
         if self._agree(len(batches)):
             assert self._probe is not None, "without a layer probe all ranks share every question"
-            found = self._probe.run(zero, self._adamw, self._padded(batches), against, tally.note)
+
+            def note(segments: list[Segment], scored: Scored) -> None:
+                tally.note(segments, terms=scored.terms, logprobs_S=scored.logprobs_S)
+                self.progress = (tally.rows, tally.tokens)
+
+            found = self._probe.run(zero, self._adamw, self._padded(batches), against, note)
             scores = {whole[place].place: sums.tolist() for place, sums in found.items()}
-        shares = [tally.sums()]
-        logprobs = tally.logprobs
+        shares, logprobs = [tally.sums()], [_by_place(whole, tally)]
         for parts in shared:
             more = self._accumulate_alone(parts, against, scores)
             shares.append(more.sums())
-            for place, rows in more.logprobs.items():
-                logprobs.setdefault(place, {}).update(rows)
-        return RankProbed(scores=scores, logprobs=logprobs, sums=added(shares), reference_norm=norm)
+            logprobs.append(_by_place(parts, more))
+        return RankProbed(scores=scores, logprobs=merged(logprobs), sums=reduce(add, shares), reference_norm=norm)
 
     def keep_gradient(self, path: str) -> float:
         """Write the ascent direction; returns the gradient's norm."""
@@ -277,13 +228,12 @@ class DeepSpeedRank:
         files.write(folder / MOMENTS, self._moment_shapes(), self._moments())
         if dist.get_rank() == 0:
             write_state(TrainerState(step=self._adamw.steps, optimizer=self._options.optimizer.to_json()), folder)
-            for copied in copy_companions(self._source, folder):
-                fsync(copied)
+            copy_companions(self._source, folder)
         dist.barrier()
         return self._adamw.steps
 
-    def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> _Tally:
-        zero, tally = self._loaded(), self._tally(parts)
+    def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> Tally:
+        zero, tally = self._loaded(), self._tally()
         for segments in self._padded(self._packer.plan([part.group for part in parts])):
             batch = self._packer.pack(segments or [company()])
             with zero.settled():
@@ -291,19 +241,20 @@ class DeepSpeedRank:
                 terms = batch_terms(logprobs_S, batch, objective, denominator)
                 zero.backward(terms.loss, into)
             if segments is not None:
-                tally.note(segments, logprobs_S, terms)
+                tally.note(segments, terms=terms, logprobs_S=logprobs_S)
+                self.progress = (tally.rows, tally.tokens)
         return tally
 
-    def _accumulate_alone(self, parts: Sequence[Part], against: Against, scores: dict[int, list[float]]) -> _Tally:
+    def _accumulate_alone(self, parts: Sequence[Part], against: Against, scores: dict[int, list[float]]) -> Tally:
         """One question's own gradient over all ranks, its sums, and its share of the update's gradient."""
-        zero = self._loaded()
-        alone = torch.zeros_like(zero.shard.gradient)
+        shard = self._loaded().shard
+        alone = torch.zeros_like(shard.gradient)
         tally = self._accumulate(parts, against.objective, 1, alone)
-        sums = shard_sums(alone, zero, self._adamw, against.reference).tolist()
+        sums = gradient_sums(shard, self._adamw, alone, against.reference).tolist()
         if dist.get_rank() == 0:
             scores[parts[0].place] = sums
         if against.denominator is not None:
-            zero.shard.gradient.add_(alone, alpha=1.0 / against.denominator)
+            shard.gradient.add_(alone, alpha=1.0 / against.denominator)
         return tally
 
     def _padded(self, batches: Sequence[list[Segment]]) -> list[list[Segment] | None]:
@@ -315,14 +266,11 @@ class DeepSpeedRank:
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         return int(most)
 
-    def _tally(self, parts: Sequence[Part]) -> _Tally:
+    def _tally(self) -> Tally:
         # Autocast would keep a copy of every weight it has seen, and sharded weights come and go.
         torch.set_autocast_cache_enabled(False)
-        self._told(0, 0)
-        return _Tally(parts, self._told)
-
-    def _told(self, rows: int, tokens: int) -> None:
-        self.progress = (rows, tokens)
+        self.progress = (0, 0)
+        return Tally()
 
     def _placed(self, buffer: Tensor) -> dict[str, tuple[Fragment, Tensor]]:
         shard = self._loaded().shard
@@ -330,12 +278,11 @@ class DeepSpeedRank:
         return {fragment.name: (fragment, views[fragment.name]) for fragment in shard.fragments}
 
     def _moments(self) -> dict[str, tuple[Fragment, Tensor]]:
-        first, second = self._placed(self._adamw.first), self._placed(self._adamw.second)
-        return {f"m.{name}": value for name, value in first.items()} | {f"v.{name}": v for name, v in second.items()}
+        return named_moments(self._placed(self._adamw.first), self._placed(self._adamw.second))
 
     def _moment_shapes(self) -> Mapping[str, torch.Size]:
         shapes = self._loaded().shard.shapes
-        return {f"{kind}.{name}": shape for kind in ("m", "v") for name, shape in shapes.items()}
+        return named_moments(shapes, shapes)
 
     def _loaded(self) -> Zero:
         assert self._zero is not None, "the driver loads first"
@@ -369,12 +316,6 @@ def _meet(seat: Seat, device: str) -> None:
     )
 
 
-def added(shares: Sequence[Sums]) -> Sums:
-    """The sum of several shares."""
-    return Sums(
-        loss=sum(each.loss for each in shares),
-        clipped=sum(each.clipped for each in shares),
-        ratio=sum(each.ratio for each in shares),
-        tis=sum(each.tis for each in shares),
-        tokens=sum(each.tokens for each in shares),
-    )
+def _by_place(parts: Sequence[Part], tally: Tally) -> Values:
+    """A tally's log-probabilities by the places of the caller's groups, of which a rank may have several parts."""
+    return merged({parts[number].place: rows} for number, rows in tally.logprobs.items())

@@ -4,6 +4,7 @@ Shard buffers are flat tensors of one layout: masters, both moments, gradients, 
 contiguous run of a parameter that a rank owns; every element of every parameter has one owner.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infuser_core.engines.training.adamw import CPU_CHUNK, DEVICE_CHUNK
+from infuser_core.engines.training.adamw import FlatBuffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +29,13 @@ class Fragment:
     """Elements."""
 
 
-class Shard:
-    """What one rank owns: `data` holds the master weights, `gradient` the accumulated gradient of -J.
-
-    It stands where FlatParameters stands in the local trainer: AdamW steps on it, its norms are those of all ranks.
-    """
+class Shard(FlatBuffers):
+    """What one rank owns. AdamW steps on it as on the local trainer's parameters; its norms are those of all ranks."""
 
     def __init__(
         self, data: Tensor, fragments: Sequence[Fragment], *, shapes: Mapping[str, torch.Size], device: torch.device
     ) -> None:
-        self.data = data
-        self.gradient = torch.zeros_like(data)
+        super().__init__(data)
         self.fragments = list(fragments)
         self.shapes = dict(shapes)
         self.device = device
@@ -54,18 +51,8 @@ class Shard:
         """This rank's fragments of a buffer, flat, by parameter."""
         return {each.name: buffer[each.offset : each.offset + each.length] for each in self.fragments}
 
-    def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """The same pieces of several buffers, one piece after the other."""
-        size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
-        return zip(*(buffer.split(size) for buffer in buffers), strict=True)
-
-    def norm(self, buffer: Tensor) -> float:
-        """Euclidean norm over all ranks' buffers, accumulated in fp64."""
-        squares = torch.stack([(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)])
-        return float(self.total(squares.sum()).sqrt())
-
     def total(self, value: Tensor) -> Tensor:
-        """A small fp64 tensor summed over ranks, on the compute device."""
+        """A small fp64 tensor summed over ranks, on the compute device. All ranks call it."""
         moved = value.to(self.device)
         dist.all_reduce(moved)
         return moved
@@ -111,8 +98,11 @@ KEPT = 2
 """Parameters held at a time: a weight and its bias take turns while one layer's gradient is formed."""
 
 
-class Gathered(Mapping[str, Tensor]):
-    """Whole parameters of a sharded buffer, made when asked for."""
+class _Whole(ABC, Mapping[str, Tensor]):
+    """Whole parameters of a sharded buffer, made when a pass reaches them and released when it moves on.
+
+    Every rank reaches the same parameters in the same order, so that the collectives meet.
+    """
 
     def __init__(self, shard: Shard, buffer: Tensor) -> None:
         self._shard = shard
@@ -122,31 +112,8 @@ class Gathered(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._held:
             while len(self._held) >= KEPT:
-                del self._held[next(iter(self._held))]
-            self._held[name] = self._shard.whole(name, self._buffer)
-        return self._held[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shard.shapes)
-
-    def __len__(self) -> int:
-        return len(self._shard.shapes)
-
-
-class Scattered(Mapping[str, Tensor]):
-    """Whole parameters to add to: what was added goes to its owners when the pass moves on, or at `flush`."""
-
-    def __init__(self, shard: Shard, buffer: Tensor) -> None:
-        self._shard = shard
-        self._buffer = buffer
-        self._held: dict[str, Tensor] = {}
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._held:
-            while len(self._held) >= KEPT:
-                self._release()
-            shape = self._shard.shapes[name]
-            self._held[name] = torch.zeros(shape, dtype=self._buffer.dtype, device=self._shard.device)
+                self._release(next(iter(self._held)))
+            self._held[name] = self._made(name)
         return self._held[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -156,10 +123,32 @@ class Scattered(Mapping[str, Tensor]):
         return len(self._shard.shapes)
 
     def flush(self) -> None:
-        """Send everything that is held to its owners."""
-        while self._held:
-            self._release()
+        """Release everything that is held."""
+        for name in list(self._held):
+            self._release(name)
 
-    def _release(self) -> None:
-        name = next(iter(self._held))
+    @abstractmethod
+    def _made(self, name: str) -> Tensor: ...
+
+    @abstractmethod
+    def _release(self, name: str) -> None: ...
+
+
+class Gathered(_Whole):
+    """Whole parameters to read."""
+
+    def _made(self, name: str) -> Tensor:
+        return self._shard.whole(name, self._buffer)
+
+    def _release(self, name: str) -> None:
+        del self._held[name]
+
+
+class Scattered(_Whole):
+    """Whole parameters to add to: what was added goes to its owners."""
+
+    def _made(self, name: str) -> Tensor:
+        return torch.zeros(self._shard.shapes[name], dtype=self._buffer.dtype, device=self._shard.device)
+
+    def _release(self, name: str) -> None:
         self._shard.add_whole(name, self._held.pop(name), self._buffer)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.engines.training.packing import runs_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +46,15 @@ def split(
 
 def cut(group: TrainGroup, share: int, *, only_trained: bool = True) -> list[TrainGroup]:
     """The group in runs of rows of about `share` tokens, its prompt counted in each."""
-    runs: list[list[int]] = [[]]
-    used = len(group.prompt_token_ids)
-    for index, row in enumerate(group.rows):
-        if not row.token_ids or (only_trained and not row.advantage):
-            continue
-        if runs[-1] and used + len(row.token_ids) > share:
-            runs.append([])
-            used = len(group.prompt_token_ids)
-        runs[-1].append(index)
-        used += len(row.token_ids)
-    return [group] if len(runs) == 1 else [_only(group, run) for run in runs]
+    lengths = [len(row.token_ids) for row in group.rows]
+    rows = [index for index, row in enumerate(group.rows) if row.token_ids and (row.advantage or not only_trained)]
+    runs = runs_within(rows, share - len(group.prompt_token_ids), lengths.__getitem__)
+    return [group] if len(runs) <= 1 else [_only(group, run) for run in runs]
 
 
 def _only(group: TrainGroup, run: Sequence[int]) -> TrainGroup:
-    kept = set(run)
-    return replace(group, rows=[row if index in kept else _emptied(row) for index, row in enumerate(group.rows)])
-
-
-def _emptied(row: TrainRow) -> TrainRow:
-    return TrainRow(token_ids=[], advantage=0.0, sampler_logprobs=[])
+    kept, empty = set(run), TrainRow(token_ids=[], advantage=0.0, sampler_logprobs=[])
+    return replace(group, rows=[row if index in kept else empty for index, row in enumerate(group.rows)])
 
 
 def _deal(parts: Sequence[Part], ranks: int, *, only_trained: bool) -> list[list[Part]]:

@@ -1,22 +1,25 @@
 """A trainer on several ranks: the local trainer's results, with weights and AdamW's state sharded by DeepSpeed.
 
-This is the driver's side: it deals rows to ranks and adds up what they report. The ranks are in deepspeed_rank.
+This is the driver's side: it deals rows to ranks and adds up what they report. The ranks are in rank.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from importlib.util import find_spec
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from infuser_core.engines.cluster.ranks import RankGroup
-from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed, Sums, Values, added
+from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.deepspeed.zero import OFFLOADS, ZeroOptions
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.local.trainer import PROBES, TOKEN_BUDGETS
-from infuser_core.engines.probe.reference import ProbeLedger
+from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.protocols import (
     Objective,
     Probed,
@@ -27,7 +30,8 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.engines.training.adamw import AdamWOptions
-from infuser_core.engines.training.checkpoint import read_state, refuse_other_constants
+from infuser_core.engines.training.checkpoint import read_state
+from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.packing import plan_whole
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
@@ -53,7 +57,6 @@ class DeepSpeedTrainer:
         device: str = "auto",
         threads: int = 1,
         token_budget: int | None = None,
-        shared_prompts: bool = True,
         gradient_checkpointing: bool = False,
         probe: str = "fast",
         shared: bool = False,
@@ -67,10 +70,9 @@ class DeepSpeedTrainer:
             dtype=dtype,
             threads=threads,
             token_budget=token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"]),
-            shared_prompts=shared_prompts,
             gradient_checkpointing=gradient_checkpointing,
             probe=probe,
-            optimizer=optimizer if isinstance(optimizer, AdamWOptions) else AdamWOptions(**(optimizer or {})),
+            optimizer=AdamWOptions.of(optimizer),
         )
         self._ranks = ranks
         self._loaded = self._asleep = False
@@ -117,7 +119,7 @@ class DeepSpeedTrainer:
         """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state."""
         folder = Path(checkpoint.path)
         # Refused before any rank has touched what it holds.
-        refuse_other_constants(self._options.optimizer, read_state(folder), folder)
+        read_state(folder, self._options.optimizer)
         self._asleep = False
         self._everyone("load", str(folder))
         self._rank_facts = dict(self._everyone("facts")[0])
@@ -135,10 +137,10 @@ class DeepSpeedTrainer:
         self._require()
         arguments = [(parts, objective, denominator) for parts in split(groups, self._ranks)]
         total = sum(len(group.rows) for group in groups)
-        shares: list[Sums] = self._group.call("forward_backward", arguments, progress=progress, total=total)
-        sums = added(shares)
+        shares = self._group.call("forward_backward", arguments, progress=progress, total=total)
+        sums = reduce(add, shares)
         progress(total, total, sums.tokens)
-        return _report(sums, groups)
+        return sums.report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
         """One AdamW step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
@@ -153,8 +155,8 @@ class DeepSpeedTrainer:
         self._require()
         arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]
         total = sum(len(group.rows) for group in groups)
-        found: list[Values] = self._group.call("logprobs", arguments, progress=progress, total=total)
-        return _rows(groups, found)
+        found = self._group.call("logprobs", arguments, progress=progress, total=total)
+        return in_order(groups, merged(found))
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
@@ -182,18 +184,16 @@ class DeepSpeedTrainer:
         found: list[RankProbed] = self._group.call(
             "probe", arguments, progress=_by_group(progress, len(groups), total), total=total
         )
-        ledger = ProbeLedger(
-            groups, reference_norm=found[0].reference_norm, device=torch.device("cpu"), progress=no_progress
-        )
+        scores = torch.zeros(len(groups), 4, dtype=torch.float64)
         for each in found:
             for place, four in each.scores.items():
-                ledger.sums[place] = torch.tensor(four, dtype=torch.float64)
-        sums = added([each.sums for each in found])
+                scores[place] = torch.tensor(four, dtype=torch.float64)
+        sums = reduce(add, [each.sums for each in found])
         progress(len(groups), len(groups), sums.tokens)
         return Probed(
-            similarities=ledger.close().similarities,
-            logprobs=_rows(groups, [each.logprobs for each in found]),
-            report=_report(sums, groups, divisor=denominator or 1),
+            similarities=similarities(groups, scores, found[0].reference_norm),
+            logprobs=in_order(groups, merged(each.logprobs for each in found)),
+            report=sums.report(groups, divisor=denominator or 1),
         )
 
     def keep_gradient(self, path: Path) -> float:
@@ -216,9 +216,9 @@ class DeepSpeedTrainer:
     def _deal(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Part]], list[list[list[Part]]]]:
         """Questions of one rank each, by rank; and questions of all ranks, by question and rank."""
         options = self._options
-        _, large = plan_whole(groups, token_budget=options.token_budget, shared_prompts=options.shared_prompts)
+        _, large = plan_whole(groups, token_budget=options.token_budget)
         places = set(large) if options.probe == "fast" else set(range(len(groups)))
-        small = [_silent(group) if place in places else group for place, group in enumerate(groups)]
+        small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = [self._share(place, groups[place]) for place in sorted(places)]
         return split(small, self._ranks, whole=True), [parts for parts in together if any(parts)]
 
@@ -259,10 +259,6 @@ def _refuse(*, zero_stage: int, offload: str, dtype: str, probe: str) -> None:
         raise EngineError(f"unknown probe {probe!r}", hint=f"choose one of {', '.join(PROBES)}")
 
 
-def _silent(group: TrainGroup) -> TrainGroup:
-    return TrainGroup(group_id=group.group_id, prompt_token_ids=group.prompt_token_ids, rows=[])
-
-
 def _by_group(progress: Progress, groups: int, rows: int) -> Progress:
     """A reporter of groups that is told of rows."""
 
@@ -270,27 +266,3 @@ def _by_group(progress: Progress, groups: int, rows: int) -> Progress:
         progress(done * groups // max(1, rows), groups, tokens)
 
     return tell
-
-
-def _report(sums: Sums, groups: Sequence[TrainGroup], *, divisor: int = 1) -> StepReport:
-    return StepReport(
-        loss=sums.loss / divisor,
-        num_tokens=sum(len(row.token_ids) for group in groups for row in group.rows),
-        clip_fraction=sums.clipped / max(1, sums.tokens),
-        mean_ratio=sums.ratio / sums.tokens if sums.tokens else 1.0,
-        mean_tis=sums.tis / sums.tokens if sums.tokens else 1.0,
-    )
-
-
-def _rows(groups: Sequence[TrainGroup], found: Sequence[Values]) -> list[list[list[float]]]:
-    """Every rank's log-probabilities in the caller's order; empty where none were computed."""
-    results: list[list[list[float]]] = [[[] for _ in group.rows] for group in groups]
-    for values in found:
-        for place, rows in values.items():
-            for row, logprobs_T in rows.items():
-                results[place][row] = logprobs_T
-    return results
-
-
-TRAINER = DeepSpeedTrainer
-"""What `trainer: deepspeed` in a configuration means."""

@@ -1,4 +1,8 @@
-"""DeepSpeed's ZeRO for one rank: weights and gradients sharded, gathered and reduced as passes need them."""
+"""DeepSpeed's ZeRO for one rank: weights and gradients sharded, gathered and reduced as passes need them.
+
+The only importer of deepspeed. DeepSpeed reduces the gradient of every micro-batch to its owners; accumulating it,
+AdamW and the files are ours, on the shard (see shard), so that they are the local trainer's.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -14,12 +18,17 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
-from infuser_core.engines.hf.attention import IMPLEMENTATION
-from infuser_core.engines.hf.causal_lm import read_config, refuse_logit_changes, without_dropout
+from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, read_config, refuse_logit_changes, without_dropout
 from infuser_core.engines.probe.sums import QuestionSums
 from infuser_core.engines.probe.target_head import TargetHead
 from infuser_core.engines.training.packing import MicroBatch
-from infuser_core.engines.training.policy import Policy
+from infuser_core.engines.training.policy import ModelPolicy
+
+ONE_GROUP = 10**15
+"""Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
+
+OFFLOADS = ("none", "optimizer", "all")
+"""What may lie in host memory."""
 
 
 class Parked:
@@ -52,7 +61,10 @@ def emptied(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage, int]]
 
 
 def empty_model(folder: Path) -> PreTrainedModel:
-    """The architecture of a folder on the CPU, fp32, as `load_model` gives it but for what the parameters hold."""
+    """The architecture of a folder on the CPU, fp32, as `load_model` gives it but for what the parameters hold.
+
+    Memory that nothing has written takes no room on the host, so that a rank holds its shard and the parameter at hand.
+    """
     config = read_config(folder)
     refuse_logit_changes(config)
     with no_init_weights():
@@ -62,13 +74,6 @@ def empty_model(folder: Path) -> PreTrainedModel:
     # A part of what was left out above.
     model.tie_weights()
     return without_dropout(model).eval()
-
-
-ONE_GROUP = 10**15
-"""Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
-
-OFFLOADS = ("none", "optimizer", "all")
-"""What may lie in host memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ class ZeroOptions:
 class PolicyModule(nn.Module):
     """The forward calls of a policy as one module, which is what DeepSpeed's hooks want to see."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: ModelPolicy) -> None:
         super().__init__()
         self.model = policy.model
         self._policy = policy
@@ -136,7 +141,7 @@ class PolicyModule(nn.Module):
 class Zero:
     """A policy under DeepSpeed, and this rank's shard of it."""
 
-    def __init__(self, policy: Policy, options: ZeroOptions, *, device: torch.device) -> None:
+    def __init__(self, policy: ModelPolicy, options: ZeroOptions, *, device: torch.device) -> None:
         deepspeed = _deepspeed()
         self.policy = policy
         self._stage = options.stage
@@ -216,14 +221,12 @@ class Zero:
         """The flat fp32 masters of this rank, and what lies where in them."""
         fragments: list[Fragment] = []
         if self._stage == 2:
-            (flat,) = self._zero.single_partition_of_fp32_groups
             for parameter in self._zero.bit16_groups[0]:
                 if parameter._hp_mapping is not None:
                     mine, there = parameter._hp_mapping.hp_fragment_address, parameter._hp_mapping.lp_fragment_address
                     name = names[id(parameter)]
                     fragments.append(Fragment(name=name, offset=mine.start, start=there.start, length=mine.numel))
-            return flat.detach(), fragments
-        (flat,) = self._zero.fp32_partitioned_groups_flat
+            return self._masters().detach(), fragments
         for parameter in self._zero.fp16_groups[0]:
             _, offset, step = self._zero.grad_position[self._zero.get_param_id(parameter)]
             start = dist.get_rank() * step
@@ -231,16 +234,14 @@ class Zero:
             fragments.append(
                 Fragment(name=names[id(parameter)], offset=offset, start=min(start, parameter.ds_numel), length=length)
             )
-        return flat.detach(), fragments
+        return self._masters().detach(), fragments
 
     def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
         """This micro-batch's gradient of every fragment."""
-        kept = self._kept()
-        if kept is not None:
-            yield from zip(self.shard.fragments, self.shard.views(kept).values(), strict=True)
-            return
-        if self._stage == 2:
+        flat = self._kept()
+        if flat is None and self._stage == 2:
             flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])
+        if flat is not None:
             yield from zip(self.shard.fragments, self.shard.views(flat).values(), strict=True)
             return
         for fragment, part in zip(self.shard.fragments, self._zero.averaged_gradients[0], strict=True):
@@ -248,15 +249,12 @@ class Zero:
 
     def _kept(self) -> Tensor | None:
         """Where offloading put the gradient: beside the masters in host memory."""
-        flat = self._masters()
-        found: Tensor | None = flat.grad
+        found: Tensor | None = self._masters().grad
         return found
 
     def _masters(self) -> Tensor:
-        held = (
-            self._zero.single_partition_of_fp32_groups if self._stage == 2 else self._zero.fp32_partitioned_groups_flat
-        )
-        (flat,) = held
+        zero = self._zero
+        (flat,) = zero.single_partition_of_fp32_groups if self._stage == 2 else zero.fp32_partitioned_groups_flat
         masters: Tensor = flat
         return masters
 

@@ -1,19 +1,35 @@
-"""A transformers causal language model in a checkpoint folder: load, run, and the files that travel with it."""
+"""A transformers causal language model in a checkpoint folder: load, run, and the files that travel with it.
+
+A model loaded with `attn_implementation=IMPLEMENTATION` builds no mask of its own: every forward call passes
+`layout=...`, which reaches `layout_attention` through the model's keyword arguments and decides who attends to whom.
+"""
 
 import os
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.utils import logging as transformers_logging
 
-from infuser_core.engines.hf.attention import IMPLEMENTATION, Layout
+from infuser_core.durable import fsync
+from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.errors import CheckpointError, EngineError
+
+IMPLEMENTATION = "infuser_layout"
+"""Name under which transformers finds `layout_attention`."""
 
 TOLERANCE = 1e-3
 """Largest deviation from the formula at which a layer counts as one: stock layers round to fp32 or less."""
@@ -48,19 +64,38 @@ def compute_in_own_dtype(model: nn.Module) -> None:
     """Stock norms round to fp32 whatever the model's dtype; let those of a float64 model compute in float64."""
     for module in model.modules():
         if is_rms_norm(module):
-            module.__dict__["forward"] = _Exact(module)
+            eps = epsilon_of(module)
+            assert isinstance(module.weight, Tensor) and eps is not None
+            module.__dict__["forward"] = partial(rms_norm, weight=module.weight, eps=eps)
 
 
-class _Exact:
-    """A norm's forward method without the stock one's rounding."""
+def layout_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    layout: Layout,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attention as `layout` arranges it. Raises EngineError for model features the layouts do not compute."""
+    if softcap is not None or s_aux is not None:
+        raise EngineError(
+            f"{type(module).__name__} uses attention soft-capping or sinks", hint="choose a model without them"
+        )
+    # A window that nothing reaches beyond is none: the layouts' plain path is the faster one.
+    window = sliding_window if sliding_window is not None and layout.longest > sliding_window else None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    output = layout.attend(int(module.layer_idx), query, key, value, scaling=scale, window=window)  # type: ignore[arg-type]
+    return output, None
 
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
 
-    def __call__(self, states: Tensor) -> Tensor:
-        weight, eps = self._module.weight, epsilon_of(self._module)
-        assert isinstance(weight, Tensor) and eps is not None
-        return rms_norm(states, weight, eps)
+AttentionInterface.register(IMPLEMENTATION, layout_attention)
 
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -144,6 +179,14 @@ def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
+def checkpoint_activations(model: PreTrainedModel) -> None:
+    """Compute activations again in backward instead of keeping them."""
+    # transformers renamed the method within the range we support.
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    model.train()
+
+
 def read_config(folder: Path) -> PretrainedConfig:
     """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
 
@@ -221,10 +264,11 @@ def ends_of(generation: GenerationConfig | None, config: PretrainedConfig, token
     return named
 
 
-def copy_companions(source: Path, target: Path) -> list[Path]:
-    """Copy config and tokenizer files, and write down the chat template where there was none; returns what is new."""
+def copy_companions(source: Path, target: Path) -> None:
+    """Copy config and tokenizer files, and write down the chat template where there was none; flushed to the disk."""
     copies = [Path(shutil.copyfile(found, target / found.name)) for found in _found(source, COMPANIONS)]
-    return sorted([*copies, *record_template(source, target)])
+    for copied in sorted([*copies, *record_template(source, target)]):
+        fsync(copied)
 
 
 def link_model_files(source: Path, target: Path) -> Path:

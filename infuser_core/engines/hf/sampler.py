@@ -23,7 +23,7 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     repeat_exactly,
 )
-from infuser_core.engines.hf.decode_cache import DecodeCache, PrefillLayout
+from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.protocols import (
     Completion,
@@ -349,7 +349,3 @@ def _grid(groups: list[PromptGroup], samples: int) -> tuple[np.ndarray, np.ndarr
         seeds_GN[place, : len(group.seeds)] = np.array(group.seeds, dtype=np.uint64)
         alive_GN[place, : len(group.seeds)] = True
     return seeds_GN.reshape(-1), alive_GN.reshape(-1)
-
-
-SAMPLER = HFSampler
-"""What `sampler: hf` in a configuration means."""

@@ -9,14 +9,7 @@ from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, end_tokens, load_model
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.training.adamw import AdamWOptions
-from infuser_core.engines.training.checkpoint import (
-    WEIGHTS,
-    TrainerState,
-    flush,
-    write_moments,
-    write_state,
-    write_tensors,
-)
+from infuser_core.engines.training.checkpoint import SHARD_BYTES, TrainerState, write_checkpoint
 
 
 def prepare_anchor(source: Path, out: Path, *, options: AdamWOptions | None = None) -> None:
@@ -27,16 +20,10 @@ def prepare_anchor(source: Path, out: Path, *, options: AdamWOptions | None = No
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
     out.mkdir(parents=True, exist_ok=True)
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    write_tensors(weights, out / WEIGHTS)
-    zeros = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-    write_moments(zeros, {name: torch.zeros_like(weight) for name, weight in weights.items()}, out)
-    write_state(TrainerState(step=0, optimizer=(options or AdamWOptions()).to_json()), out)
-    for copied in copy_companions(source, out):
-        flush(copied)
-
-
-SHARD_BYTES = 5_000_000_000
-"""Weights above this size are written as several files with an index."""
+    first, second = ({name: torch.zeros_like(weight) for name, weight in weights.items()} for _ in range(2))
+    state = TrainerState(step=0, optimizer=(options or AdamWOptions()).to_json())
+    write_checkpoint(out, weights=weights, first=first, second=second, state=state)
+    copy_companions(source, out)
 
 
 def write_hub_layout(

@@ -1,14 +1,15 @@
 """The fast exact probe: many questions per forward and backward, per-question gradients formed layer by layer.
 
-Every group that fits into a micro-batch shares it with others; its gradient exists one piece at a time (see
-question_sums). A group larger than the token budget takes the plain probe's way, whose one gradient buffer is
-allocated only then.
+Every group that fits into a micro-batch shares it with others; its gradient exists one piece at a time (see sums). A
+group larger than the token budget takes the reference probe's way, whose one gradient buffer is allocated only then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.engines.probe.recorder import Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.spans import spans_of
@@ -24,22 +25,36 @@ from infuser_core.engines.probe.sums import (
 from infuser_core.engines.probe.target_head import CPU_CELLS, TargetHead
 from infuser_core.engines.protocols import Objective, TrainGroup
 from infuser_core.engines.training.adamw import AdamW, FlatParameters
-from infuser_core.engines.training.packing import Packer, Segment
-from infuser_core.engines.training.policy import LOGIT_CELLS, Policy, batch_terms
+from infuser_core.engines.training.loss import batch_terms
+from infuser_core.engines.training.packing import MicroBatch, Packer, Segment
+from infuser_core.engines.training.policy import LOGIT_CELLS, ModelPolicy
+
+Forward = Callable[[MicroBatch, float, TargetHead, QuestionSums], Tensor]
+"""`forward(batch, temperature, head, sums)`: log-probabilities [S] of a micro-batch through the recording head."""
 
 
-class FastProbe:
-    """Equal to ReferenceProbe up to rounding. Raises EngineError for a parameter kind it cannot handle."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The questions of one micro-batch."""
+
+    places: list[int]
+    """Their places in the caller's list."""
+    sums_Q4: Tensor
+    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of each, g the gradient of -J, fp64."""
+    logprobs_S: Tensor
+    """Log-probabilities of their response tokens."""
+    terms: ObjectiveTerms
+    """Loss and sums of the report."""
+
+
+class LayerProbe:
+    """Scores micro-batches of whole questions. Raises EngineError for a parameter kind it cannot handle."""
 
     watch: Watch | None = None
     """Sees every piece of every per-question gradient: for tests."""
 
-    def __init__(self, policy: Policy, flat: FlatParameters, adamw: AdamW, packer: Packer) -> None:
-        self._policy = policy
-        self._flat = flat
-        self._adamw = adamw
+    def __init__(self, policy: ModelPolicy, packer: Packer) -> None:
         self._packer = packer
-        self._plain = ReferenceProbe(policy, flat, adamw, packer)
         self._recorder = Recorder(policy.model, compute_dtype=policy.compute_dtype)
         layer = policy.model.get_output_embeddings()
         assert isinstance(layer, nn.Linear)
@@ -50,6 +65,39 @@ class FastProbe:
             cells=CPU_CELLS if packer.device.type == "cpu" else LOGIT_CELLS,
             kept_cells=LOGIT_CELLS,
         )
+
+    def score(
+        self,
+        segments: Sequence[Segment],
+        objective: Objective,
+        against: Preconditioner,
+        workspace: Workspace,
+        accumulator: Accumulator | None,
+        *,
+        forward: Forward,
+        backward: Callable[[Tensor], object],
+    ) -> Scored:
+        """One micro-batch; `backward(loss)` runs the pass that the recorded layers listen to."""
+        batch = self._packer.pack(segments, trim=True)
+        spans = spans_of(segments, batch, trim=True)
+        scorer = PieceScorer(against, workspace, len(spans))
+        sums = QuestionSums(spans, scorer, accumulator=accumulator, watch=self.watch)
+        with self._recorder.recording(sums):
+            logprobs_S = forward(batch, objective.temperature, self._head, sums)
+            terms = batch_terms(logprobs_S, batch, objective, 1)
+            backward(terms.loss)
+        return Scored(places=spans.places, sums_Q4=scorer.totals(), logprobs_S=logprobs_S, terms=terms)
+
+
+class FastProbe(LayerProbe):
+    """reference.Probe, equal to ReferenceProbe up to rounding."""
+
+    def __init__(self, policy: ModelPolicy, flat: FlatParameters, adamw: AdamW, packer: Packer) -> None:
+        super().__init__(policy, packer)
+        self._policy = policy
+        self._flat = flat
+        self._adamw = adamw
+        self._plain = ReferenceProbe(policy, flat, adamw, packer)
 
     def run(
         self,
@@ -62,46 +110,32 @@ class FastProbe:
     ) -> None:
         """See Probe."""
         batches, split = self._packer.plan_whole(groups)
-        options = self._adamw.options
-        preconditioner = Preconditioner(
-            reference=self._flat.views(reference),
-            second=self._flat.views(self._adamw.second),
-            step=self._adamw.steps,
-            beta2=options.beta2,
-            eps=options.eps,
-        )
-        gradient = self._flat.views(self._flat.gradient)
+        flat = self._flat
+        against = Preconditioner.of(self._adamw, flat.views(reference), flat.views(self._adamw.second))
+        gradient = flat.views(flat.gradient)
         accumulator = None if denominator is None else Accumulator(gradient=gradient, scale=1.0 / denominator)
-        workspace = Workspace(dtype=self._flat.data.dtype, device=self._packer.device)
-        self._flat.unbind()
+        workspace = Workspace(dtype=flat.data.dtype, device=self._packer.device)
+        flat.unbind()
         try:
             for segments in batches:
-                self._batch(segments, objective, preconditioner, workspace, accumulator, ledger)
+                found = self.score(
+                    segments,
+                    objective,
+                    against,
+                    workspace,
+                    accumulator,
+                    forward=self._forward,
+                    backward=Tensor.backward,
+                )
+                for name in flat.bound():
+                    raise refusal(f"{name}, which is used outside of its layer")
+                ledger.sums[found.places] = found.sums_Q4
+                ledger.note(segments, found.logprobs_S, found.terms)
+                ledger.finish(len(found.places))
         finally:
-            self._flat.bind(self._flat.gradient)
+            flat.bind(flat.gradient)
         if split:
             self._plain.run_some(groups, split, objective, reference, ledger, denominator=denominator)
 
-    def _batch(
-        self,
-        segments: list[Segment],
-        objective: Objective,
-        preconditioner: Preconditioner,
-        workspace: Workspace,
-        accumulator: Accumulator | None,
-        ledger: ProbeLedger,
-    ) -> None:
-        batch = self._packer.pack(segments, trim=True)
-        spans = spans_of(segments, batch, trim=True)
-        scorer = PieceScorer(preconditioner, workspace, len(spans))
-        sums = QuestionSums(spans, scorer, accumulator=accumulator, watch=self.watch)
-        with self._recorder.recording(sums):
-            hidden_SH = self._policy.predictors(batch)
-            logprobs_S = self._head.logprobs(hidden_SH, batch.targets_S, objective.temperature, sums)
-            terms = batch_terms(logprobs_S, batch, objective, 1)
-            terms.loss.backward()
-        for name in self._flat.bound():
-            raise refusal(f"{name}, which is used outside of its layer")
-        ledger.sums[spans.places] = scorer.totals()
-        ledger.note(segments, logprobs_S, terms)
-        ledger.finish(len(spans))
+    def _forward(self, batch: MicroBatch, temperature: float, head: TargetHead, sums: QuestionSums) -> Tensor:
+        return head.logprobs(self._policy.predictors(batch), batch.targets_S, temperature, sums)

@@ -1,7 +1,9 @@
-"""Recorder: a model's layers hand their weight gradients to the probe, question by question.
-operands to `note` instead of forming a gradient. Weights take part in the graph and receive None.
+"""Recorder: a model's layers hand their weight gradients to the probe, question by question, instead of to autograd.
 
-Shapes: _T tokens, _O and _I output and input features.
+Inside `Recorder.recording` the forward methods of a model's parameter layers are replaced by functions that compute
+the same and whose backward gives the weight's operands to `note` instead of forming a gradient; weights take part in
+the graph and receive None. Gradient checkpointing runs such a forward twice and its backward once, so nothing is
+counted twice. Shapes: _T tokens, _O and _I output and input features.
 """
 
 from collections.abc import Callable, Iterator

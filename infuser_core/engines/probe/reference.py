@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Protocol
 
 import torch
@@ -11,61 +10,69 @@ from torch import Tensor
 from infuser_core.algorithm.influence import norm, partial_sums
 from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
-from infuser_core.engines.training.adamw import AdamW, FlatParameters
+from infuser_core.engines.training.adamw import AdamW, FlatBuffers, FlatParameters
+from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
 from infuser_core.engines.training.packing import Packer, Segment
-from infuser_core.engines.training.policy import Policy, ReportSums, batch_terms
+
+
+def gradient_sums(flat: FlatBuffers, adamw: AdamW, gradient: Tensor, reference: Tensor) -> Tensor:
+    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, over everybody who holds a part of it."""
+    options, step = adamw.options, adamw.steps
+    parts = [
+        partial_sums(g, ref, v, step=step, beta2=options.beta2, eps=options.eps)
+        for g, ref, v in flat.chunks(gradient, reference, adamw.second)
+    ]
+    return flat.total(torch.stack(parts).sum(0))
+
+
+def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
+    """What the sums of each group's gradient of -J say of its ascent direction."""
+    found = []
+    for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True):
+        found.append(
+            Similarity(
+                group_id=group.group_id,
+                # Gamma is odd in g, so turning the sign of g turns both products.
+                dot=-dot,
+                raw_dot=-raw_dot,
+                direction_norm=norm(direction_sq),
+                gradient_norm=norm(gradient_sq),
+                reference_norm=reference_norm,
+            )
+        )
+    return found
 
 
 class ProbeLedger:
-    """Collects sums, log-probabilities and the report of one probe, and tells the progress reporter."""
+    """Collects what a probe finds, group by group, in the order of the caller's groups, and tells the reporter."""
 
     def __init__(
         self, groups: Sequence[TrainGroup], *, reference_norm: float, device: torch.device, progress: Progress
     ) -> None:
         self.sums = torch.zeros(len(groups), 4, dtype=torch.float64, device=device)
-        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every group, g the gradient of -J."""
+        """The sums of every group's gradient of -J (see `gradient_sums`)."""
         self._groups = groups
         self._reference_norm = reference_norm
         self._progress = progress
-        self._logprobs: list[list[list[float]]] = [[[] for _ in group.rows] for group in groups]
-        self._report = ReportSums()
+        self._tally = Tally()
         self._done = sum(not any(row.advantage and row.token_ids for row in group.rows) for group in groups)
 
     def note(self, segments: Sequence[Segment], logprobs_S: Tensor, terms: ObjectiveTerms) -> None:
         """One micro-batch: its rows' log-probabilities and its share of the report."""
-        values = iter(logprobs_S.detach().tolist())
-        for segment in segments:
-            for place, row in zip(segment.places, segment.rows, strict=True):
-                self._logprobs[segment.group][place] = list(islice(values, len(row.token_ids)))
-        self._report.add(terms)
+        self._tally.note(segments, terms=terms, logprobs_S=logprobs_S)
 
     def finish(self, groups: int) -> None:
         """That many more groups are done."""
         self._done += groups
-        self._progress(self._done, len(self._groups), self._report.tokens)
+        self._progress(self._done, len(self._groups), self._tally.tokens)
 
     def close(self, *, divisor: int = 1) -> Probed:
         """Everything found; the report's loss is divided by `divisor`."""
-        self._progress(len(self._groups), len(self._groups), self._report.tokens)
+        self._progress(len(self._groups), len(self._groups), self._tally.tokens)
         return Probed(
-            similarities=[
-                self._similarity(group.group_id, sums)
-                for group, sums in zip(self._groups, self.sums.tolist(), strict=True)
-            ],
-            logprobs=self._logprobs,
-            report=self._report.report(self._groups, divisor=divisor),
-        )
-
-    def _similarity(self, group_id: str, sums: list[float]) -> Similarity:
-        dot, raw_dot, direction_sq, gradient_sq = sums
-        return Similarity(
-            group_id=group_id,
-            # The sums are of -J; Gamma is odd in g, so turning the sign turns both products.
-            dot=-dot,
-            raw_dot=-raw_dot,
-            direction_norm=norm(direction_sq),
-            gradient_norm=norm(gradient_sq),
-            reference_norm=self._reference_norm,
+            similarities=similarities(self._groups, self.sums, self._reference_norm),
+            logprobs=in_order(self._groups, self._tally.logprobs),
+            report=self._tally.sums().report(self._groups, divisor=divisor),
         )
 
 
@@ -124,7 +131,8 @@ class ReferenceProbe:
             for place in places:
                 scratch.zero_()
                 self._group(groups, place, objective, ledger)
-                ledger.sums[place] = self._sums(scratch, reference)
+                with torch.no_grad():
+                    ledger.sums[place] = gradient_sums(self._flat, self._adamw, scratch, reference)
                 if denominator is not None:
                     self._flat.gradient.add_(scratch, alpha=1.0 / denominator)
                 ledger.finish(1)
@@ -139,11 +147,3 @@ class ReferenceProbe:
             terms = batch_terms(logprobs_S, batch, objective, 1)
             terms.loss.backward()
             ledger.note(segments, logprobs_S, terms)
-
-    @torch.no_grad()
-    def _sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        options, step = self._adamw.options, self._adamw.steps
-        chunks = self._flat.chunks(gradient, reference, self._adamw.second)
-        return torch.stack(
-            [partial_sums(g, ref, v, step=step, beta2=options.beta2, eps=options.eps) for g, ref, v in chunks]
-        ).sum(0)

@@ -1,4 +1,12 @@
-"""Per-question weight gradients, reduced to four scalars as soon as they exist, and dropped."""
+"""Per-question weight gradients, reduced to four scalars as soon as they exist, and dropped.
+
+A piece is some rows of one parameter's gradient, for one question or several. Pieces are made and scored in a
+Workspace and overwritten by the next one, so that extra memory is three pieces (the gradient, what is computed from
+it, and the decayed second moment) and never a model-sized tensor.
+
+Shapes: _T tokens, _O rows and _I columns of a weight, _K questions of a piece, _N elements of a piece, _M pieces times
+questions, _U touched embedding rows (spans.Words), _Q questions.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,6 +17,7 @@ from torch import Tensor
 
 from infuser_core.algorithm.influence import batched_norms, moment_shares, row_sums
 from infuser_core.engines.probe.spans import Spans, Words
+from infuser_core.engines.training.adamw import AdamW
 from infuser_core.errors import EngineError
 
 CPU_PIECE = 1 << 17
@@ -77,6 +86,12 @@ class Preconditioner:
     """Decay of v."""
     eps: float
     """Added to the root."""
+
+    @classmethod
+    def of(cls, adamw: AdamW, reference: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> "Preconditioner":
+        """As the optimizer stands, with the reference and v of every parameter."""
+        options = adamw.options
+        return cls(reference=reference, second=second, step=adamw.steps, beta2=options.beta2, eps=options.eps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """AdamW over one flat buffer of all parameters, operation by operation as torch.optim.AdamW does it.
 
-The buffers are the storage; the model's parameters and their gradients are views of it.
+Its state lies in the open: influence scores read the second moment, and checkpoints carry both moments. The buffers
+are the storage; a model's parameters and their gradients are views of them.
 """
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import Union
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +22,29 @@ DEVICE_CHUNK = 1 << 26
 """Elements handled at a time on an accelerator: temporaries of 256 MiB in fp32."""
 
 
-class FlatParameters:
+class FlatBuffers:
+    """`data` holds the master weights, `gradient` the accumulated gradient of -J, both flat."""
+
+    def __init__(self, data: Tensor) -> None:
+        self.data = data
+        self.gradient = torch.zeros_like(data)
+
+    def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """The same pieces of several buffers, one piece after the other."""
+        size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
+        return zip(*(buffer.split(size) for buffer in buffers), strict=True)
+
+    def norm(self, buffer: Tensor) -> float:
+        """Euclidean norm of a buffer, accumulated in fp64."""
+        squares = [(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)]
+        return float(self.total(torch.stack(squares).sum()).sqrt())
+
+    def total(self, value: Tensor) -> Tensor:
+        """A small fp64 tensor summed over everybody who holds a part of the parameters."""
+        return value
+
+
+class FlatParameters(FlatBuffers):
     """Named parameters as views of one buffer; padding between them stays 0 through every elementwise pass."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
@@ -30,8 +54,7 @@ class FlatParameters:
             self._slices[name] = (total, parameter.shape)
             total += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         first = next(iter(parameters.values()))
-        self.data = torch.zeros(total, dtype=first.dtype, device=first.device)
-        self.gradient = torch.zeros_like(self.data)
+        super().__init__(torch.zeros(total, dtype=first.dtype, device=first.device))
         self._parameters = dict(parameters)
         for name, view in self.views(self.data).items():
             view.copy_(parameters[name].data)
@@ -58,16 +81,6 @@ class FlatParameters:
         """Parameters that have a gradient."""
         return [name for name, parameter in self._parameters.items() if parameter.grad is not None]
 
-    def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """The same pieces of several buffers, one piece after the other."""
-        size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
-        return zip(*(buffer.split(size) for buffer in buffers), strict=True)
-
-    def norm(self, buffer: Tensor) -> float:
-        """Euclidean norm of a buffer, accumulated in fp64."""
-        squares = [(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)]
-        return float(torch.stack(squares).sum().sqrt())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamWOptions:
@@ -84,6 +97,11 @@ class AdamWOptions:
     max_grad_norm: float = 1.0
     """Global gradient norm above which the gradient is scaled down."""
 
+    @classmethod
+    def of(cls, given: Union["AdamWOptions", Mapping[str, float], None]) -> "AdamWOptions":
+        """Options as an engine is given them: made, by name, or not at all."""
+        return given if isinstance(given, AdamWOptions) else cls(**(given or {}))
+
     def to_json(self) -> dict[str, float]:
         """Plain values for `trainer.json`."""
         return asdict(self)
@@ -92,7 +110,7 @@ class AdamWOptions:
 class AdamW:
     """Moments and step count of a set of flat parameters."""
 
-    def __init__(self, parameters: FlatParameters, options: AdamWOptions) -> None:
+    def __init__(self, parameters: FlatBuffers, options: AdamWOptions) -> None:
         self.options = options
         self.first = torch.zeros_like(parameters.data)
         self.second = torch.zeros_like(parameters.data)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from infuser_core.engines.hf.decode_cache import causal_window
+from infuser_core.engines.hf.layouts import causal_window
 
 PADDED_WORK = 1.25
 """A bucket takes one more segment while padding multiplies its attention work by no more than this."""
@@ -177,32 +177,20 @@ def _response_attention(
 
 
 def _response_mask(bucket: Bucket, repeats: int, device: torch.device, window: int | None) -> Tensor:
-    """True where a response token may look: the real prompt and its own past, broadcast over rows and heads."""
-    if window is not None:
-        return _response_window(bucket, repeats, device, window)
-    own = torch.ones(bucket.response, bucket.response, dtype=torch.bool, device=device).tril()
-    own = own.repeat(repeats, 1)
-    prompt = torch.ones(own.shape[0], bucket.prompt, dtype=torch.bool, device=device)
-    mask = torch.cat([prompt, own], dim=1)[None, None]
-    if bucket.padding_GP is None:
-        return mask
-    rows = mask.expand(bucket.groups, 1, -1, -1).clone()
-    rows[..., : bucket.prompt] &= ~bucket.padding_GP[:, None, None]
-    return rows.repeat_interleave(bucket.samples, 0)
-
-
-def _response_window(bucket: Bucket, repeats: int, device: torch.device, window: int) -> Tensor:
-    """The same where a token looks back no further than `window`: that depends on each prompt's own length."""
-    lengths_G = torch.full((bucket.groups,), bucket.prompt, device=device)
+    """True where a response token may look: the real prompt and its own past, no further back than `window`."""
+    own_LL = causal_window(bucket.response, window or bucket.response, device=device)
+    prompt_GLP = torch.ones(1, 1, bucket.prompt, dtype=torch.bool, device=device)
     if bucket.padding_GP is not None:
-        lengths_G -= bucket.padding_GP.sum(1)
-    places_L = torch.arange(bucket.response, device=device)
-    slots_P = torch.arange(bucket.prompt, device=device)
-    ages_GLP = (lengths_G[:, None] + places_L)[:, :, None] - slots_P
-    prompt = (slots_P < lengths_G[:, None])[:, None] & (ages_GLP < window)
-    own = causal_window(bucket.response, window, device=device).expand(bucket.groups, -1, -1)
-    mask = torch.cat([prompt, own], dim=2).repeat(1, repeats, 1)[:, None]
-    return mask.repeat_interleave(bucket.samples, 0)
+        prompt_GLP = ~bucket.padding_GP[:, None]
+    if window is not None:
+        # How far back a prompt's token lies depends on each prompt's own length.
+        lengths_G = prompt_GLP.expand(bucket.groups, -1, -1).sum((1, 2))
+        places_GL = lengths_G[:, None] + torch.arange(bucket.response, device=device)
+        prompt_GLP = prompt_GLP & (places_GL[:, :, None] - torch.arange(bucket.prompt, device=device) < window)
+    parts = [prompt_GLP.expand(-1, bucket.response, -1), own_LL.expand(len(prompt_GLP), -1, -1)]
+    mask = torch.cat(parts, dim=2).repeat(1, repeats, 1)[:, None]
+    # A mask that all groups share is broadcast over groups and samples.
+    return mask if bucket.padding_GP is None and window is None else mask.repeat_interleave(bucket.samples, 0)
 
 
 def _work(groups: int, prompt: int, samples: int, response: int) -> int:

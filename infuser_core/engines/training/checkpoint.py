@@ -8,14 +8,15 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from infuser_core import faults
@@ -33,8 +34,11 @@ SPLIT = (WEIGHTS, MOMENTS)
 SHARD_BYTES = 5_000_000_000
 """Bytes of tensors per file. It decides what a checkpoint's files are called, so another value gives other digests."""
 _CHECKPOINT = ("model", "optimizer", "trainer")
-flush = fsync
-"""Wait until a file's bytes are on the disk."""
+_REMEDY = "influence needs AdamW's moments: create the folder with prepare_anchor, or load one a trainer saved"
+
+Value = TypeVar("Value")
+Tensors = Mapping[str, Tensor]
+"""Tensors by the names of their parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,40 +51,48 @@ class TrainerState:
     """Constants of AdamW."""
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path, *, cap: int = SHARD_BYTES) -> None:
+def write_checkpoint(folder: Path, *, weights: Tensors, first: Tensors, second: Tensors, state: TrainerState) -> None:
+    """Weights, both moments and `trainer.json` into an existing folder, flushed to the disk."""
+    write_tensors(weights, folder / WEIGHTS)
+    write_tensors(named_moments(first, second), folder / MOMENTS)
+    write_state(state, folder)
+
+
+def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> None:
     """Tensors in safetensors format, flushed to the disk: one file, or shards of at most `cap` bytes and their index.
 
     A tensor that is larger than that has a shard to itself. Order within and between shards is the mapping's.
     """
-    shards = shard(tensors, cap) if path.name in SPLIT else [dict(tensors)]
-    if len(shards) == 1:
-        _save(shards[0], path)
-        return
-    names = [f"{path.stem}-{number:05d}-of-{len(shards):05d}{path.suffix}" for number in range(1, len(shards) + 1)]
-    for name, part in zip(names, shards, strict=True):
-        _save(part, path.with_name(name))
-    places = {tensor: name for name, part in zip(names, shards, strict=True) for tensor in part}
-    total = sum(tensor.nbytes for tensor in tensors.values())
-    _write_text(_index(path), {"metadata": {"total_size": total}, "weight_map": places})
+    shards = shard(tensors, path, cap)
+    for file, part in shards.items():
+        # A single metadata key, because several have no fixed order.
+        save_file({name: tensor.contiguous() for name, tensor in part.items()}, file, metadata={"format": "pt"})
+        _done(file)
+    write_index(shards, path)
 
 
-def shard(tensors: Mapping[str, Tensor], cap: int) -> list[dict[str, Tensor]]:
-    """The tensors in groups of at most `cap` bytes, or of one tensor, in their order."""
+def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, dict[str, Tensor]]:
+    """The files that `path` becomes, each with at most `cap` bytes of tensors or with one tensor, in their order."""
     groups: list[dict[str, Tensor]] = [{}]
     room = cap
     for name, tensor in tensors.items():
-        if groups[-1] and tensor.nbytes > room:
+        if path.name in SPLIT and groups[-1] and tensor.nbytes > room:
             groups.append({})
             room = cap
         groups[-1][name] = tensor
         room -= tensor.nbytes
-    return groups
+    if len(groups) == 1:
+        return {path: groups[0]}
+    names = [f"{path.stem}-{number:05d}-of-{len(groups):05d}{path.suffix}" for number in range(1, len(groups) + 1)]
+    return {path.with_name(name): part for name, part in zip(names, groups, strict=True)}
 
 
-def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
-    # A single metadata key, because several have no fixed order.
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
-    _done(path)
+def write_index(shards: Mapping[Path, Tensors], path: Path) -> None:
+    """The index of several files; one file needs none."""
+    if len(shards) > 1:
+        total = sum(tensor.nbytes for part in shards.values() for tensor in part.values())
+        places = {name: file.name for file, part in shards.items() for name in part}
+        _write_text(_index(path), {"metadata": {"total_size": total}, "weight_map": places})
 
 
 def _write_text(path: Path, content: object) -> None:
@@ -114,19 +126,15 @@ def shards_of(path: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file or of its shards, on the CPU. Raises CheckpointError where it is missing."""
-    return {name: tensor for part in shards_of(path) for name, tensor in load_file(part).items()}
-
-
 def write_state(state: TrainerState, folder: Path) -> None:
     """`trainer.json`, flushed to the disk."""
     content = {"format": FORMAT, "step": state.step, "optimizer": state.optimizer}
     _write_text(folder / STATE, content)
 
 
-def read_state(folder: Path) -> TrainerState:
-    """`trainer.json` of a folder. Raises CheckpointError where it is missing or of another format."""
+def read_state(folder: Path, options: AdamWOptions | None = None) -> TrainerState:
+    """`trainer.json` of a folder. Raises CheckpointError where it is missing, of another format, or was trained with
+    other constants than `options`: moments of other decay rates mean something else."""
     path = folder / STATE
     if not path.is_file():
         raise CheckpointError(f"{folder} holds no optimizer state ({STATE} is missing)", hint=_REMEDY)
@@ -135,75 +143,52 @@ def read_state(folder: Path) -> TrainerState:
         raise CheckpointError(
             f"{path} has format {content.get('format')!r}, not {FORMAT}", hint="load it with the version that wrote it"
         )
-    return TrainerState(step=int(content["step"]), optimizer=dict(content["optimizer"]))
+    state = TrainerState(step=int(content["step"]), optimizer=dict(content["optimizer"]))
+    # Before the first step there are no moments.
+    if options is not None and state.step:
+        _refuse_other_constants(options, state, folder)
+    return state
 
 
-def write_moments(first: Mapping[str, Tensor], second: Mapping[str, Tensor], folder: Path) -> None:
-    """Both moments under one name."""
-    named = {f"m.{name}": tensor for name, tensor in first.items()}
-    write_tensors(named | {f"v.{name}": tensor for name, tensor in second.items()}, folder / MOMENTS)
-
-
-def read_moments(first: Mapping[str, Tensor], second: Mapping[str, Tensor], folder: Path) -> None:
-    """Fill the given tensors from a folder. Raises CheckpointError unless names and shapes agree."""
-    wanted = {f"m.{name}": tensor for name, tensor in first.items()}
-    _fill_from_disk(wanted | {f"v.{name}": tensor for name, tensor in second.items()}, folder / MOMENTS)
-
-
-@torch.no_grad()
-def fill(targets: Mapping[str, Tensor], stored: Mapping[str, Tensor], path: Path) -> None:
-    """Copy stored tensors into targets of the same names and shapes. Raises CheckpointError where they differ."""
-    _refuse_others(targets, set(stored), path, "load its own checkpoint")
-    for name, target in targets.items():
-        _copy(stored[name], target, name, path)
-
-
-@torch.no_grad()
-def _fill_from_disk(targets: Mapping[str, Tensor], path: Path) -> None:
-    """`fill`, one tensor at a time: moments are twice as large as the model."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(safe_open(part, framework="pt")) for part in shards_of(path)]
-        places = {name: part for part in opened for name in part.keys()}  # noqa: SIM118
-        _refuse_others(targets, set(places), path, "load its own checkpoint")
-        for name, target in targets.items():
-            _copy(places[name].get_tensor(name), target, name, path)
-
-
-def _refuse_others(targets: Mapping[str, Tensor], stored: set[str], path: Path, remedy: str) -> None:
-    differing = sorted(set(targets) ^ stored)
-    if differing:
-        raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)
-
-
-def _copy(stored: Tensor, target: Tensor, name: str, path: Path) -> None:
-    if stored.shape != target.shape:
-        shapes = f"{tuple(stored.shape)}, not {tuple(target.shape)}"
-        raise CheckpointError(f"{name} in {path} has shape {shapes}", hint="load the model's own checkpoint")
-    target.copy_(stored)
-
-
-def read_reference(path: Path, targets: Mapping[str, Tensor]) -> None:
-    """Fill the given tensors from a kept gradient, one at a time: it is as large as the model."""
-    if not path.is_file():
-        raise CheckpointError(f"the reference gradient {path} is missing", hint="run the dev_gradient phase first")
-    with safe_open(path, framework="pt") as stored:
-        _refuse_others(targets, set(stored.keys()), path, "recompute it")
-        for name, target in targets.items():
-            target.copy_(stored.get_tensor(name))
-
-
-_REMEDY = "influence needs AdamW's moments: create the folder with prepare_anchor, or load one a trainer saved"
-
-
-def refuse_other_constants(options: AdamWOptions, state: TrainerState, folder: Path) -> None:
-    """Moments of other decay rates mean something else; before the first step there are none.
-
-    Raises CheckpointError.
-    """
+def _refuse_other_constants(options: AdamWOptions, state: TrainerState, folder: Path) -> None:
     for key in ("beta1", "beta2", "eps"):
         mine, stored = options.to_json()[key], state.optimizer.get(key)
-        if state.step and (stored is None or not math.isclose(mine, stored)):
+        if stored is None or not math.isclose(mine, stored):
             raise CheckpointError(
                 f"{folder} was trained with {key} {stored}, and the trainer is set to {mine}",
                 hint="keep the optimizer's constants for a whole run",
             )
+
+
+def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
+    """What belongs to both moments, under the names of their file."""
+    return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
+
+
+def read_moments(first: Tensors, second: Tensors, folder: Path) -> None:
+    """Fill the given tensors from a folder. Raises CheckpointError unless names and shapes agree."""
+    fill(named_moments(first, second), shards_of(folder / MOMENTS), folder / MOMENTS)
+
+
+def read_reference(path: Path, targets: Tensors) -> None:
+    """Fill the given tensors from a kept gradient. Raises CheckpointError unless names and shapes agree."""
+    if not path.is_file():
+        raise CheckpointError(f"the reference gradient {path} is missing", hint="run the dev_gradient phase first")
+    fill(targets, [path], path, remedy="recompute it")
+
+
+@torch.no_grad()
+def fill(targets: Tensors, files: Sequence[Path], path: Path, *, remedy: str = "load its own checkpoint") -> None:
+    """Copy stored tensors into targets, one at a time: moments are twice as large as the model."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
+        places = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
+        differing = sorted(set(targets) ^ set(places))
+        if differing:
+            raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)
+        for name, target in targets.items():
+            stored = places[name].get_tensor(name)
+            if stored.shape != target.shape:
+                shapes = f"{tuple(stored.shape)}, not {tuple(target.shape)}"
+                raise CheckpointError(f"{name} in {path} has shape {shapes}", hint=remedy)
+            target.copy_(stored)

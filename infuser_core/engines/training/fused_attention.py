@@ -1,11 +1,16 @@
-"""Attention over packed segments by fused kernels: variable-length flash attention and flex attention.
+"""Fused attention kernels over packed segments, and the choice of the fastest that agrees with the plain one.
 
-Queries are the flat tokens as they stand. Every prompt is a sequence of its own; every response is one whose keys are
-its prompt's and then its own, aligned at the end. Shapes: _T flat tokens, _K gathered keys, heads, D head size.
+Queries are the flat tokens as they stand. For a variable-length kernel every prompt is a sequence of its own, and every
+response one whose keys are its prompt's and then its own, aligned at the end; for flex attention the rule of who sees
+whom is compiled into the kernel. On an accelerator, a candidate is tried once at a small size, forward and backward,
+against scaled-dot-product attention over padded buckets; one that is missing, refuses or disagrees is passed over, with
+its reason. On a CPU the plain one is also the fastest. Shapes: _T flat tokens, _K gathered keys, heads, D head size.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,11 +18,24 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from infuser_core.engines.training.attention import SegmentShape
+from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.training.attention import PackedLayout, SegmentShape
+from infuser_core.errors import EngineError
 
 Kernel = Callable[..., Tensor]
 """`kernel(query, key, value, starts_q, starts_k, longest_q, longest_k, scaling=, window=)` of [T, heads, D] tensors:
 sequence i is `starts[i]:starts[i + 1]`; its last query sees its last key, and nobody looks ahead."""
+
+LayoutMaker = Callable[..., Layout]
+"""`make(shapes, device=...)`: who attends to whom in one micro-batch."""
+
+TRIED = (SegmentShape(prompt=37, rows=[21, 5]), SegmentShape(prompt=9, rows=[33]))
+"""Prompts and responses of unlike lengths: a kernel that aligns them at their beginning is found out."""
+TOLERANCE = {torch.bfloat16: 3e-2, torch.float32: 5e-3, torch.float64: 1e-9}
+"""Largest relative distance from the plain output and gradients, by compute dtype."""
+
+PROMPT = -1
+"""Row number of a prompt's tokens."""
 
 
 class VarlenLayout:
@@ -74,37 +92,6 @@ def _starts(lengths: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32, device=device)
 
 
-def plain_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    starts_q: Tensor,
-    starts_k: Tensor,
-    longest_q: int,
-    longest_k: int,
-    *,
-    scaling: float,
-    window: int | None,
-) -> Tensor:
-    """The same contract written down sequence by sequence: what a kernel is checked by, on any device."""
-    repeats = query.shape[1] // key.shape[1]
-    outputs = []
-    bounds = [zip(each[:-1].tolist(), each[1:].tolist(), strict=True) for each in (starts_q, starts_k)]
-    for (q0, q1), (k0, k1) in zip(*bounds, strict=True):
-        keys, values = (each[k0:k1].repeat_interleave(repeats, 1).transpose(0, 1) for each in (key, value))
-        scores = (query[q0:q1].transpose(0, 1) @ keys.transpose(1, 2)) * scaling
-        ages = torch.arange(k1 - k0 - (q1 - q0), k1 - k0, device=query.device)[:, None] - torch.arange(
-            k1 - k0, device=query.device
-        )
-        hidden = (ages < 0) | (ages >= (window or longest_k))
-        outputs.append((scores.masked_fill(hidden, float("-inf")).softmax(-1) @ values).transpose(0, 1))
-    return torch.cat(outputs)
-
-
-PROMPT = -1
-"""Row number of a prompt's tokens."""
-
-
 class FlexLayout:
     """Layout of a packed sequence [1, T]: a token sees its segment's prompt and its own row, up to itself."""
 
@@ -154,3 +141,123 @@ def _compiled(kind: str) -> Callable[..., Any]:
     """Uncompiled on a CPU: there it is the plain computation, for checks."""
     plain: Callable[..., Any] = flex_attention
     return plain if kind == "cpu" else torch.compile(plain, dynamic=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """The attention of a model."""
+
+    query: int
+    """Query heads."""
+    key: int
+    """Key-value heads."""
+    size: int
+    """Head dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was chosen."""
+
+    name: str
+    """flash, flash-torch, flex or sdpa."""
+    make: LayoutMaker
+    """Layouts of it."""
+    passed_over: Mapping[str, str]
+    """Faster candidates, and why each was not taken."""
+
+
+def heads_of(config: object) -> Heads:
+    """The attention of a transformers configuration."""
+    query = int(getattr(config, "num_attention_heads"))  # noqa: B009
+    key = int(getattr(config, "num_key_value_heads", None) or query)
+    size = getattr(config, "head_dim", None) or int(getattr(config, "hidden_size")) // query  # noqa: B009
+    return Heads(query=query, key=key, size=int(size))
+
+
+def choose(asked: str, *, heads: Heads, dtype: torch.dtype, device: torch.device, exact: bool = False) -> Choice:
+    """`auto` takes the first candidate that passes; a named one must pass. `exact` asks for repeatable gradients.
+
+    Raises EngineError for a named candidate that is missing, refuses or disagrees.
+    """
+    plain = Choice(name="sdpa", make=PackedLayout, passed_over={})
+    if asked == "sdpa" or (asked == "auto" and device.type == "cpu"):
+        return plain
+    passed_over: dict[str, str] = {}
+    for name, make in _candidates(asked, exact=exact):
+        reason = _refusal(name, make, heads, dtype, device)
+        if not reason:
+            return Choice(name=name, make=make, passed_over=passed_over)
+        passed_over[name] = reason
+    if asked != "auto":
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in passed_over.items())
+        raise EngineError(f"engine.attention {asked} cannot be used on {device}: {reasons}", hint="choose auto or sdpa")
+    return Choice(name="sdpa", make=PackedLayout, passed_over=passed_over)
+
+
+def _candidates(asked: str, *, exact: bool) -> Iterator[tuple[str, LayoutMaker]]:
+    """In the order of preference."""
+    if asked in ("auto", "flash"):
+        yield "flash", partial(VarlenLayout, kernel=partial(_flash, deterministic=exact))
+        yield "flash-torch", partial(VarlenLayout, kernel=_flash_torch)
+    if asked in ("auto", "flex"):
+        yield "flex", FlexLayout
+
+
+def _refusal(name: str, make: LayoutMaker, heads: Heads, dtype: torch.dtype, device: torch.device) -> str:
+    """Why a candidate cannot be used here; empty where it can."""
+    if name == "flash" and find_spec("flash_attn") is None:
+        return "the package flash_attn is not installed"
+    try:
+        error = disagreement(make, heads, dtype, device)
+    except (RuntimeError, ImportError, ValueError, TypeError, AssertionError) as refused:
+        return str(refused).strip().splitlines()[0][:200] if str(refused).strip() else type(refused).__name__
+    return "" if error <= TOLERANCE[dtype] else f"differs from plain attention by {error:.1e}"
+
+
+def disagreement(make: LayoutMaker, heads: Heads, dtype: torch.dtype, device: torch.device) -> float:
+    """Largest relative distance of outputs and gradients from those of the plain layout."""
+    ours, plain = (_tried(each, heads, dtype, device) for each in (make, PackedLayout))
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(ours, plain, strict=True))
+
+
+def _tried(make: LayoutMaker, heads: Heads, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+    """Output and gradients of query, key and value, fp64, for fixed random operands."""
+    draw = torch.Generator().manual_seed(0)
+    total = sum(shape.prompt + sum(shape.rows) for shape in TRIED)
+
+    def random(count: int) -> Tensor:
+        return torch.randn(1, count, total, heads.size, generator=draw).to(device, dtype)
+
+    operands = [random(count).requires_grad_() for count in (heads.query, heads.key, heads.key)]
+    slopes = random(heads.query).transpose(1, 2)
+    output = make(TRIED, device=device).attend(0, *operands, scaling=heads.size**-0.5)
+    output.backward(slopes.to(output.dtype))
+    return [each.detach().double() for each in (output, *(operand.grad for operand in operands)) if each is not None]
+
+
+def _flash(*operands: Any, scaling: float, window: int | None, deterministic: bool) -> Tensor:
+    """The kernel of the package flash_attn, which aligns queries with the end of the keys."""
+    sizes = (-1, -1) if window is None else (window - 1, 0)
+    output: Tensor = _package_kernel()(
+        *operands, softmax_scale=scaling, causal=True, window_size=sizes, deterministic=deterministic
+    )
+    return output
+
+
+@cache
+def _package_kernel() -> Kernel:
+    from flash_attn import flash_attn_varlen_func
+
+    kernel: Kernel = flash_attn_varlen_func
+    return kernel
+
+
+def _flash_torch(query: Tensor, key: Tensor, *operands: Any, scaling: float, window: int | None) -> Tensor:
+    """The kernel that torch brings, where it brings one."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    sizes, grouped = (-1, 0) if window is None else (window - 1, 0), query.shape[1] != key.shape[1]
+    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, enable_gqa=grouped)
+    assert isinstance(output, Tensor)
+    return output

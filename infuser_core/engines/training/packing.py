@@ -3,17 +3,20 @@
 A segment is `prompt | r1 | r2 | ...`: the prompt is computed once, every response's positions continue after it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from infuser_core.engines.hf.attention import Layout
+from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,51 +42,58 @@ class Segment:
         return len(self.prompt) + sum(len(row.token_ids) for row in self.rows)
 
 
-def plan(
-    groups: Sequence[TrainGroup], *, token_budget: int, shared_prompts: bool, only_trained: bool
-) -> list[list[Segment]]:
+def plan(groups: Sequence[TrainGroup], *, token_budget: int, only_trained: bool = True) -> list[list[Segment]]:
     """Segments of each micro-batch, at most `token_budget` tokens each.
 
     `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of like shape come
     together, so that attention pads little. Raises EngineError for a row that exceeds the budget by itself.
     """
-    segments = _segments(groups, token_budget, shared_prompts=shared_prompts, only_trained=only_trained)
-    return list(_fill([[segment] for segment in sorted(segments, key=_shape_key)], token_budget))
+    segments = _segments(groups, token_budget, only_trained=only_trained)
+    return _filled([[segment] for segment in sorted(segments, key=_shape_key)], token_budget)
 
 
-def plan_whole(
-    groups: Sequence[TrainGroup], *, token_budget: int, shared_prompts: bool
-) -> tuple[list[list[Segment]], list[int]]:
+def plan_whole(groups: Sequence[TrainGroup], *, token_budget: int) -> tuple[list[list[Segment]], list[int]]:
     """Micro-batches in which every group is complete, and the places of the groups too large for one micro-batch.
 
     Rows of advantage 0 are left out, and so are groups without any other. Raises as `plan` does.
     """
     by_group: dict[int, list[Segment]] = {}
-    for segment in _segments(groups, token_budget, shared_prompts=shared_prompts, only_trained=True):
+    for segment in _segments(groups, token_budget, only_trained=True):
         by_group.setdefault(segment.group, []).append(segment)
-    sizes = {place: sum(segment.num_tokens for segment in parts) for place, parts in by_group.items()}
+    sizes = {place: _size(parts) for place, parts in by_group.items()}
     whole = [parts for place, parts in by_group.items() if sizes[place] <= token_budget]
     whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
-    return list(_fill(whole, token_budget)), [place for place in by_group if sizes[place] > token_budget]
+    return _filled(whole, token_budget), [place for place in by_group if sizes[place] > token_budget]
 
 
-def _segments(
-    groups: Sequence[TrainGroup], token_budget: int, *, shared_prompts: bool, only_trained: bool
-) -> list[Segment]:
+def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
+    """Items in their order, as many in a run as the budget allows; one that is larger has a run to itself."""
+    runs: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if not runs or size(item) > room:
+            runs.append([])
+            room = budget
+        runs[-1].append(item)
+        room -= size(item)
+    return runs
+
+
+def _segments(groups: Sequence[TrainGroup], token_budget: int, *, only_trained: bool) -> list[Segment]:
     segments: list[Segment] = []
     for place, group in enumerate(groups):
         rows = [row for row, each in enumerate(group.rows) if each.token_ids and (each.advantage or not only_trained)]
         if rows and not group.prompt_token_ids:
             raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
-        segments += [
-            _segment(place, group, part) for part in _parts(group, rows, token_budget if shared_prompts else 0)
-        ]
+        lengths = [len(row.token_ids) for row in group.rows]
+        for part in runs_within(rows, token_budget - len(group.prompt_token_ids), lengths.__getitem__):
+            segments.append(_segment(place, group, part))
     for segment in segments:
         if segment.num_tokens > token_budget:
             raise EngineError(
                 f"one response of {segment.group_id!r} with its prompt has {segment.num_tokens} tokens, over the "
                 f"budget of {token_budget}",
-                hint="raise trainer.token_budget",
+                hint="raise engine.token_budget",
             )
     return segments
 
@@ -104,34 +114,13 @@ def _segment(place: int, group: TrainGroup, rows: list[int]) -> Segment:
     )
 
 
-def _parts(group: TrainGroup, rows: list[int], budget: int) -> Iterator[list[int]]:
-    """Rows cut into runs that fit the budget with a prompt each; a budget of 0 puts every row by itself."""
-    part: list[int] = []
-    used = len(group.prompt_token_ids)
-    for row in rows:
-        length = len(group.rows[row].token_ids)
-        if part and used + length > budget:
-            yield part
-            part, used = [], len(group.prompt_token_ids)
-        part.append(row)
-        used += length
-    if part:
-        yield part
+def _size(segments: Sequence[Segment]) -> int:
+    return sum(segment.num_tokens for segment in segments)
 
 
-def _fill(units: Sequence[list[Segment]], budget: int) -> Iterator[list[Segment]]:
-    """Units in their order, as many in a batch as the budget allows; a unit is never cut."""
-    batch: list[Segment] = []
-    used = 0
-    for unit in units:
-        size = sum(segment.num_tokens for segment in unit)
-        if batch and used + size > budget:
-            yield batch
-            batch, used = [], 0
-        batch += unit
-        used += size
-    if batch:
-        yield batch
+def _filled(units: Sequence[list[Segment]], budget: int) -> list[list[Segment]]:
+    """Micro-batches of units in their order; a unit is never cut."""
+    return [[segment for unit in run for segment in unit] for run in runs_within(units, budget, _size)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +153,6 @@ class Packer:
 
     token_budget: int
     """Most tokens of a micro-batch."""
-    shared_prompts: bool
-    """False gives every response its own copy of the prompt."""
     device: torch.device
     """Where the tensors go."""
     dtype: torch.dtype
@@ -176,69 +163,52 @@ class Packer:
     """True lets a response that exceeds the budget have a micro-batch of its size; False refuses it."""
 
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
-        """Segments of each micro-batch (see `segments.plan`)."""
-        return plan(
-            groups, token_budget=self._budget(groups), shared_prompts=self.shared_prompts, only_trained=only_trained
-        )
+        """Segments of each micro-batch (see the function `plan`)."""
+        return plan(groups, token_budget=self._budget(groups), only_trained=only_trained)
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
-        """Micro-batches of complete groups, and the places of larger ones (see `segments.plan_whole`)."""
-        return plan_whole(groups, token_budget=self._budget(groups), shared_prompts=self.shared_prompts)
+        """Micro-batches of complete groups, and the places of larger ones (see the function `plan_whole`)."""
+        return plan_whole(groups, token_budget=self._budget(groups))
 
     def _budget(self, groups: Sequence[TrainGroup]) -> int:
-        return max(self.token_budget, longest_row(groups)) if self.stretches else self.token_budget
+        rows = (len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows)
+        return max(self.token_budget, *rows, 0) if self.stretches else self.token_budget
 
     def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:
-        """The tensors of one micro-batch."""
-        return pack(segments, device=self.device, dtype=self.dtype, trim=trim, layout=self.layout)
+        """Tensors of a micro-batch. Raises EngineError for mismatched rows.
 
-
-def longest_row(groups: Sequence[TrainGroup]) -> int:
-    """Tokens of the longest response with its prompt; 0 where there is none."""
-    return max((len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows), default=0)
-
-
-def pack(
-    segments: Sequence[Segment],
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-    trim: bool = False,
-    layout: Callable[..., Layout] = PackedLayout,
-) -> MicroBatch:
-    """Tensors of a micro-batch; per-token reals come in `dtype`. Raises EngineError for mismatched rows.
-
-    `trim` leaves out the last token of every response of several: it predicts nothing and no token looks at it.
-    """
-    tokens: list[int] = []
-    positions: list[np.ndarray] = []
-    predictors: list[np.ndarray] = []
-    for segment in segments:
-        last = len(tokens) + len(segment.prompt) - 1
-        tokens += segment.prompt
-        positions.append(np.arange(len(segment.prompt)))
-        for row in segment.rows:
-            start, length = len(tokens), len(row.token_ids)
-            # The first token of every response is predicted by the prompt's last one, which they share.
-            predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
-            shown = shown_length(row, trim=trim)
-            positions.append(np.arange(len(segment.prompt), len(segment.prompt) + shown))
-            tokens += row.token_ids[:shown]
-    rows = [(segment, row) for segment in segments for row in segment.rows]
-    lengths = [len(row.token_ids) for _, row in rows]
-    advantages = np.repeat([row.advantage for _, row in rows], lengths)
-    weights = np.repeat([1.0 / segment.group_size for segment, _ in rows], lengths)
-    return MicroBatch(
-        input_ids=torch.tensor([tokens], device=device),
-        position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
-        layout=layout([shape_of(segment, trim=trim) for segment in segments], device=device),
-        predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
-        targets_S=torch.tensor([token for _, row in rows for token in row.token_ids], device=device),
-        advantages_S=torch.from_numpy(advantages).to(device, dtype),
-        weights_S=torch.from_numpy(weights).to(device, dtype),
-        sampler_logprobs_S=_sampler_logprobs(rows).to(device, dtype),
-        old_logprobs_S=_old_logprobs(rows, device=device, dtype=dtype),
-    )
+        `trim` leaves out the last token of every response of several: it predicts nothing and no token looks at it.
+        """
+        device, dtype = self.device, self.dtype
+        tokens: list[int] = []
+        positions: list[np.ndarray] = []
+        predictors: list[np.ndarray] = []
+        for segment in segments:
+            last = len(tokens) + len(segment.prompt) - 1
+            tokens += segment.prompt
+            positions.append(np.arange(len(segment.prompt)))
+            for row in segment.rows:
+                start, length = len(tokens), len(row.token_ids)
+                # The first token of every response is predicted by the prompt's last one, which they share.
+                predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
+                shown = shown_length(row, trim=trim)
+                positions.append(np.arange(len(segment.prompt), len(segment.prompt) + shown))
+                tokens += row.token_ids[:shown]
+        rows = [(segment, row) for segment in segments for row in segment.rows]
+        lengths = [len(row.token_ids) for _, row in rows]
+        advantages = np.repeat([row.advantage for _, row in rows], lengths)
+        weights = np.repeat([1.0 / segment.group_size for segment, _ in rows], lengths)
+        return MicroBatch(
+            input_ids=torch.tensor([tokens], device=device),
+            position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
+            layout=self.layout([shape_of(segment, trim=trim) for segment in segments], device=device),
+            predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
+            targets_S=torch.tensor([token for _, row in rows for token in row.token_ids], device=device),
+            advantages_S=torch.from_numpy(advantages).to(device, dtype),
+            weights_S=torch.from_numpy(weights).to(device, dtype),
+            sampler_logprobs_S=_sampler_logprobs(rows).to(device, dtype),
+            old_logprobs_S=_old_logprobs(rows, device=device, dtype=dtype),
+        )
 
 
 def shown_length(row: TrainRow, *, trim: bool) -> int:

@@ -235,7 +235,3 @@ class VLLMSampler:
                     f"exceed the engine's {self._limit} positions",
                     hint="lower max_tokens or shorten the prompt",
                 )
-
-
-SAMPLER = VLLMSampler
-"""What `sampler: vllm` in a configuration means."""

@@ -1,8 +1,12 @@
-"""Keys and values of a decoding batch: every group's prompt once, every sample's own tokens beside it.
+"""Layouts of attention calls: who attends to whom, and the key-value cache of a decoding batch.
+
+The cache holds every group's prompt once, and every sample's own tokens beside it.
 
 Shapes: _G groups, _N samples per group (a grid of G x N rows), _H key-value heads, _P prompt tokens (right-padded),
 _C own tokens, _D head size.
 """
+
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +14,24 @@ from torch import Tensor
 
 FIRST_CAPACITY = 64
 """Own tokens allotted at first; doubled when full, so short answers do not pay for the response limit."""
+
+
+class Layout(Protocol):
+    """How the rows of one forward call are arranged."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest context any query may look back on."""
+        ...
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
+    ) -> Tensor:
+        """Attention output [rows, tokens, heads, d] of [rows, heads, tokens, d] query and [rows, kv heads, ...].
+
+        With `window`, a token sees itself and the `window` - 1 tokens before it.
+        """
+        ...
 
 
 class DecodeCache:

@@ -1,0 +1,182 @@
+"""Trainer over flat parameters: packed passes, AdamW steps, the probe and checkpoint files, for any policy.
+
+It imports no transformers: an engine adds how its policy is loaded.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from infuser_core import faults
+from infuser_core.engines.probe.reference import Probe, ProbeLedger
+from infuser_core.engines.protocols import (
+    Objective,
+    Probed,
+    Progress,
+    Similarity,
+    StepReport,
+    TrainGroup,
+    no_progress,
+)
+from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
+from infuser_core.engines.training.checkpoint import (
+    TrainerState,
+    read_moments,
+    read_reference,
+    write_checkpoint,
+    write_tensors,
+)
+from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
+from infuser_core.engines.training.packing import Packer
+from infuser_core.errors import EngineError
+
+Result = TypeVar("Result")
+
+
+class FlatTrainer:
+    """protocols.Trainer but for `load`, which ends with `_hold`."""
+
+    _packer: Packer
+    _probe: Probe
+
+    def __init__(self, optimizer: AdamWOptions | Mapping[str, float] | None) -> None:
+        self._options = AdamWOptions.of(optimizer)
+        self._folder: Path | None = None
+        self._accumulated = False
+
+    def _hold(self, policy: Policy, flat: FlatParameters, state: TrainerState, folder: Path) -> None:
+        """Take what a checkpoint folder holds; the weights are in `flat` already."""
+        self._policy, self._flat = policy, flat
+        self._adamw = AdamW(flat, self._options)
+        self._adamw.steps = state.step
+        read_moments(flat.views(self._adamw.first), flat.views(self._adamw.second), folder)
+        self._folder = folder
+
+    def zero_grad(self) -> None:
+        """Drop accumulated gradients."""
+        self._loaded()
+        self._flat.gradient.zero_()
+        self._accumulated = False
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        """Accumulate the gradient of -J summed over groups, divided by `denominator` (eq:unified_obj).
+
+        Rows of advantage 0 are not computed; they stay in their group's n. Token means are over computed tokens.
+        """
+        self._loaded()
+        report = self._patiently(lambda: self._pass(groups, objective, denominator, progress))
+        self._accumulated = True
+        return report
+
+    def _pass(
+        self, groups: Sequence[TrainGroup], objective: Objective, denominator: int, progress: Progress
+    ) -> StepReport:
+        total, tally = sum(len(group.rows) for group in groups), Tally()
+        for segments in self._packer.plan(groups):
+            if faults.runs_out_of_memory("trainer:micro_batch"):
+                raise torch.OutOfMemoryError("told to run out of memory")
+            batch = self._packer.pack(segments)
+            logprobs_S = self._policy.logprobs(batch, temperature=objective.temperature)
+            terms = batch_terms(logprobs_S, batch, objective, denominator)
+            terms.loss.backward()
+            tally.note(segments, terms=terms)
+            progress(tally.rows, total, tally.tokens)
+        progress(total, total, tally.tokens)
+        return tally.sums().report(groups)
+
+    def optim_step(self, learning_rate: float) -> float:
+        """One AdamW step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
+        self._loaded()
+        return self._adamw.step(learning_rate)
+
+    def logprobs(
+        self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
+    ) -> list[list[list[float]]]:
+        """Log-probability of every response token at `temperature`: [group][row][token], nats."""
+        self._loaded()
+        return self._patiently(lambda: self._logprobs(groups, temperature, progress))
+
+    @torch.no_grad()
+    def _logprobs(
+        self, groups: Sequence[TrainGroup], temperature: float, progress: Progress
+    ) -> list[list[list[float]]]:
+        total, tally = sum(len(group.rows) for group in groups), Tally()
+        for segments in self._packer.plan(groups, only_trained=False):
+            logprobs_S = self._policy.logprobs(self._packer.pack(segments), temperature=temperature)
+            tally.note(segments, logprobs_S=logprobs_S)
+            progress(tally.rows, total, tally.tokens)
+        return in_order(groups, tally.logprobs)
+
+    def probe(
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
+    ) -> list[Similarity]:
+        """Each group's own AdamW direction against `reference` (eq:adamw_moments).
+
+        Weights, optimizer state and accumulated gradients are left as they were.
+        """
+        return self.probe_once(groups, objective, reference, progress=progress).similarities
+
+    def probe_once(
+        self,
+        groups: Sequence[TrainGroup],
+        objective: Objective,
+        reference: Path,
+        *,
+        denominator: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Probed:
+        """`probe`, its forward pass's log-probabilities and, with `denominator`, the update's gradient as well."""
+        self._loaded()
+        kept = torch.zeros_like(self._flat.gradient)
+        read_reference(reference, self._flat.views(kept))
+        norm = self._flat.norm(kept)
+
+        def score() -> Probed:
+            ledger = ProbeLedger(groups, reference_norm=norm, device=kept.device, progress=progress)
+            self._probe.run(groups, objective, kept, ledger, denominator=denominator)
+            return ledger.close(divisor=denominator or 1)
+
+        probed = self._patiently(score)
+        self._accumulated = self._accumulated or denominator is not None
+        return probed
+
+    def keep_gradient(self, path: Path) -> float:
+        """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
+        self._loaded()
+        ascent = {name: -view.float() for name, view in self._flat.views(self._flat.gradient).items()}
+        write_tensors(ascent, path)
+        return self._flat.norm(self._flat.gradient)
+
+    def add_gradient(self, path: Path) -> None:
+        """Accumulate a kept gradient: the inverse of `keep_gradient`, in fp32."""
+        self._loaded()
+        kept = torch.zeros_like(self._flat.gradient)
+        read_reference(path, self._flat.views(kept))
+        self._flat.gradient.sub_(kept)
+        self._accumulated = True
+
+    def save(self, path: Path) -> int:
+        """Write weights, moments and step into an existing folder; returns the step."""
+        self._loaded()
+        flat, adamw = self._flat, self._adamw
+        write_checkpoint(
+            path,
+            weights=flat.views(flat.data),
+            first=flat.views(adamw.first),
+            second=flat.views(adamw.second),
+            state=TrainerState(step=adamw.steps, optimizer=self._options.to_json()),
+        )
+        return adamw.steps
+
+    def _patiently(self, work: Callable[[], Result]) -> Result:
+        """A whole pass."""
+        return work()
+
+    def _loaded(self) -> Path:
+        if self._folder is None:
+            raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
+        return self._folder
