@@ -106,8 +106,8 @@ def validate_influence(
 ) -> dict[str, Any]:
     """Run the prediction study on one iteration of a run; returns its JSON object."""
     from tasks.run import opened
-    from tasks.stage import execute
     from tasks.studies import influence_study, study_result
+    from tasks.work import execute
 
     name = runs.find_run(settings.store_root(), run)
     config = validate(runs.read_config(settings.store_root(), name))

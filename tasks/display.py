@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
-
 from infuser_core import faults
 from infuser_core.store import tables
 from infuser_core.store.recipe import ArtifactRef, Recipe
@@ -41,6 +39,8 @@ class Ticker:
             self._publish(100.0)
 
     def _publish(self, percent: float) -> None:
+        from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
         if self._artifact is None:
             key = artifact_key(self._run.name, self._recipe.phase, "progress")
             text = title(self._recipe.phase, self._recipe.iteration)

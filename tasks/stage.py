@@ -1,74 +1,40 @@
-"""Stages: the only implementation of cache, commit, retry, progress and display. Everything else composes stages.
+"""Stages and sub-flows in Prefect: reused, run, looked up or merely planned, as the run's control decides.
 
-A stage is a function that returns its `Work` and does none of it. One cache authority: the store. On a hit the task
-returns Prefect's `Cached` state with the reference.
+A stage is a function that returns its `Work` and does none of it. On a hit in the store the task returns Prefect's
+`Cached` state with the reference.
 """
 
-import errno
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import signature
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
-from infuser_core import faults
-from infuser_core.engines.facts import noting
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import (
     BusyRunError,
     CheckpointError,
     ConfigError,
     DamagedArtifactError,
     DocumentError,
-    InfuserError,
     MissingArtifactError,
-    StageError,
-    StoreError,
     UsageError,
 )
 from infuser_core.planning.fork import MEASUREMENTS
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.store import Outcome
-from tasks import display, lineage
-from tasks.guard import Guard, Overdue, guarded
+from tasks.guard import Overdue
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
+from tasks.work import Work as Work
+from tasks.work import execute
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Produce = Callable[[Path, Progress], Outcome]
-
 # What fails the same way again is not tried again.
 _FINAL = (BusyRunError, CheckpointError, ConfigError, DamagedArtifactError, DocumentError, Overdue, UsageError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What a stage would make, and how."""
-
-    recipe: Recipe
-    """What it is a function of; known before anything runs."""
-    produce: Produce
-    """Makes it, into a workspace."""
-    role: str = ""
-    """Role whose warm trainer then is this checkpoint; empty for any other artifact."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageResult:
-    """Where a stage's artifact is, and whether it was there before."""
-
-    ref: ArtifactRef
-    """The artifact."""
-    cached: bool
-    """True when nothing had to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,142 +43,6 @@ class _Stopped:
 
     cause: Stop | Halted
     """Where, or why."""
-
-
-def execute(run: Run, work: Work) -> StageResult:
-    """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
-    result = _found_or_made(run, work)
-    run.control.salts.carry(result.ref, work.recipe)
-    if work.role and not result.cached:
-        # The next phase need not load it.
-        run.pool.adopt(run.checkpoint(result.ref, work.role))
-    return result
-
-
-def _found_or_made(run: Run, work: Work) -> StageResult:
-    started, recipe = time.monotonic(), work.recipe
-    found = run.store.find(recipe)
-    if found is not None:
-        return _hit(run, recipe, found, time.monotonic() - started)
-    try:
-        run.control.halt.check()
-        with run.store.exclusive(recipe):
-            found = run.store.find(recipe)
-            if found is not None:
-                return _hit(run, recipe, found, time.monotonic() - started)
-            with guarded(run, recipe.phase, record=lambda error: _record_failure(run, recipe, error, started)) as guard:
-                ref = _produce(run, recipe, work.produce, started, guard)
-    except Halted:
-        # The branch that failed is in the journal.
-        raise
-    except Exception as error:
-        _record_failure(run, recipe, error, started)
-        if isinstance(error, InfuserError):
-            raise
-        raise _named(run, recipe, error) from error
-    return StageResult(ref=ref, cached=False)
-
-
-def _produce(run: Run, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
-    with _at_work(run, recipe):
-        ref = _committed(run, recipe, produce, started, guard)
-    if run.published:
-        lineage.show_page(run, ref)
-    return ref
-
-
-def _committed(run: Run, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
-    faults.point(f"{recipe.phase}:start")
-    ticker = display.Ticker(run, recipe)
-
-    def progress(done: int, total: int, tokens: int) -> None:
-        ticker(done, total, tokens)
-        guard.point()
-
-    with run.store.workspace(recipe) as workspace, noting() as used:
-        outcome = produce(workspace, progress)
-        outcome = replace(outcome, machine=used.facts())
-        faults.point(f"{recipe.phase}:before_commit")
-        _own(run)
-        ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
-    rows = sum(len(table.rows) for table in outcome.tables.values())
-    _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
-    faults.point(f"{recipe.phase}:journalled")
-    ticker.finish()
-    return ref
-
-
-@contextmanager
-def _at_work(run: Run, recipe: Recipe) -> Iterator[None]:
-    """The person sees what is at work, and so does whoever finds us dead."""
-    _own(run)
-    doing = display.title(recipe.phase, recipe.iteration)
-    if run.hold is not None:
-        run.hold.note(doing)
-    run.console.start(recipe.phase, recipe.iteration)
-    try:
-        yield
-    finally:
-        run.console.end()
-        if run.hold is not None:
-            run.hold.note_end(doing)
-
-
-def _own(run: Run) -> None:
-    """The run must still be ours."""
-    if run.hold is not None:
-        run.hold.check()
-
-
-def _hit(run: Run, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
-    _journal(run, recipe, ref, "cached", seconds, sum(run.store.manifest(ref).rows.values()))
-    return StageResult(ref=ref, cached=True)
-
-
-def _journal(run: Run, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:
-    run.journal.append(
-        phase=recipe.phase,
-        iteration=recipe.iteration,
-        state=state,
-        seconds=seconds,
-        key=ref.key,
-        digest=ref.digest,
-        rows=rows,
-    )
-
-
-def _record_failure(run: Run, recipe: Recipe, error: Exception, started: float) -> None:
-    message = f"{type(error).__name__}: {error}"
-    seconds = time.monotonic() - started
-    # On a full disk there is no room for the line either; the error itself is on its way to the person.
-    with suppress(StoreError):
-        run.journal.append(
-            phase=recipe.phase,
-            iteration=recipe.iteration,
-            state="failed",
-            seconds=seconds,
-            key=recipe.key,
-            message=message,
-        )
-
-
-def _disk_is_full(error: BaseException | None) -> bool:
-    """Writers in other languages tell it in words alone."""
-    if error is None:
-        return False
-    told = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error)
-    return told or _disk_is_full(error.__cause__)
-
-
-def _named(run: Run, recipe: Recipe, error: Exception) -> InfuserError:
-    """What a person should know of an error that is not ours."""
-    hint = f"finished stages are kept: `infuser resume {run.name}` goes on from here"
-    if _disk_is_full(error):
-        return StoreError(
-            f"no space left in the store at {run.store.root}, in stage {recipe.phase} of run {run.name}",
-            hint=f"free some space; {hint}",
-        )
-    return StageError(f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}", hint=hint)
 
 
 def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:

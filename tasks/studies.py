@@ -18,7 +18,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Lineage, Outcome, Table
 from tasks.run import Run
-from tasks.stage import Work
+from tasks.work import Work
 
 PREDICTORS = ("preconditioned_cosine", "sgd_cosine", "uncertainty", "variance", "difficulty", "random")
 

@@ -13,7 +13,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import audits, documents, pool, textbooks
 from tasks.run import Run, opened
-from tasks.stage import execute
+from tasks.work import execute
 
 NANO = CONFIGS / "nano.yaml"
 RULES = ("corpus.judge={type: rules}", "evaluate.benchmarks=[]", "data.validation.size=8")
