@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
-from tasks import budget
 from tasks import cotraining as phase
+from tasks import training_pool
 from tasks.alongside import alongside
-from tasks.budget import Measured
 from tasks.run import current
 from tasks.stage import subflow
+from tasks.training_pool import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,8 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     scores = None
     with alongside(run) as lane:
         gradient = lane.start(_dev_gradient, run, number, dev, players.solver)
-        allocation = budget.allocate(run, number, pool, players.recent) if settings.budget.mode == "bandit" else None
+        bandit = settings.budget.mode == "bandit"
+        allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
         questions = phase.generate_questions(run, number, pool, players.generator, allocation)
         answers = phase.rollout_questions(run, number, questions, players.solver)
 

@@ -6,7 +6,7 @@ from flows.corpus import build_corpus, document_pool
 from flows.cotrain import cotrain
 from flows.evaluate import evaluate
 from infuser_core.store.recipe import ArtifactRef
-from tasks import documents, problems
+from tasks import documents, training_pool
 from tasks.run import Run
 from tasks.stage import recall
 
@@ -23,8 +23,8 @@ def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """What questions are drawn from; the dev set where a run trains on nothing else."""
     if all(config.cotrain.dev_only for config in run.history.all):
         return dev
-    found = _documents(run.name, dev, validation) if problems.needs_corpus(run.name) else None
-    return problems.training_pool(run.name, found, dev)
+    found = _documents(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None
+    return training_pool.training_pool(run.name, found, dev)
 
 
 def _documents(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:

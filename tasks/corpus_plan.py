@@ -25,13 +25,13 @@ from infuser_core.config.run import EngineSettings, RunConfig
 from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.endpoint import Endpoint, parse_address
+from infuser_core.engines.models import Source, chat_model_of, prompt_of
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, UsageError
 from infuser_core.phases.answering import template_digest
 from infuser_core.schemas import Question, Topic
 from infuser_core.store.recipe import digest_of
-from tasks.speakers import Source, prompt_of, speaker_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,11 @@ class Models:
 
     def identity(self, source: Source) -> str:
         """Digest of what the model's replies depend on beside the prompt."""
-        return digest_of(speaker_of(source, self._engine, self._pool, label="judge").identity)
+        return digest_of(chat_model_of(source, self._engine, self._pool, label="judge").identity)
 
     def chat(self, source: Source, *, label: str) -> KeptChat:
         """The model; it is loaded, or connected to, when a prompt needs it."""
-        speaker = speaker_of(source, self._engine, self._pool, label=label)
+        speaker = chat_model_of(source, self._engine, self._pool, label=label)
         if isinstance(source, EndpointModel):
             ask = as_they_come(lambda: cast(Endpoint, speaker.open()))
         else:

@@ -1,8 +1,10 @@
 """The seven phases of an iteration as stages, and the anchor they start from."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from infuser_core.anchors import anchor_digest, anchor_folder
+from infuser_core.engines.models import Writer, writer_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import generate_questions as generate_phase
@@ -12,6 +14,9 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
+from infuser_core.phases.examples import examples_of
+from infuser_core.phases.majority import PseudoLabel
+from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.plugins import templates
 from infuser_core.schemas import (
     GeneratorScore,
@@ -24,16 +29,12 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
+from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks import curriculum, exclusions, problems, pseudo_labels
-from tasks.budget import budget_of
-from tasks.examples import examples_of, with_examples
-from tasks.generators import with_writer, writer_of
-from tasks.pieces import Pieces
-from tasks.pool_rows import carried, documents_of
 from tasks.run import Run
 from tasks.stage import Work, stage
+from tasks.training_pool import budget_of, carried, documents_of
 
 VERSION = 1
 
@@ -82,6 +83,16 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
     return Work(recipe=recipe, produce=produce)
 
 
+def _with_labels(made: Outcome, labels: list[PseudoLabel]) -> Outcome:
+    """The answers with the labels that they were compared with, and how often these agree with the keys."""
+    agreeing = sum(label.agrees for label in labels) / max(1, len(labels))
+    return replace(
+        made,
+        tables={**made.tables, "pseudo_labels": Table(row_type=PseudoLabel, rows=labels)},
+        summary={**made.summary, "labels_agree_with_keys": round(agreeing, 4)},
+    )
+
+
 def _answers(rollouts: list[Rollout]) -> Outcome:
     accuracy = sum(row.reward for row in rollouts) / max(1, len(rollouts))
     return Outcome(
@@ -119,11 +130,16 @@ def generate_questions(
     run: Run, iteration: int, pool: ArtifactRef, generator: ArtifactRef, allocation: ArtifactRef | None = None
 ) -> Work:
     """Phase 2a; an allocation says how the documents are shared."""
-    settings, writer = generate_phase.settings_of(run.config), writer_of(run, generator)
+    writer = _writer(run, generator)
+    settings = generate_phase.settings_of(run.config, writer=writer.identity)
+    number = 0 if settings.frozen_batch else iteration
+    if generate_phase.depends_on_pool(run.config):
+        rows = documents_of(run.store, pool)
+        budget = budget_of(run, number, rows, allocation)
+        settings = generate_phase.with_pool(settings, run.config, rows, iteration=iteration, budget=budget)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = documents_of(run.store, pool)
-        number = 0 if settings.frozen_batch else iteration
         generated = generate_phase.generate_questions(
             documents,
             writer.open() if templates(run.config) else None,
@@ -131,10 +147,9 @@ def generate_questions(
             checkpoint_id=writer.name,
             seed=run.config.seed,
             iteration=iteration,
-            exclude=exclusions.excluded_documents(run, pool),
+            exclude=generate_phase.excluded(run.config, documents),
             problems=carried(run.store, pool),
-            route=run.config.cotrain.route,
-            examples=examples_of(run),
+            examples=examples_of(run.config),
             budget=budget_of(run, number, documents, allocation),
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
@@ -150,10 +165,21 @@ def generate_questions(
 
     inputs = {"pool": pool, **writer.inputs, "allocation": allocation}
     version = generate_phase.VERSION
-    values = problems.routed(run, pool, exclusions.generate_recipe(run, iteration, pool, settings, allocation))
-    values = with_examples(run, with_writer(values, writer))
-    recipe = run.recipe("generate_questions", version, values, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
+
+
+def _writer(run: Run, generator: ArtifactRef) -> Writer:
+    """The model that the settings name, else the generator's checkpoint."""
+    source = run.config.cotrain.generator.model
+    if source is not None:
+        return writer_of(source, run.config.engine, run.pool)
+    return Writer(
+        name=generator.id,
+        identity={},
+        inputs={"generator": generator},
+        open=lambda: run.pool.sampler(run.checkpoint(generator, Role.GENERATOR)),
+    )
 
 
 @stage("rollout_questions")
@@ -162,9 +188,8 @@ def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: 
     settings = answer_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        asked = run.store.rows(questions, "questions", Question)
-        rollouts = answer_phase.rollout_questions(
-            asked,
+        answered = answer_phase.rollout_questions(
+            run.store.rows(questions, "questions", Question),
             run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
             settings,
             checkpoint_id=solver.id,
@@ -173,14 +198,12 @@ def rollout_questions(run: Run, iteration: int, questions: ArtifactRef, solver: 
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        labelled = pseudo_labels.relabelled(run, asked, rollouts, settings)
-        if labelled is not None:
-            return pseudo_labels.with_labels(_answers(labelled.rollouts), labelled.labels)
-        return _answers(rollouts)
+        made = _answers(answered.rollouts)
+        return _with_labels(made, answered.labels) if settings.labels == "majority" else made
 
     inputs = {"questions": questions, "solver": solver}
-    version, values = answer_phase.VERSION, pseudo_labels.answer_recipe(run, settings)
-    recipe = run.recipe("rollout_questions", version, values, inputs, iteration=iteration, seeded=True)
+    version = answer_phase.VERSION
+    recipe = run.recipe("rollout_questions", version, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
 
 
@@ -194,19 +217,14 @@ def score_influence(
     solver: ArtifactRef,
 ) -> Work:
     """Phase 3."""
-    settings = score_phase.settings_of(run.config, probe=gradient is not None)
-    # Scores do not depend on each other, but a shared backward pass is the solver's update.
-    without = exclusions.left_out(run, iteration) if settings.share_backward else []
+    settings = score_phase.settings_of(run.config, iteration=iteration, probe=gradient is not None)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
-        asked, answers = run.store.rows(questions, "questions", Question), run.store.rows(rollouts, "rollouts", Rollout)
-        # Problems that rows carry have no author to reward: they are probed only along with the solver's update.
-        unprobed = {*without, *(row.question_id for row in asked if not row.rollout_id and not settings.share_backward)}
         scored = score_phase.score_influence(
-            [row for row in asked if row.question_id not in unprobed],
-            [row for row in answers if row.group_id not in unprobed],
+            run.store.rows(questions, "questions", Question),
+            run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
             reference=reference,
@@ -226,8 +244,7 @@ def score_influence(
         )
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
-    values = exclusions.update_recipe(settings, without)
-    recipe = run.recipe("score_influence", score_phase.VERSION, values, inputs, iteration=iteration)
+    recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce)
 
 
@@ -244,16 +261,13 @@ def update_generator(
     generator: ArtifactRef,
 ) -> Work:
     """Phase 4."""
-    settings = generator_phase.settings_of(run.config)
-    without = exclusions.left_out(run, iteration)
+    settings = generator_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(generator, Role.GENERATOR)
-        written = run.store.rows(questions, "questions", Question)
-        gone = {row.rollout_id for row in written if row.question_id in without}
         done = generator_phase.update_generator(
-            [row for row in run.store.rows(questions, "rollouts", Rollout) if row.rollout_id not in gone],
-            [row for row in written if row.rollout_id not in gone],
+            run.store.rows(questions, "rollouts", Rollout),
+            run.store.rows(questions, "questions", Question),
             run.store.rows(scores, "scores", InfluenceScore),
             run.pool.trainer(before),
             settings,
@@ -270,8 +284,7 @@ def update_generator(
         )
 
     inputs = {"questions": questions, "scores": scores, "generator": generator}
-    version, values = generator_phase.VERSION, exclusions.update_recipe(settings, without)
-    recipe = run.recipe("update_generator", version, values, inputs, iteration=iteration)
+    recipe = run.recipe("update_generator", generator_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, role=Role.GENERATOR)
 
 
@@ -285,10 +298,8 @@ def update_solver(
     solver: ArtifactRef,
 ) -> Work:
     """Phase 5; the scoring pass over the same solver, where there was one, spares a forward pass."""
-    settings = solver_phase.settings_of(run.config)
-    without = exclusions.left_out(run, iteration)
+    settings = solver_phase.settings_of(run.config, iteration=iteration)
     table = "questions" if questions.kind == "generate_questions" else "reference_questions"
-    band, penalty = run.config.cotrain.solver.band(), run.config.cotrain.mid_eos_penalty
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
@@ -296,33 +307,36 @@ def update_solver(
         shared = run.store.rows(scores, "shared_backwards", score_phase.SharedBackward) if scores else []
         if scores and shared:
             kept = run.store.path(scores, score_phase.SHARED)
-            updates = solver_phase.finish_shared_step(
+            done = solver_phase.finish_shared_step(
                 shared[0], kept, trainer, settings, workspace=workspace, first_step=before.step
             )
-            return _updated(before.step, updates)
-        answers = [row for row in run.store.rows(rollouts, "rollouts", Rollout) if row.group_id not in without]
-        updates = solver_phase.update_solver(
+            return _updated(before.step, done, settings)
+        done = solver_phase.update_solver(
             run.store.rows(questions, table, Question),
-            answers,
+            run.store.rows(rollouts, "rollouts", Rollout),
             trainer,
             settings,
             workspace=workspace,
             first_step=before.step,
             old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
-            band=band,
-            mid_eos_penalty=penalty,
             progress=progress,
         )
-        return curriculum.with_difficulties(_updated(before.step, updates), answers, band)
+        return _updated(before.step, done, settings)
 
     inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
-    values = curriculum.update_recipe(exclusions.update_recipe(settings, without), band, penalty)
-    recipe = run.recipe("update_solver", solver_phase.VERSION, values, inputs, iteration=iteration)
+    recipe = run.recipe("update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, role=Role.SOLVER)
 
 
-def _updated(before: int, updates: list[Update]) -> Outcome:
-    return Outcome(tables={"updates": Table(row_type=Update, rows=updates)}, summary=_steps(before, updates))
+def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:
+    tables = {"updates": Table(row_type=Update, rows=done.updates)}
+    if settings.band is None:
+        return Outcome(tables=tables, summary=_steps(before, done.updates))
+    outside = sum(not row.inside for row in done.difficulties)
+    return Outcome(
+        tables={**tables, "difficulties": Table(row_type=Difficulty, rows=done.difficulties)},
+        summary={**_steps(before, done.updates), "outside_band": outside},
+    )
 
 
 def _steps(before: int, updates: list[Update]) -> dict[str, object]:

@@ -22,17 +22,17 @@ from infuser_core.anchors import anchor_digest, anchor_folder
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.run import RunConfig
+from infuser_core.engines.models import NamedModel, chat_model_of, prompt_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.nano import textbooks
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
+from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.pieces import Items, Pieces
 from tasks.run import Run, current
-from tasks.speakers import Speaker, prompt_of, speaker_of
 from tasks.stage import Work, stage
 
 VERSION = 2
@@ -179,11 +179,11 @@ def _converted(run: Run, pages: ArtifactRef) -> list[Page]:
     return [page for page in run.store.rows(pages, "pages", Page) if not page.reason]
 
 
-def _speaker(run: Run) -> Speaker:
+def _speaker(run: Run) -> NamedModel:
     """The judge's model."""
     source = run.config.corpus.judge or run.config.anchor
     assert source.type != "rules" and source.type != "none", source
-    return speaker_of(source, run.config.engine, run.pool, label="judge")
+    return chat_model_of(source, run.config.engine, run.pool, label="judge")
 
 
 @stage("chunk")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.model_reply import ReplyProblem, ask
+from infuser_core.engines.models import prompt_of
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.evaluation.models import Examinee
 from infuser_core.evaluation.plan import ExamSettings
@@ -13,10 +14,9 @@ from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import Template, render_question
 from infuser_core.schemas import BenchmarkVerdict
 from infuser_core.statistics.question_quality import CheckedQuestion, check_key, copies, points_at
+from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import digest_of
 from tasks.examine import chat_of
-from tasks.pieces import Pieces
-from tasks.speakers import prompt_of
 
 REPLY_TOKENS = 512
 """Length limit of the judge's reply, tokens."""

@@ -88,7 +88,6 @@ def _written(
             checkpoint_id=writer.ref.id,
             seed=config.seed,
             iteration=writer.iteration,
-            route=config.cotrain.route,
         )
         write_rows(paths["labels"], found.labels, QuestionLabel)
         write_rows(paths["questions"], found.questions, Question)

@@ -27,7 +27,7 @@ def influence_study(run: Run, *, iteration: int, questions: int, rollouts: int, 
     """Trials, rank correlations and score reliability for one iteration of the run, as an artifact."""
     inputs = _inputs(run, iteration)
     settings = study.StudySettings(
-        step=update_solver.settings_of(run.config),
+        step=update_solver.settings_of(run.config, iteration=iteration).step,
         questions=questions,
         rollouts=rollouts,
         retest_sizes=tuple(retest_sizes),

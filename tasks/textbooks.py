@@ -22,6 +22,7 @@ from corpus.find.topics import Assignment, extract
 from corpus.model_reply import ModelCall
 from corpus.read.file_kinds import file_of
 from infuser_core import settings
+from infuser_core.engines.models import NamedModel, chat_model_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf
@@ -30,7 +31,6 @@ from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run
-from tasks.speakers import Speaker, speaker_of
 from tasks.stage import Work, known, stage
 
 Item = TypeVar("Item")
@@ -68,12 +68,12 @@ def _slice(run: Run, items: Sequence[Item], group: int) -> list[Item]:
     return list(items[group * size : (group + 1) * size])
 
 
-def _model(run: Run) -> tuple[Speaker | None, dict[str, object]]:
+def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
     """The configured model, and what it adds to a key."""
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
-    speaker = speaker_of(source, run.config.engine, run.pool, label="librarian")
+    speaker = chat_model_of(source, run.config.engine, run.pool, label="librarian")
     prompts = [template_digest(template) for template in configured.prompts_of(run.config.prompts)]
     return speaker, {**speaker.identity, "prompts": prompts}
 

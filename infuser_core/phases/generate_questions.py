@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +22,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.phases.answering import template_digest
 from infuser_core.phases.batch import Budget, draw_batch
 from infuser_core.phases.drawing import Kept, draw
-from infuser_core.phases.examples import PLAIN, Examples, text_of
+from infuser_core.phases.examples import PLAIN, Examples, example_facts, text_of
 from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
 from infuser_core.phases.parsing import Malformed
 from infuser_core.plugins import MAIN_ROUTE, Route
@@ -29,7 +30,7 @@ from infuser_core.prompts.load import load
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,18 @@ class GenerateSettings:
     """Response limit, tokens."""
     question: QuestionSettings
     """Rules for a valid question."""
+    route: str
+    """Route of every document; empty for each document's own."""
+    other_prompts: Mapping[str, str]
+    """Digests of the templates of routes that rows of the pool follow besides."""
+    examples: Mapping[str, Any]
+    """Number, origin and content of the examples in the prompts; empty without any."""
+    shares: Mapping[str, Any]
+    """Constant shares of the batch by arm, and the field that names a document's arm; empty for the whole pool."""
+    writer: Mapping[str, str]
+    """Identity of a writer that is no checkpoint; empty for the generator's."""
+    batch: Sequence[str]
+    """Documents of a batch that exclusions change; empty for any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +81,10 @@ class Generated:
     """An oracle's labels where the configuration names one, for the report alone."""
 
 
-def settings_of(config: RunConfig) -> GenerateSettings:
-    """The sub-configuration that the phase is a function of."""
+def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None) -> GenerateSettings:
+    """The sub-configuration that the phase is a function of, whatever is in the pool."""
     cotrain = config.cotrain
+    names: set[str] = {each.route for each in config.data.problems}
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
@@ -81,7 +95,52 @@ def settings_of(config: RunConfig) -> GenerateSettings:
         prompt_tokens=cotrain.prompt_tokens,
         max_tokens=cotrain.generator_tokens,
         question=cotrain.question,
+        route=cotrain.route,
+        other_prompts=_other_prompts(names - {cotrain.route or MAIN_ROUTE}, config),
+        examples=example_facts(config),
+        shares={"by": cotrain.budget.by, **cotrain.budget.shares} if cotrain.budget.mode == "shares" else {},
+        writer=writer or {},
+        batch=[],
     )
+
+
+def depends_on_pool(config: RunConfig) -> bool:
+    """Whether rows of the pool enter the settings: routes of a published pool, or exclusions."""
+    rule = config.corpus.exclude
+    return bool(rule.sources or rule.documents or (config.corpus.pool and not config.cotrain.route))
+
+
+def with_pool(
+    settings: GenerateSettings,
+    config: RunConfig,
+    pool: Sequence[Document],
+    *,
+    iteration: int,
+    budget: Budget | None,
+) -> GenerateSettings:
+    """The settings with what they take from the pool's rows."""
+    names: set[str] = {each.route for each in config.data.problems}
+    if config.corpus.pool and not settings.route:
+        names |= {row.prompt_type for row in pool}
+    number = 0 if settings.frozen_batch else iteration
+    draw_from = partial(draw_batch, pool, settings.documents, seed=config.seed, iteration=number, budget=budget)
+    batch = draw_from(exclude=excluded(config, pool))
+    changed = [] if batch == draw_from() else [document.document_id for document in batch]
+    own = settings.route or MAIN_ROUTE
+    return replace(settings, other_prompts=_other_prompts(names - {own}, config), batch=changed)
+
+
+def excluded(config: RunConfig, pool: Sequence[Document]) -> frozenset[str]:
+    """Documents of the pool that the configuration excludes, by themselves or with their textbook."""
+    rule = config.corpus.exclude
+    return frozenset(
+        row.document_id for row in pool if row.document_id in rule.documents or row.source_id in rule.sources
+    )
+
+
+def _other_prompts(names: Collection[str], config: RunConfig) -> dict[str, str]:
+    digests = {name: route_digest(name, config.prompts) for name in sorted(names)}
+    return {name: digest for name, digest in digests.items() if digest}
 
 
 def route_digest(name: str, profile: str) -> str:
@@ -101,21 +160,20 @@ def generate_questions(
     exclude: Collection[str] = (),
     budget: Budget | None = None,
     problems: Sequence[Question] = (),
-    route: str = "",
     examples: Examples | None = None,
     kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> Generated:
     """n texts per document, parsed into questions or kept with the reason why they are none.
 
-    Documents follow `route`, or where it is empty their own prompt type. Rows of `problems`, joined by document id,
-    always follow their own; a row that carries its question gives that one, and no rollout: where all rows do, there
-    need be no generator. `examples` go into the prompts of multiple-choice questions.
+    Documents follow the settings' route, or where it is empty their own prompt type. Rows of `problems`, joined by
+    document id, always follow their own; a row that carries its question gives that one, and no rollout: where all
+    rows do, there need be no generator. `examples` go into the prompts of multiple-choice questions.
     Raises DocumentError for a row that should carry a problem and has none.
     """
     number = 0 if settings.frozen_batch else iteration
     batch = draw_batch(pool, settings.documents, seed=seed, iteration=number, exclude=exclude, budget=budget)
-    ways = _ways(batch, problems, route)
+    ways = _ways(batch, problems, settings.route)
     given = _given(batch, problems, ways, iteration)
     writing = [document for document in batch if ways[document.document_id].read]
     if not writing:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from infuser_core.algorithm.preset import Preset, resolve
-from infuser_core.config.run import CotrainSettings, LossSettings
+from infuser_core.config.run import CotrainSettings, LossSettings, RunConfig
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
 from infuser_core.schemas import Rollout
 
@@ -36,6 +36,11 @@ def train_group(
         prompt_token_ids=rollouts[0].prompt_token_ids,
         rows=rows,
     )
+
+
+def left_out(config: RunConfig, iteration: int) -> list[str]:
+    """Excluded questions of one iteration: their identifiers begin with its number."""
+    return sorted({name for name in config.cotrain.exclude_questions if name.startswith(f"{iteration}/")})
 
 
 def options_of(cotrain: CotrainSettings) -> Preset:

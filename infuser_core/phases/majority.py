@@ -8,8 +8,6 @@ from infuser_core.phases.groups import by_group
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 
-VERSION = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PseudoLabel:

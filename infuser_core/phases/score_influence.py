@@ -10,12 +10,10 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Similarity, StepReport, Trainer, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings
-from infuser_core.phases.groups import by_group, train_group
+from infuser_core.phases.groups import by_group, left_out, train_group
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
-VERSION = 3
-
-
+VERSION = 4
 SHARED = "solver_gradient.safetensors"
 
 
@@ -61,15 +59,19 @@ class ScoreSettings:
     """False where the generator's reward needs no influence."""
     share_backward: bool
     """Whether the pass also keeps the gradient of the solver's single update step."""
+    left_out: Sequence[str]
+    """Excluded questions of a shared backward pass, which is the solver's update. Scores alone do not depend on each
+    other."""
 
 
-def settings_of(config: RunConfig, *, probe: bool) -> ScoreSettings:
+def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSettings:
     """The sub-configuration that the phase is a function of."""
     return ScoreSettings(
         gradient=dev_gradient.settings_of(config),
         mode=config.cotrain.influence,
         probe=probe,
         share_backward=config.cotrain.one_backward,
+        left_out=left_out(config, iteration) if config.cotrain.one_backward else [],
     )
 
 
@@ -84,8 +86,14 @@ def score_influence(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> Scored:
-    """Questions without a direction score 0 and say why in `status`; they cost nothing in the backward pass."""
-    groups = by_group(rollouts)
+    """Questions without a direction score 0 and say why in `status`; they cost nothing in the backward pass.
+
+    Problems that rows carry have no author to reward: they are probed only along with the solver's update.
+    """
+    alone = {row.question_id for row in questions if not row.rollout_id and not settings.share_backward}
+    unprobed = alone.union(settings.left_out)
+    questions = [row for row in questions if row.question_id not in unprobed]
+    groups = {name: rows for name, rows in by_group(rollouts).items() if name not in unprobed}
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
     similarities: list[Similarity] = []

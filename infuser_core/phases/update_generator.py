@@ -9,11 +9,11 @@ from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group, options_of
+from infuser_core.phases.groups import by_group, left_out, options_of
 from infuser_core.phases.stepping import UpdateSettings, update
 from infuser_core.schemas import GeneratorScore, InfluenceScore, Question, Role, Rollout, ScoreStatus, Update
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class GeneratorSettings:
     """Name of the reward."""
     invalid: float
     """rho_inv."""
+    left_out: Sequence[str]
+    """Questions that the configuration excludes from this iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class GeneratorUpdate:
     """One row per optimizer step; empty where no group had variance."""
 
 
-def settings_of(config: RunConfig) -> GeneratorSettings:
+def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
     return GeneratorSettings(
@@ -54,6 +56,7 @@ def settings_of(config: RunConfig) -> GeneratorSettings:
         ),
         reward=cotrain.reward.name,
         invalid=cotrain.reward.invalid,
+        left_out=left_out(config, iteration),
     )
 
 
@@ -69,6 +72,9 @@ def update_generator(
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
     """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents."""
+    gone = {row.rollout_id for row in questions if row.question_id in settings.left_out}
+    rollouts = [row for row in rollouts if row.rollout_id not in gone]
+    questions = [row for row in questions if row.rollout_id not in gone]
     groups = by_group(rollouts)
     rewards = _rewards(rollouts, questions, influence, settings)
     rewards_by_group = [[rewards[row.rollout_id] for row in rows] for rows in groups.values()]

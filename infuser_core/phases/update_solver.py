@@ -1,6 +1,6 @@
 """Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from infuser_core.algorithm.selection import stratified_order
 from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group, options_of
+from infuser_core.phases.groups import by_group, left_out, options_of
 from infuser_core.phases.score_influence import SharedBackward
 from infuser_core.phases.stepping import UpdateSettings, take_step, update
 from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +29,47 @@ class Difficulty:
     """Whether it lies in the band, ends included: others are left out of the update."""
 
 
-def settings_of(config: RunConfig) -> UpdateSettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverSettings:
+    """Settings that the solver's update depends on."""
+
+    step: UpdateSettings
+    """Optimizer and objective."""
+    band: tuple[float, float] | None
+    """Accuracies outside of which a question is not trained on."""
+    mid_eos_penalty: float
+    """Taken from the reward of an answer that goes on behind an end mark."""
+    left_out: Sequence[str]
+    """Questions that the configuration excludes from this iteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverUpdate:
+    """Result of the solver's update."""
+
+    updates: list[Update]
+    """One row per optimizer step; empty where no group had variance."""
+    difficulties: list[Difficulty]
+    """One row per question where there is a band of accuracies."""
+
+
+def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
-    return UpdateSettings(
-        learning_rate=cotrain.solver.learning_rate,
-        minibatch=cotrain.solver.minibatch,
-        advantage=cotrain.solver.advantage,
-        loss=cotrain.loss,
-        options=options_of(cotrain),
-        optimizer=cotrain.optimizer,
-        max_tokens=cotrain.solver_tokens,
-        temperature=cotrain.sampling.temperature,
+    return SolverSettings(
+        step=UpdateSettings(
+            learning_rate=cotrain.solver.learning_rate,
+            minibatch=cotrain.solver.minibatch,
+            advantage=cotrain.solver.advantage,
+            loss=cotrain.loss,
+            options=options_of(cotrain),
+            optimizer=cotrain.optimizer,
+            max_tokens=cotrain.solver_tokens,
+            temperature=cotrain.sampling.temperature,
+        ),
+        band=cotrain.solver.band(),
+        mid_eos_penalty=cotrain.mid_eos_penalty,
+        left_out=left_out(config, iteration),
     )
 
 
@@ -48,51 +77,51 @@ def update_solver(
     questions: Sequence[Question],
     rollouts: Sequence[Rollout],
     solver: Trainer,
-    settings: UpdateSettings,
+    settings: SolverSettings,
     *,
     workspace: Path,
     first_step: int,
     old_logprobs: Sequence[TrainerLogprobs] = (),
-    band: tuple[float, float] | None = None,
-    mid_eos_penalty: float = 0.0,
     progress: Progress = no_progress,
-) -> list[Update]:
+) -> SolverUpdate:
     """Groups with zero variance, or outside the band of accuracies, are removed; the others are spread so that a
     minibatch mixes documents."""
-    groups = by_group(rollouts)
+    groups = {name: rows for name, rows in by_group(rollouts).items() if name not in settings.left_out}
     # Shaped before flat groups are removed, as in the authors' code: a group of wrong answers may then vary.
-    rewards = {group_id: _shaped(rows, mid_eos_penalty, settings) for group_id, rows in groups.items()}
-    values = settings.advantages(list(rewards.values()))
+    rewards = {group_id: _shaped(rows, settings) for group_id, rows in groups.items()}
+    values = settings.step.advantages(list(rewards.values()))
     by_id = dict(zip(rewards, values, strict=True))
     documents = {question.question_id: question.document_id for question in questions}
-    outside = {row.question_id for row in difficulties(rollouts, band) if not row.inside} if band else set[str]()
+    rated = difficulties(groups, settings.band) if settings.band else []
+    outside = {row.question_id for row in rated if not row.inside}
     varied = [group_id for group_id in groups if not is_flat(rewards[group_id]) and group_id not in outside]
     order = stratified_order([documents[group_id] for group_id in varied])
-    return update(
+    updates = update(
         Role.SOLVER,
         solver,
         [groups[varied[index]] for index in order],
         by_id,
-        settings,
+        settings.step,
         workspace=workspace,
         first_step=first_step,
         old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
         progress=progress,
     )
+    return SolverUpdate(updates=updates, difficulties=rated)
 
 
-def _shaped(rows: Sequence[Rollout], penalty: float, settings: UpdateSettings) -> list[float]:
-    verdicts = settings.options.mid_eos_verdicts
+def _shaped(rows: Sequence[Rollout], settings: SolverSettings) -> list[float]:
+    penalty, verdicts = settings.mid_eos_penalty, settings.step.options.mid_eos_verdicts
     return [
         mid_eos_shaped(row.reward, row.verdict, row.finish_reason, penalty=penalty, verdicts=verdicts) for row in rows
     ]
 
 
-def difficulties(rollouts: Sequence[Rollout], band: tuple[float, float]) -> list[Difficulty]:
+def difficulties(groups: Mapping[str, Sequence[Rollout]], band: tuple[float, float]) -> list[Difficulty]:
     """Every question's accuracy, and whether it lies in the band."""
     low, high = band
     found = []
-    for group_id, rows in by_group(rollouts).items():
+    for group_id, rows in groups.items():
         accuracy = sum(row.verdict == Verdict.CORRECT for row in rows) / len(rows)
         found.append(Difficulty(question_id=group_id, accuracy=accuracy, inside=low <= accuracy <= high))
     return found
@@ -102,14 +131,14 @@ def finish_shared_step(
     shared: SharedBackward,
     gradient: Path,
     solver: Trainer,
-    settings: UpdateSettings,
+    settings: SolverSettings,
     *,
     workspace: Path,
     first_step: int,
-) -> list[Update]:
+) -> SolverUpdate:
     """The single AdamW step whose gradient the scoring pass kept: the same numbers, one backward less."""
     solver.zero_grad()
     solver.add_gradient(gradient)
-    update = take_step(Role.SOLVER, solver, shared, settings, num_groups=shared.num_groups, step=first_step + 1)
+    update = take_step(Role.SOLVER, solver, shared, settings.step, num_groups=shared.num_groups, step=first_step + 1)
     solver.save(workspace)
-    return [update]
+    return SolverUpdate(updates=[update], difficulties=[])

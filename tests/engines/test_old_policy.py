@@ -11,7 +11,7 @@ from infuser_core.phases.update_solver import settings_of, update_solver
 from infuser_core.schemas import Checkpoint, Question, Rollout, TrainerLogprobs, Update
 
 NANO = CONFIGS / "nano.yaml"
-SETTINGS = settings_of(load([NANO], ["cotrain.solver.minibatch=1", "cotrain.solver.learning_rate=0.5"]))
+SETTINGS = settings_of(load([NANO], ["cotrain.solver.minibatch=1", "cotrain.solver.learning_rate=0.5"]), iteration=0)
 NAMES = ["q1", "q2", "q3", "q4"]
 
 
@@ -39,7 +39,7 @@ def updated(tmp_path: Path, name: str, known: list[TrainerLogprobs]) -> list[Upd
     return update_solver(
         [question(name) for name in NAMES], [row for name in NAMES for row in rollouts(name)], trainer, SETTINGS,
         workspace=tmp_path / name, first_step=0, old_logprobs=known,
-    )  # fmt: skip
+    ).updates  # fmt: skip
 
 
 def loaded(tmp_path: Path) -> FakeTrainer:

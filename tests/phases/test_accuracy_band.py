@@ -1,5 +1,6 @@
 """Questions whose accuracy lies outside the solver's band are not trained on, and stay on record."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from solver_rows import answers, question
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer, fake_anchor
 from infuser_core.phases import update_solver as phase
+from infuser_core.phases.groups import by_group
 from infuser_core.schemas import Checkpoint
 
 CONFIG = load([CONFIGS / "nano.yaml"])
@@ -30,15 +32,15 @@ def trainer(tmp_path: Path) -> FakeTrainer:
 def test_only_the_band_is_trained_on(
     trainer: FakeTrainer, tmp_path: Path, band: tuple[float, float] | None, groups: int
 ):
-    updates = phase.update_solver(
-        [question(name) for name in RIGHT], ROWS, trainer, phase.settings_of(CONFIG), workspace=tmp_path,
-        first_step=0, band=band,
+    settings = replace(phase.settings_of(CONFIG, iteration=0), band=band)
+    done = phase.update_solver(
+        [question(name) for name in RIGHT], ROWS, trainer, settings, workspace=tmp_path, first_step=0,
     )  # fmt: skip
-    assert sum(update.num_groups for update in updates) == groups
+    assert sum(update.num_groups for update in done.updates) == groups
 
 
 def test_every_question_stays_on_record_with_its_accuracy():
-    rows = phase.difficulties(ROWS, (0.25, 0.5))
+    rows = phase.difficulties(by_group(ROWS), (0.25, 0.5))
     assert {row.question_id: (row.accuracy, row.inside) for row in rows} == {
         "never": (0.0, False), "rarely": (0.25, True), "half": (0.5, True), "mostly": (0.75, False),
         "always": (1.0, False),

@@ -1,6 +1,7 @@
 """Rows that carry their question: one question each, no text of a generator, no group of its update."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,9 @@ def generate(
 ):
     config = config_of("cotrain.documents=20", "cotrain.prompt_tokens=9000", *overrides)
     return generate_questions(
-        documents, ScriptedSampler(reply=reply), settings_of(config), checkpoint_id="g", seed=0, iteration=iteration,
-        problems=problems, route=route,
+        documents, ScriptedSampler(reply=reply), replace(settings_of(config), route=route),
+        checkpoint_id="g", seed=0, iteration=iteration,
+        problems=problems,
     )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def test_the_solver_answers_a_given_question_as_often_as_any_other(mixed: Genera
         mixed.questions, ScriptedSampler(reply=lambda prompt, seed: "\\boxed{A}"), answering_of(config),
         checkpoint_id="s", seed=0, iteration=0,
     )  # fmt: skip
-    counts = [row.group_id for row in answers]
+    counts = [row.group_id for row in answers.rollouts]
     assert {counts.count(question.question_id) for question in mixed.questions} == {4}
 
 
@@ -90,7 +92,7 @@ def test_a_run_of_given_problems_needs_no_generator():
     added = rows(count=8)
     made = generate_questions(
         added.documents, None, settings_of(config_of("cotrain.documents=8", "cotrain.route=direct")),
-        checkpoint_id="g", seed=0, iteration=0, problems=added.problems, route="direct",
+        checkpoint_id="g", seed=0, iteration=0, problems=added.problems,
     )  # fmt: skip
     assert made.rollouts == [] and len(made.questions) == 8
 

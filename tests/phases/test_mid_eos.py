@@ -39,9 +39,8 @@ def updated(tmp_path: Path, ends: list[tuple[str, str]], penalty: float) -> list
         document_id="d", rollout_id="", reasoning="",
     )  # fmt: skip
     rows = [rollout(index, *end) for index, end in enumerate(ends)]
-    return update_solver(
-        [question], rows, trainer, settings_of(CONFIG), workspace=out, first_step=0, mid_eos_penalty=penalty
-    )
+    settings = replace(settings_of(CONFIG, iteration=0), mid_eos_penalty=penalty)
+    return update_solver([question], rows, trainer, settings, workspace=out, first_step=0).updates
 
 
 @pytest.mark.parametrize(

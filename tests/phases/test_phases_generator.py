@@ -79,7 +79,7 @@ def update(
         generated.questions,
         rows,
         trainer,
-        update_phase.settings_of(config_of(*overrides)),
+        update_phase.settings_of(config_of(*overrides), iteration=0),
         workspace=tmp_path / "out",
         first_step=0,
     )

@@ -47,7 +47,7 @@ def question(name: str) -> Question:
         domain="",
         subdomain="",
         document_id="",
-        rollout_id="",
+        rollout_id=f"w-{name}",
         reasoning="",
     )
 
@@ -68,7 +68,7 @@ def score(trainer: FakeTrainer, tmp_path: Path, dev: list[Rollout], *, probe: bo
         [question("varied"), question("flat")],
         answers,
         trainer,
-        score_phase.settings_of(CONFIG, probe=probe),
+        score_phase.settings_of(CONFIG, iteration=0, probe=probe),
         reference=tmp_path / FILE if probe else None,
         reference_norm=facts.norm,
         workspace=tmp_path,

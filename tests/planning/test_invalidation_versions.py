@@ -20,7 +20,7 @@ from infuser_core.config.overlays import merge, validate
 GOLDEN = places.GOLDEN / "invalidation_versions.json"
 STUDIES = ["influence_study"]
 """Asked for by commands of their own: no stage of a run."""
-OPTIONAL = ["allocate", "majority"]
+OPTIONAL = ["allocate"]
 """Stages that only some configurations have."""
 
 

@@ -98,7 +98,7 @@ CORPUS_STAGES = (
     ("mixture", "tasks.mixture"),
     ("pool", "tasks.pool"),
     ("given_pool", "tasks.given_pool"),
-    ("training_pool", "tasks.problems"),
+    ("training_pool", "tasks.training_pool"),
 )
 
 

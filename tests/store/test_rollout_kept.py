@@ -9,7 +9,7 @@ from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.phases import drawing
 from infuser_core.phases.drawing import Drawn, draw
-from tasks.pieces import Pieces
+from infuser_core.store.pieces import Pieces
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=30)
 GROUPS = [

@@ -6,8 +6,8 @@ from pathlib import Path
 from launcher import Launcher, SmallRun
 
 from infuser_core.schemas import BenchmarkResponse, Judgement
+from infuser_core.store.pieces import Pieces
 from infuser_core.store.tables import read_rows
-from tasks.pieces import Pieces
 
 
 def judgement(number: int) -> Judgement:

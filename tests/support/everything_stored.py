@@ -21,8 +21,9 @@ from infuser_core.schemas import Document
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Manifest, Store
 from infuser_core.store.tables import write_rows
-from tasks import cotraining, documents, evaluation, problems
+from tasks import cotraining, documents, evaluation, training_pool
 from tasks.run import opened
+from tasks.run_control import LookUp
 
 NANO = ROOT / "configs" / "nano.yaml"
 EXAM = [{"question_id": "q1", "question_text": "6 * 7?", "choices": ["41", "42"], "ground_truth": "42"}]
@@ -88,10 +89,10 @@ def walked(
     """The store, after every stage of the pipeline asked it."""
     store = EverythingIsThere(root, fixed=fixed, other=other)
     with opened(config.run_name(), config, quiet=True) as run:
-        run.store, run.recalling = store, True
+        run.store, run.control = store, LookUp(run.control, store)
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
-        found = build_corpus(run.name, dev, validation) if problems.needs_corpus(run.name) else None
-        pool = dev if config.cotrain.dev_only else problems.training_pool(run.name, found, dev)
+        found = build_corpus(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None
+        pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
         anchor = cotraining.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor)
         scores = [validated(run.name, 0, validation, anchor)]

@@ -1,0 +1,152 @@
+"""Training pool: documents, problems with known answers and blank rows, and the budget by which they are drawn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from corpus.problems import Problems, as_rows, blank
+from infuser_core import plugins
+from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
+from infuser_core.engines.protocols import Progress
+from infuser_core.errors import DocumentError
+from infuser_core.phases import allocate as allocate_phase
+from infuser_core.phases.batch import Budget, fixed_budget
+from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement, Question
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Outcome, Store, Table
+from tasks.run import Run, current, plain
+from tasks.stage import Work, stage
+
+VERSION = 1
+TRAINING = "training_pool"
+"""Phase of a pool that has more than documents of a corpus."""
+TABLE = "pool_rows"
+"""All rows of such a pool; its `documents` are those that no other artifact has."""
+
+
+@lru_cache(maxsize=1)
+def documents_of(store: Store, pool: ArtifactRef) -> list[Document]:
+    """The rows of a pool, which every iteration asks for."""
+    return store.rows(pool, TABLE if pool.kind == TRAINING else "documents", Document)
+
+
+def carried(store: Store, pool: ArtifactRef) -> list[Question]:
+    """The problems that rows of the pool carry, with the rows' ids."""
+    return store.rows(pool, "problems", Question) if pool.kind == TRAINING else []
+
+
+def needs_corpus(run: str) -> bool:
+    """Whether any part of the run writes questions from documents."""
+    return any(plugins.needs_documents(config) for config in current(run).history.all)
+
+
+def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
+    """The documents as they are, or with what the configuration adds to them."""
+    if documents is not None and not current(run).config.data.problems:
+        return documents
+    return mix_pool(run, documents, dev)
+
+
+@stage("training_pool")
+def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
+    """Documents, or blank rows where the route needs none, and behind them the rows of `data.problems`."""
+    lists, cotrain = run.config.data.problems, run.config.cotrain
+    evaluated = run.config.evaluate.benchmarks
+    blanks = cotrain.documents if documents is None and plugins.route(cotrain.route).template else 0
+    values = {
+        "problems": [
+            {**plain(each), "source": values_of(each.source), "content": content_of(each.source, evaluated=evaluated)}
+            for each in lists
+        ],
+        "blank": {"rows": blanks, "route": cotrain.route} if blanks else {},
+    }
+    inputs = {"documents": documents, "dev": dev if any(each.exclude_dev for each in lists) else None}
+    seeded = any(is_seeded(each.source) for each in lists)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        asked = run.store.rows(dev, "reference_questions", Question)
+        made = [_rows(run, number, asked) for number in range(len(lists))]
+        below = documents_of(run.store, documents) if documents else []
+        rows = [*blank(blanks, cotrain.route), *(row for each in made for row in each.documents)]
+        out = [row for each in made for row in each.left_out]
+        return Outcome(
+            tables={
+                TABLE: Table(row_type=Document, rows=[*below, *rows]),
+                "documents": Table(row_type=Document, rows=rows),
+                "problems": Table(row_type=Question, rows=[problem for each in made for problem in each.problems]),
+                "judgements": Table(row_type=Judgement, rows=out),
+            },
+            summary={"documents": len(below), "added": len(rows), "left_out": len(out)},
+        )
+
+    return Work(recipe=run.recipe(TRAINING, VERSION, values, inputs, seeded=seeded), produce=produce)
+
+
+def _rows(run: Run, number: int, dev: list[Question]) -> Problems:
+    settings = run.config.data.problems[number]
+    problems = load_questions(settings.source, seed=run.config.seed, evaluated=run.config.evaluate.benchmarks)
+    made = as_rows(number, problems, settings, dev)
+    if not made.documents:
+        raise DocumentError(
+            f"data.problems.{number}: none of {len(problems)} problems is left",
+            hint="they are all in the dev set: name other problems, or set its exclude_dev to false",
+        )
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What an iteration leaves for the budget of later ones."""
+
+    allocation: ArtifactRef
+    """How its documents were shared."""
+    questions: ArtifactRef
+    """Its questions."""
+    scores: ArtifactRef
+    """Their influence."""
+
+
+@stage("allocate")
+def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measured]) -> Work:
+    """Documents per arm, by the influence of the iterations of the window, the last one last."""
+    settings = allocate_phase.settings_of(run.config)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        rows = allocate_phase.allocate(
+            documents_of(run.store, pool),
+            [_read(run, one) for one in recent],
+            settings,
+            seed=run.config.seed,
+            iteration=iteration,
+        )
+        most = max(rows, key=lambda row: row.share)
+        return Outcome(
+            tables={"allocations": Table(row_type=Allocation, rows=rows)},
+            summary={"arms": len(rows), "most": most.arm, "share": round(most.share, 4)},
+        )
+
+    inputs = {"pool": pool}
+    for ago, one in enumerate(reversed(recent), start=1):
+        inputs |= {f"allocation{ago}": one.allocation, f"questions{ago}": one.questions, f"scores{ago}": one.scores}
+    recipe = run.recipe("allocate", allocate_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
+
+
+def _read(run: Run, one: Measured) -> allocate_phase.Recent:
+    return allocate_phase.Recent(
+        allocations=run.store.rows(one.allocation, "allocations", Allocation),
+        questions=run.store.rows(one.questions, "questions", Question),
+        scores=run.store.rows(one.scores, "scores", InfluenceScore),
+    )
+
+
+def budget_of(run: Run, iteration: int, pool: Sequence[Document], allocation: ArtifactRef | None) -> Budget | None:
+    """The iteration's budget; None where documents come from the whole pool alike."""
+    cotrain = run.config.cotrain
+    rule = cotrain.budget
+    if allocation is not None:
+        return allocate_phase.budget_of(run.store.rows(allocation, "allocations", Allocation), rule.by)
+    if rule.mode != "shares":
+        return None
+    return fixed_budget(pool, cotrain.documents, rule.shares, by=rule.by, seed=run.config.seed, iteration=iteration)
