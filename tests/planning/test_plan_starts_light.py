@@ -7,7 +7,7 @@ HEAVY = ["torch", "transformers", "scipy", "numpy", "pyarrow", "duckdb", "prefec
 
 def run(*words: str) -> dict:
     code = (
-        "import json, sys, typer\nfrom flows import cli\nsys.argv = ['infuser', *sys.argv[1:]]\n"
+        "import json, sys, typer\nfrom flows.cli import main as cli\nsys.argv = ['infuser', *sys.argv[1:]]\n"
         "try:\n    cli.main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
         f"sys.stderr.write(json.dumps(sorted(set({HEAVY}) & set(sys.modules))))"
     )
