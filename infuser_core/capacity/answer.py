@@ -1,9 +1,10 @@
 """A forecast as JSON and as text."""
 
+from dataclasses import asdict
 from typing import Any
 
 from infuser_core.capacity.advice import Knob
-from infuser_core.capacity.forecast import Asked, Forecast, Scaled, Timed
+from infuser_core.capacity.forecast import Forecast, Scaled, Timed
 from infuser_core.capacity.hardware import GIB, calibrated
 from infuser_core.capacity.memory import Held
 from infuser_core.capacity.volume import Files, sources
@@ -19,30 +20,26 @@ HEADS = {
 
 def as_json(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> dict[str, Any]:
     """Everything, in seconds and bytes. `phases` are those of the schedule asked for."""
-    asked, first = found.asked, found.timed[0]
+    asked, shape = found.asked, found.asked.shape
+    first, other = found.timed
     return {
         "config": asked.config.name,
         "gpus": asked.cluster.label,
-        "model": _model(asked),
-        "layout": {name: getattr(asked.layout, name) for name in asked.layout.__dataclass_fields__},
-        "lengths": {name: getattr(asked.lengths, name) for name in asked.lengths.__dataclass_fields__},
-        "length_sources": sources(asked.shape.name),
+        "model": {"name": shape.name, "parameters": shape.parameters, "cache_bytes_per_token": shape.cache_bytes},
+        "layout": asdict(asked.layout),
+        "lengths": asdict(asked.lengths),
+        "length_sources": sources(shape.name),
         "fits": found.fits,
         "schedule": first.schedule,
         **_timed(first),
-        "other_schedule": {"schedule": found.timed[1].schedule, **_timed(found.timed[1])},
+        "other_schedule": {"schedule": other.schedule, **_timed(other)},
         "memory": {held.role: _held(held) for held in found.held},
         "host_bytes_per_node": round(found.host),
-        "files": _files(found.files),
-        "knobs": [_knob(knob) for knob in knobs],
-        "scaling": _scaled(scaled) if scaled else None,
+        "files": {f"{name}_bytes": round(size) for name, size in asdict(found.files).items()},
+        "knobs": [{**asdict(knob), "bytes": round(knob.bytes)} for knob in knobs],
+        "scaling": asdict(scaled) if scaled else None,
         "notes": found.notes,
     }
-
-
-def _model(asked: Asked) -> dict[str, Any]:
-    shape = asked.shape
-    return {"name": shape.name, "parameters": shape.parameters, "cache_bytes_per_token": shape.cache_bytes}
 
 
 def _timed(timed: Timed) -> dict[str, Any]:
@@ -69,25 +66,8 @@ def _timed(timed: Timed) -> dict[str, Any]:
 
 
 def _held(held: Held) -> dict[str, Any]:
-    return {
-        "parts": {part.name: round(part.bytes) for part in held.parts},
-        "total_bytes": round(held.total),
-        "room_bytes": round(held.room),
-        "fits": held.fits,
-    }
-
-
-def _files(files: Files) -> dict[str, int]:
-    return {f"{name}_bytes": round(getattr(files, name)) for name in files.__dataclass_fields__}
-
-
-def _knob(knob: Knob) -> dict[str, Any]:
-    return {"settings": list(knob.settings), "role": knob.role, "bytes": round(knob.bytes), "fits": knob.fits}
-
-
-def _scaled(scaled: Scaled) -> dict[str, Any]:
-    rows = [{name: getattr(size, name) for name in size.__dataclass_fields__} for size in scaled.sizes]
-    return {"schedule": scaled.schedule, "sizes": rows, "stops_at": scaled.stops_at, "reason": scaled.reason}
+    parts = {part.name: round(part.bytes) for part in held.parts}
+    return {"parts": parts, "total_bytes": round(held.total), "room_bytes": round(held.room), "fits": held.fits}
 
 
 def as_text(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> str:

@@ -5,67 +5,72 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
 import yaml
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from infuser_core.errors import ConfigError, UsageError
+
+Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
     """What counted work costs more than on paper."""
 
-    matmul: float
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    matmul: Positive
     """Share of a GPU's dense bf16 rate that forward and backward of training reach."""
-    memory: float
+    memory: Positive
     """Share of what bounds decoding, memory bandwidth or dense rate; and of the bandwidth in AdamW and other sweeps."""
-    link: float
+    link: Positive
     """Share of link, network and host bandwidths that collectives and copies reach."""
-    decode_step: float
+    decode_step: Positive
     """Seconds of a decoding step beyond the bytes it moves: scheduling, sampling, launches."""
-    layer_pass: float
+    layer_pass: Positive
     """Seconds of one layer in one pass over a micro-batch beyond its matrix products: launches, elementwise work."""
-    stage: float
+    stage: Positive
     """Seconds between two phases."""
+
+
+_EFFICIENCY = TypeAdapter(Efficiency)
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """The rows of a table of this folder."""
+    with (files(__package__) / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 @cache
 def calibrated() -> Efficiency:
-    """The constants in `constants.csv`, as `fit.refit` finds them."""
-    with (files(__package__) / "constants.csv").open(encoding="utf-8") as file:
-        return Efficiency(**{line["name"]: float(line["value"]) for line in csv.DictReader(file)})
+    """The constants in `constants.csv`: those that fit the paper's wall-clock table."""
+    return Efficiency(**{row["name"]: float(row["value"]) for row in table("constants")})
 
 
 def from_file(path: Path) -> Efficiency:
     """The constants in a YAML file, as `as_yaml` writes them. Raises ConfigError for what is none."""
     hint = "`infuser plan --calibrate RUN --to FILE` writes one"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _EFFICIENCY.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "content"
+        raise ConfigError(f"--efficiency {path}: {name} is {first['input']!r}: {first['msg']}", hint=hint) from error
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"--efficiency {path}: cannot be read: {error}", hint=hint) from error
-    wanted = [field.name for field in fields(Efficiency)]
-    given = content if isinstance(content, dict) else {}
-    for name in wanted:
-        if not _positive(given.get(name)):
-            raise ConfigError(f"--efficiency {path}: {name} is {given.get(name)!r}, not above 0", hint=hint)
-    if set(given) - set(wanted):
-        raise ConfigError(f"--efficiency {path}: unknown {min(set(given) - set(wanted))!r}", hint=hint)
-    return Efficiency(**{name: float(given[name]) for name in wanted})
 
 
 def as_yaml(efficiency: Efficiency, *, origin: str) -> str:
     """The text of such a file; `origin` says what the constants were found on."""
     lines = [f"{name}: {value:.6g}" for name, value in asdict(efficiency).items()]
     return "\n".join([f"# {origin}", *lines, ""])
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 SIZE = 512
@@ -161,8 +166,7 @@ class Cluster:
 @cache
 def gpus() -> dict[str, Gpu]:
     """The table, by name."""
-    with (files(__package__) / "hardware.csv").open(encoding="utf-8") as file:
-        return {line["name"]: _gpu(line) for line in csv.DictReader(file)}
+    return {row["name"]: _gpu(row) for row in table("hardware")}
 
 
 def _gpu(line: dict[str, str]) -> Gpu:
@@ -180,9 +184,7 @@ def _gpu(line: dict[str, str]) -> Gpu:
 
 @cache
 def _names() -> dict[str, str]:
-    with (files(__package__) / "hardware.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {plain(name): row["name"] for row in rows for name in (row["name"], *row["also"].split())}
+    return {plain(name): row["name"] for row in table("hardware") for name in (row["name"], *row["also"].split())}
 
 
 def plain(name: str) -> str:

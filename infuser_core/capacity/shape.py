@@ -1,6 +1,5 @@
 """The shape of a decoder model: parameters, matrix work per token and cache bytes per token."""
 
-import csv
 import json
 import os
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from infuser_core.capacity.hardware import table
 from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
 
@@ -82,9 +82,7 @@ class Shape:
 @cache
 def shapes() -> dict[str, Shape]:
     """The table, by name and by every other name of a row."""
-    with (files(__package__) / "shapes.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: _row(row) for row in rows for name in (row["name"], *row["also"].split())}
+    return {name: _row(row) for row in table("shapes") for name in (row["name"], *row["also"].split())}
 
 
 def _row(row: Mapping[str, str]) -> Shape:

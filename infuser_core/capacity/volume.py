@@ -1,14 +1,13 @@
 """Work and files of an iteration: rows, prompts, tokens, and the bytes that a run writes."""
 
-import csv
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
+from infuser_core.capacity.hardware import table
 from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.shape import Shape
 from infuser_core.capacity.training import Work
@@ -53,12 +52,6 @@ class Lengths:
     """Rows of a micro-batch on one GPU in the published schedule."""
 
 
-@cache
-def _table() -> list[dict[str, str]]:
-    with (files(__package__) / "lengths.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def lengths_of(model: str) -> Lengths:
     """What the table says about a model, and about every model where it says nothing."""
     values = {row["quantity"]: float(row["value"]) for row in _rows(model)}
@@ -70,8 +63,10 @@ def sources(model: str) -> dict[str, str]:
     return {row["quantity"]: row["source"] for row in _rows(model)}
 
 
+@cache
 def _rows(model: str) -> list[dict[str, str]]:
-    return [row for row in _table() if row["model"] == "*"] + [row for row in _table() if row["model"] == model]
+    rows = table("lengths")
+    return [row for row in rows if row["model"] == "*"] + [row for row in rows if row["model"] == model]
 
 
 def changed(lengths: Lengths, assignments: Sequence[str]) -> Lengths:
@@ -99,15 +94,10 @@ def _number(text: str, name: str, value: str) -> float:
 
 def within(lengths: Lengths, settings: CotrainSettings) -> Lengths:
     """No mean beyond its limit."""
-    return replace(
-        lengths,
-        generator_prompt=min(lengths.generator_prompt, settings.prompt_tokens),
-        dev_prompt=min(lengths.dev_prompt, settings.prompt_tokens),
-        solver_prompt=min(lengths.solver_prompt, settings.prompt_tokens),
-        generator_response=min(lengths.generator_response, settings.generator_tokens),
-        dev_response=min(lengths.dev_response, settings.solver_tokens),
-        solver_response=min(lengths.solver_response, settings.solver_tokens),
-    )
+    limits = dict.fromkeys(("generator_prompt", "dev_prompt", "solver_prompt"), settings.prompt_tokens)
+    limits |= dict.fromkeys(("dev_response", "solver_response"), settings.solver_tokens)
+    limits |= {"generator_response": settings.generator_tokens}
+    return replace(lengths, **{name: min(getattr(lengths, name), limit) for name, limit in limits.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,52 +122,46 @@ class Volume:
     """Validation questions of one validation."""
 
 
+def needs_influence(config: RunConfig) -> bool:
+    """Whether questions are scored against the dev gradient."""
+    cotrain = config.cotrain
+    return cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
+
+
 def volume_of(config: RunConfig, lengths: Lengths) -> Volume:
     """What one iteration of the configuration amounts to. Raises ConfigError for a question file of unknown size."""
-    cotrain, rows = config.cotrain, config.cotrain.group_size
-    solved = _spread(lengths.solver_response, cotrain.solver_tokens, lengths.spread, lengths.within)
-    to_dev = _spread(lengths.dev_response, cotrain.solver_tokens, lengths.spread, lengths.within)
-    written = _spread(lengths.generator_response, cotrain.generator_tokens, lengths.generator_spread, lengths.within)
-    dev = _size(config.data.dev, "data.dev")
-    questions = cotrain.documents * rows * lengths.valid
-    influence = cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
-    all_dev = Work(groups=dev, rows=rows, prompt=lengths.dev_prompt, response=to_dev, steps=1)
-    documents = Work(groups=cotrain.documents, rows=rows, prompt=lengths.generator_prompt, response=written, steps=1)
-    generated = Work(groups=questions, rows=rows, prompt=lengths.solver_prompt, response=solved, steps=1)
-    dev_trained = _share(all_dev, lengths.varied_dev)
-    varied = _share(generated, lengths.varied_questions)
-    trained = dev_trained if cotrain.dev_only else varied
+    cotrain, influence = config.cotrain, needs_influence(config)
+
+    def work(groups: float, rows: int, prompt: float, mean: float, limit: int, deviation: float) -> Work:
+        response = Spread(mean=mean, deviation=deviation, limit=limit, within=lengths.within)
+        return Work(groups=groups, rows=rows, prompt=prompt, response=response, steps=1)
+
+    rows, solved = cotrain.group_size, cotrain.solver_tokens
+    asked = lengths.dev_prompt, lengths.dev_response, solved, lengths.spread
+    dev = work(_size(config.data.dev, "data.dev"), rows, *asked)
+    validation = work(_size(config.data.validation, "data.validation"), cotrain.validation_samples, *asked)
+    written = lengths.generator_response, cotrain.generator_tokens, lengths.generator_spread
+    documents = work(cotrain.documents, rows, lengths.generator_prompt, *written)
+    answered = lengths.solver_prompt, lengths.solver_response, solved, lengths.spread
+    generated = work(cotrain.documents * rows * lengths.valid, rows, *answered)
+    dev_trained = replace(dev, groups=dev.groups * lengths.varied_dev)
+    varied = replace(generated, groups=generated.groups * lengths.varied_questions)
     return Volume(
-        dev=all_dev if influence or cotrain.dev_only else None,
+        dev=dev if influence or cotrain.dev_only else None,
         dev_trained=dev_trained if influence else None,
         written=None if cotrain.dev_only else documents,
         answered=None if cotrain.dev_only else generated,
         scored=varied if influence else None,
         generator=_stepped(documents, cotrain.generator.minibatch) if cotrain.generator.update else None,
-        solver=_stepped(trained, cotrain.solver.minibatch) if cotrain.solver.update else None,
-        validation=Work(
-            groups=_size(config.data.validation, "data.validation"),
-            rows=cotrain.validation_samples,
-            prompt=lengths.dev_prompt,
-            response=to_dev,
-            steps=1,
-        ),
-    )
-
-
-def _spread(mean: float, limit: int, deviation: float, within: float) -> Spread:
-    return Spread(mean=mean, deviation=deviation, limit=limit, within=within)
-
-
-def _share(work: Work, share: float) -> Work:
-    return Work(
-        groups=work.groups * share, rows=work.rows, prompt=work.prompt, response=work.response, steps=work.steps
+        solver=_stepped(dev_trained if cotrain.dev_only else varied, cotrain.solver.minibatch)
+        if cotrain.solver.update
+        else None,
+        validation=validation,
     )
 
 
 def _stepped(work: Work, minibatch: int) -> Work:
-    steps = max(1, math.ceil(work.groups / minibatch))
-    return Work(groups=work.groups, rows=work.rows, prompt=work.prompt, response=work.response, steps=steps)
+    return replace(work, steps=max(1, math.ceil(work.groups / minibatch)))
 
 
 def _size(source: QuestionSource, key: str) -> int:

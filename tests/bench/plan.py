@@ -10,9 +10,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from infuser_core.capacity.fit import anchors, left_out, refit, residuals, root_mean_square
+from planner_fit import anchors, left_out, refit, residuals, root_mean_square
+
 from infuser_core.capacity.forecast import Asked, ask, scale
 from infuser_core.capacity.hardware import Efficiency, calibrated
 

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
+from planner_fit import anchors, left_out, refit, residuals, root_mean_square
 
-from infuser_core.capacity.fit import anchors, left_out, refit, residuals, root_mean_square
 from infuser_core.capacity.hardware import calibrated
 
 CONFIGS = [Path("configs/qwen3-4b.yaml"), Path("configs/qwen3-8b.yaml")]

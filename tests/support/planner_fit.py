@@ -1,4 +1,4 @@
-"""How the six constants were found: least squares on the paper's wall-clock table, held near what is known of them.
+"""The fit behind `capacity/constants.csv`: least squares on the paper's wall-clock table, held near what is known.
 
 Sixteen cells, six constants, and lengths that the paper does not publish: the fit says which constants are consistent
 with the table, and `left_out` how well those of one model predict the other.
