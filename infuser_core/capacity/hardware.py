@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from infuser_core.errors import ConfigError, UsageError
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,12 @@ def from_file(path: Path) -> Efficiency:
     """The constants in a YAML file, as `as_yaml` writes them. Raises ConfigError for what is none."""
     hint = "`infuser plan --calibrate RUN --to FILE` writes one"
     try:
-        return _EFFICIENCY.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")), strict=True)
+        return _EFFICIENCY.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "content"
-        raise ConfigError(f"--efficiency {path}: {name} is {first['input']!r}: {first['msg']}", hint=hint) from error
+        value = "missing" if first["type"] == "missing" else repr(first["input"])
+        raise ConfigError(f"--efficiency {path}: {name} is {value}: {first['msg']}", hint=hint) from error
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"--efficiency {path}: cannot be read: {error}", hint=hint) from error
 

@@ -1,3 +1,5 @@
+"""Memory and files of a plan: parts that add up, advice that helps, and overlays that fit where they say."""
+
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,11 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import infuser_core.nano
 from infuser_core.capacity.advice import advice
-from infuser_core.capacity.forecast import Asked, ask, held
+from infuser_core.capacity.answer import as_text
+from infuser_core.capacity.forecast import Asked, Forecast, ask, forecast, held
 from infuser_core.capacity.memory import Layout, host, trainer
-from infuser_core.capacity.shape import shapes
+from infuser_core.capacity.shape import shape_of, shapes
+from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
+from infuser_core.config.run import RunConfig
+from infuser_core.engines.configured import SAMPLERS, TRAINERS, longest_sequence, warm_trainers
+from infuser_core.store.retention import Course, Extent, Rule, verdicts
 
 CONFIG = Path("configs/qwen3-8b.yaml")
 LAYOUTS = st.builds(
@@ -98,3 +106,98 @@ def test_a_trainer_beside_a_sampler_leaves_it_less():
     alone, turns = planned("1xH200"), planned("1xH200", "engine.placement=colocated")
     assert {part.name for part in held(alone)[1].parts} >= {"resting trainer"}
     assert held(turns)[1].total < held(alone)[1].total
+
+
+CONFIGS = ("qwen3-4b", "qwen3-8b", "olmo3-7b-sft")
+
+
+def config(name: str, engine: str = "") -> RunConfig:
+    overlays = [Path(f"configs/engine/{engine}.yaml")] if engine else []
+    return load([Path(f"configs/{name}.yaml"), *overlays])
+
+
+def shipped(name: str, engine: str, gpus: str, model: str | None = None) -> Forecast:
+    return forecast(ask(config(name, engine), gpus, model=model, tokens=[], disk=3.0))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_papers_models_fit_on_eight_gpus(name: str) -> None:
+    found = shipped(name, "eight-gpus", "8xH100")
+    assert found.fits
+    assert [note for note in found.notes if "GPUs" in note] == []
+
+
+def test_other_overlays_fit_where_they_say() -> None:
+    assert shipped("qwen3-4b", "eight-gpus-split", "8xH100").fits
+    assert shipped("qwen3-4b", "one-gpu", "1xH200").fits
+    assert shipped("qwen3-4b", "one-gpu", "1xH100", "qwen3-1.7b").fits
+    assert shipped("nano", "laptop", "1xRTX3090").fits
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_without_an_overlay_the_plan_says_what_to_do(name: str) -> None:
+    found = shipped(name, "", "8xH100")
+    page = as_text(found, advice(found.asked), None)
+    assert "it does not fit: trainer" in page
+    assert "engine.trainer=deepspeed engine.ranks=8 engine.placement=colocated" in page
+    assert "configs/engine/one-gpu.yaml, eight-gpus.yaml" in page
+
+
+def test_split_accelerators_are_the_trainers_or_the_samplers() -> None:
+    engine = config("qwen3-4b", "eight-gpus-split").engine
+    options = SAMPLERS["vllm"](engine)
+    assert (options["reserved"], options["memory"], options["sleep"]) == (4, 0.425, False)
+    assert warm_trainers(engine) == 1
+    turns = config("qwen3-4b", "eight-gpus").engine
+    options = SAMPLERS["vllm"](turns)
+    assert (options["reserved"], options["memory"], options["sleep"]) == (0, 0.85, True)
+    assert "attention" not in TRAINERS["deepspeed"](turns)
+
+
+def test_the_longest_sequence_counts_prompts_both_roles_and_benchmarks() -> None:
+    paper = config("qwen3-4b")
+    assert longest_sequence(paper) == 4096 + 16_384, "code benchmarks answer longest"
+    bare = paper.model_copy(update={"evaluate": paper.evaluate.model_copy(update={"benchmarks": []})})
+    assert longest_sequence(bare) == 4096 + 8192
+
+
+NANO = Path("configs/nano.yaml")
+
+
+def test_a_checkpoint_is_three_times_the_fp32_weights():
+    config = load([NANO])
+    stored = (Path(infuser_core.nano.__file__).parent / "anchor" / "model.safetensors").stat().st_size
+    assert files_of(config, shape_of(config.anchor)).checkpoint == pytest.approx(3 * stored, rel=0.02)
+
+
+def test_iterations_add_two_checkpoints_and_a_gradient():
+    config = load([NANO])
+    found = files_of(config, shape_of(config.anchor))
+    assert found.per_iteration == pytest.approx(found.checkpoint * (2 + 1 / 3))
+    assert found.in_all == pytest.approx(found.checkpoint + 20 * found.per_iteration)
+
+
+def test_a_fixed_generator_writes_solvers_alone():
+    config = load([NANO, Path("configs/ablation/fixed_generator.yaml")])
+    found = files_of(config, shape_of(config.anchor))
+    assert found.per_iteration == pytest.approx(found.checkpoint)
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2, 3, 5, 7, 20, 100])
+def test_what_stays_is_what_retention_keeps(iterations: int):
+    config = load([NANO, Path("configs/ablation/fixed_generator.yaml")], [f"cotrain.iterations={iterations}"])
+    found = files_of(config, shape_of(config.anchor))
+    size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
+    kept = verdicts(
+        Course(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()), Rule(keep_full=2, every=5)
+    )
+    total = found.checkpoint * sum(size[verdict.extent] for verdict in kept.values())
+    assert found.after_gc == pytest.approx(total)
+
+
+def test_tidying_up_leaves_less_and_never_more():
+    for iterations in (0, 1, 2, 3, 20, 100):
+        config = load([NANO], [f"cotrain.iterations={iterations}"])
+        found = files_of(config, shape_of(config.anchor))
+        assert found.after_gc <= found.in_all
+    assert found.after_gc < 0.5 * found.in_all

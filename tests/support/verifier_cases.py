@@ -6,9 +6,18 @@ from infuser_core.verifiers.parts.grading import Grading, as_text
 CORRECT, WRONG, NO_ANSWER, UNVERIFIED = Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER, Verdict.UNVERIFIED
 
 
-def question(answer: str, *, choices: int = 4, verifier: str = "", route: str = "") -> Question:
-    """A question of which nothing but its answer, its number of choices and its route matter."""
+def question(
+    answer: str,
+    *,
+    choices: int = 4,
+    verifier: str = "",
+    route: str = "",
+    text: str = "?",
+    grading: Grading | None = None,
+) -> Question:
+    """A question of which nothing but what is given matters."""
     return Question(
-        question_id="q", text="?", choices=[str(n) for n in range(choices)], answer=answer, verifier=verifier,
-        domain="", subdomain="", document_id="", rollout_id="", reasoning="", grading=as_text(Grading(route=route)),
+        question_id="q", text=text, choices=[str(n) for n in range(choices)], answer=answer, verifier=verifier,
+        domain="", subdomain="", document_id="", rollout_id="", reasoning="",
+        grading=as_text(grading or Grading(route=route)),
     )  # fmt: skip

@@ -7,7 +7,6 @@ from infuser_core.prompts.load import load
 from infuser_core.verifiers.code import PRESETS, program
 
 FENCE = "```"
-BRACE = "s = {1: '}'} + '{{'"
 
 
 def fenced(code: str, language: str = "python") -> str:
@@ -16,36 +15,6 @@ def fenced(code: str, language: str = "python") -> str:
 
 def boxed(code: str) -> str:
     return f"\\boxed{{\n{fenced(code)}\n}}"
-
-
-@pytest.mark.parametrize(
-    ("response", "paper", "strict_last", "official"),
-    [
-        ("", None, None, None),
-        ("no program", None, None, None),
-        (rf"\boxed{{{fenced('x = 1')}}}", "x = 1\n", "x = 1\n", "x = 1\n"),
-        (f"\\boxed{{\n{fenced('x = 1')}\n}}", "x = 1\n", "x = 1\n", "x = 1\n"),
-        (rf"$$\boxed{{\text{{{fenced('x = 1', '')}}}}}$$", "x = 1\n", "x = 1\n", "x = 1\n"),
-        (r"\boxed{x = {1: 2}}", "x = {1: 2}", "x = {1: 2}", None),
-        (r"\boxed{def f(): return 1}", "def f(): return 1", "def f(): return 1", None),
-        (rf"\boxed{{{fenced(BRACE)}}} end", BRACE + "\n", BRACE + "\n", BRACE + "\n"),
-        (f"{fenced('a = 1')}\nthen\n{fenced('b = 2')}", None, "b = 2\n", "b = 2\n"),
-        (f"{fenced('a = 1')}\nthen\n{FENCE}python\nb = ", None, "a = 1\n", "a = 1\n"),
-        (f"{fenced('draft = 1')}\n\\boxed{{\n{fenced('final = 2')}\n}}", "final = 2\n", "final = 2\n", "final = 2\n"),
-        (f"{boxed('first = 1')}\n{boxed('last = 2')}", "first = 1\n", "last = 2\n", "last = 2\n"),
-        (rf"the cost is \boxed{{O(n)}} {fenced('x = 1')}", "O(n)", "O(n)", None),
-        (f"<think>\n{fenced('draft = 1')}\n</think>\n{fenced('x = 2')}", None, "x = 2\n", "x = 2\n"),
-        (f"<think>\n{fenced('draft = 1')}\n</think>\nnothing", None, None, None),
-        (f"{FENCE}python\nx = 1", None, None, None),
-        ("\\boxed{\\begin{verbatim}\nx = 1\n\\end{verbatim}}", "\nx = 1\n", "\nx = 1\n", None),
-        ("Sure:\nimport sys\nprint(1)", None, None, "import sys\nprint(1)"),
-        (fenced("") + "\n" + fenced("x = 1") + "\n" + fenced(" "), None, "x = 1\n", "x = 1\n"),
-        (f"~~~~py\nx = '{FENCE}'\n~~~~", None, f"x = '{FENCE}'\n", f"x = '{FENCE}'\n"),
-    ],
-)  # fmt: skip
-def test_programs(response: str, paper: str | None, strict_last: str | None, official: str | None):
-    found = [program(response, preset=preset) for preset in ("paper", "strict-last", "official")]
-    assert found == [paper, strict_last, official]
 
 
 def test_the_official_preset_keeps_definitions_where_a_function_is_asked_for():

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from places import DATA
 
+from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import math
 from infuser_core.verifiers.parts.batch import Job
@@ -69,3 +70,41 @@ def test_one_at_a_time_is_the_same_as_all_at_once(findings: dict[str, list[Findi
     some = quick("math_suites")[::7]
     alone = [math.check(job(case).response, job(case).question) for case in some]
     assert alone == findings["math_suites"][::7]
+
+
+def test_a_tolerance_that_is_no_number_is_an_error():
+    case = {"gold": "2", "answer": "1", "grading": {"tolerance": "small"}}
+    with pytest.raises(DocumentError, match="small"):
+        math.check_many([job(case)])
+
+
+@pytest.mark.parametrize("truth", [r"127.32\%", "127.32%", "50%", r"100\% + 5\%"])
+def test_canonical_answers_have_no_percent_sign(truth: str):
+    assert "%" not in math.canonical(truth)
+    assert math.parseable(truth)
+
+
+@pytest.mark.parametrize(
+    "truth", [r"(n!)^2", r"(n!)^2 \geq n^n", r"\frac{1}{2}", "10^{-8}", "n!", r"\sum_{k=1}^n k", "3", "x=1 or x=2"]
+)
+def test_readable_references_are_left_alone(truth: str):
+    assert math.canonical(truth) == truth
+    assert math.parseable(truth)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        "n!^2",
+        r"n!^2 \geq n^n",
+        "5!^2 = 14400",
+        "(n+1)!^2",
+        "The answer is three.",
+        "<answer>",
+        "",
+        "hello you",
+        "1" * 200,
+    ],
+)
+def test_unreadable_references(truth: str):
+    assert not math.parseable(truth)

@@ -9,31 +9,6 @@ from hypothesis import strategies as st
 from infuser_core.errors import ConfigError
 from infuser_core.verifiers.parts import extract
 
-BOXES = [
-    # response, paper, strict-last, official
-    (r"\boxed{A} then \boxed{B}", "A", "B", "B"),
-    (r"\boxed{12}...\boxed{24}", "12", "24", "24"),
-    (r"\boxed{ B }", "B", "B", "B"),
-    (r"\boxed{\left\{ 1 \right.} } {", r"\left\{ 1 \right.", r"\left\{ 1 \right.", r"\left\{ 1 \right.}"),
-    (r"\boxed{\{1, 2\}}", r"\{1, 2\}", r"\{1, 2\}", r"\{1, 2\}"),
-    (r"\boxed{x \boxed{B} y}", r"x \boxed{B} y", r"x \boxed{B} y", "B"),
-    (r"{ stray \boxed{open \boxed{B}", "B", "B", "B"),
-    (r"put it in \boxed{}: \boxed{B}", "B", "B", "B"),
-    (r"\boxed{B}, not \boxed{}", "B", "B", None),
-    (r"\boxed{A} and \boxed{B", "A", "A", None),
-    (r"} \boxed{A} }", "A", "A", "A"),
-    (r"\\\boxed{A}", "A", "A", "A"),
-    (r"\boxed A", None, None, None),
-    (r"\boxedx{A}", None, None, None),
-    ("boxed{A}", None, None, None),
-]
-
-
-@pytest.mark.parametrize(("response", "paper", "last", "official"), BOXES)
-def test_which_box_counts_is_the_presets(response: str, paper: str | None, last: str | None, official: str | None):
-    read = {preset: extract.boxed(response, preset=preset) for preset in extract.PRESETS}
-    assert read == {"paper": paper, "strict-last": last, "official": official}
-
 
 def test_an_unknown_preset_is_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"'lucky'.*paper, official, strict-last"):
@@ -82,18 +57,6 @@ def test_text_before_the_first_box_changes_nothing(response: str, reasoning: str
 def test_the_paper_reads_nothing_after_the_first_closed_box(before: str, after: str):
     closed = f"\\boxed{{A}} {before}"
     assert extract.first_box(closed) == extract.first_box(f"{closed} {after}") == "A"
-
-
-@pytest.mark.parametrize("wrapper", ["text", "textbf", "textit", "mathrm", "operatorname", "mathbf", "mbox", "bm"])
-def test_text_wrappers_are_taken_off(wrapper: str):
-    assert extract.unwrap(rf" \{wrapper} {{ hello world }} ") == "hello world"
-
-
-@pytest.mark.parametrize(
-    "text", ["42", r"answer is \text{x}", r"\text{a}\text{b}", r"\frac{1}{2}", r"\text{a", r"\textual{a}", r"\text{a\}"]
-)
-def test_a_wrapper_must_span_the_whole_text(text: str):
-    assert extract.unwrap(text) == text
 
 
 @given(st.lists(st.sampled_from(["\\text{", "\\boxed {", "}", "{", "B", "\\", " "]), max_size=12).map("".join))

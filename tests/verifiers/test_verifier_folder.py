@@ -1,15 +1,21 @@
-"""The folder is the registry: whatever file lies in it is a verifier that keeps the promises of all."""
+"""The folder is the registry: whatever file lies in it is a verifier that keeps the promises of all, and its own."""
+
+import json
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verifier_cases import CORRECT, NO_ANSWER, question
+from verifier_cases import CORRECT, NO_ANSWER, WRONG, question
 
 from infuser_core import plugins
+from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.errors import ConfigError
-from infuser_core.schemas import Verdict
+from infuser_core.phases.parsing import ParsedQuestion, parse, to_question
+from infuser_core.schemas import Document, Question, Verdict
 from infuser_core.verifiers import bbeh, choice, exact, integer
 from infuser_core.verifiers.parts.extract import PRESETS
+from infuser_core.verifiers.parts.grading import Reason
 
 TEXTUAL = (choice, exact, integer, bbeh)
 """Verifiers that compare text in this process, so that any response can be tried on them."""
@@ -81,3 +87,84 @@ def test_a_long_run_of_anything_is_read_in_one_pass(piece: str):
             asked = question("5", route=route)
             for verifier in TEXTUAL if not route else (choice,):
                 assert all(verifier.check(response, asked, preset=preset).verdict in Verdict for preset in PRESETS)
+
+
+@given(st.text(alphabet="aAbB01.,()[]'\"? *", max_size=10), st.text(alphabet="aAbB01.,()[]'\"? *", max_size=10))
+def test_the_match_has_no_direction(left: str, right: str):
+    assert bbeh.agreement(left, right) == bbeh.agreement(right, left)
+    assert bbeh.agreement(left, left) == Reason.TEXT
+
+
+@given(st.integers(-(10**30), 10**30))
+def test_thousands_separators_do_not_change_a_number(number: int):
+    assert exact.number(f"{number:,}") == exact.number(str(number)) == Fraction(number)
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_equality_has_no_direction(left: str, right: str):
+    assert exact.same(left, left)
+    assert exact.same(left, right) == exact.same(right, left)
+
+
+@given(st.integers(0, 999), st.integers(0, 999), st.integers(0, 4), st.integers(0, 3))
+def test_leading_and_trailing_zeros_alone_do_not_matter(found: int, reference: int, zeros: int, decimals: int):
+    text = "0" * zeros + str(found) + ("." + "0" * decimals if decimals else "")
+    verdict = integer.check(rf"\boxed{{{text}}}", question(str(reference))).verdict
+    assert verdict == (CORRECT if found == reference else WRONG)
+
+
+@given(st.text(alphabet="ABab.():,$ or", max_size=10))
+def test_what_paper_reads_strict_last_reads_as_well(content: str):
+    response = rf"\boxed{{{content}}}"
+    found = choice.check(response, question("B"))
+    if found.verdict != NO_ANSWER and found.reason != Reason.NO_LETTER:
+        assert choice.check(response, question("B"), preset="strict-last") == found
+
+
+@given(st.text(alphabet="abcdABCD.():,$ orn", max_size=12))
+def test_no_box_is_right_for_two_letters(content: str):
+    for preset in ("paper", "strict-last"):
+        verdicts = [choice.check(rf"\boxed{{{content}}}", question(letter), preset=preset).verdict for letter in "ABCD"]
+        assert verdicts.count(CORRECT) <= 1
+
+
+def row(**fields: object) -> Question:
+    return question_of({"question_id": "q", "question_text": "Q", **fields}, "here")
+
+
+DISPATCHED = [
+    # row of a question file, response, what was extracted, verdict: the same under every preset
+    ({"choices": ["x", "y", "z"], "ground_truth": "B"}, r"\boxed{\text{B}}", "B", CORRECT),
+    ({"choices": ["x", "y", "z"], "ground_truth": "A"}, r"\boxed{C}", "C", WRONG),
+    ({"choices": ["4", "5", "6", "7"], "ground_truth": "5"}, r"\boxed{B}", "B", CORRECT),
+    ({"choices": [4, 5, 6, 7], "ground_truth": 5}, r"\boxed{B}", "B", CORRECT),
+    ({"ground_truth": "proved"}, "no box", None, NO_ANSWER),
+    ({"ground_truth": "42", "data_source": "aime"}, r"\boxed{042}", "042", CORRECT),
+    ({"ground_truth": "42", "data_source": "aime"}, "no box", None, NO_ANSWER),
+]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("fields", "response", "extracted", "verdict"), DISPATCHED)
+def test_a_row_finds_its_verifier(
+    fields: dict[str, object], response: str, extracted: str | None, verdict: str, preset: str
+):
+    asked = row(**fields)
+    finding = plugins.verifier(asked.verifier).check(response, asked, preset=preset)
+    assert (finding.extracted, finding.verdict) == (extracted, verdict)
+
+
+@pytest.mark.parametrize("source", ["mmlu_pro", "medqa", "aime", "no such benchmark"])
+@pytest.mark.parametrize(("prompt_type", "verifier"), [("mcq", "choice"), ("free_form", "math")])
+def test_a_data_source_that_a_model_wrote_chooses_nothing(source: str, prompt_type: str, verifier: str):
+    written = {"question_text": "Q", "choices": list("wxyz"), "ground_truth": "x", "data_source": source}
+    route = "mcq" if prompt_type == "mcq" else "free_form"
+    parsed = parse(json.dumps({**written, "benchmark_type": source}), route=route)
+    assert isinstance(parsed, ParsedQuestion)
+    document = Document(
+        document_id="d", source_id="s", header_path="", start=0, end=1, text="t", num_tokens=1, domain="",
+        prompt_type=prompt_type,
+    )  # fmt: skip
+    asked = to_question(parsed, rollout_id="r", document=document)
+    assert (asked.verifier, asked.grading) == (verifier, "")
+    assert choice.check("the answer is B", asked, preset="official").verdict == NO_ANSWER
