@@ -7,7 +7,7 @@ from functools import partial
 from flows.iteration import Players, iterate, iteration
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining, evaluation
-from tasks.alongside import Lane, Promise, alongside
+from tasks.branches import Lane, Promise, alongside
 from tasks.run import current
 from tasks.stage import recall, subflow
 
@@ -26,7 +26,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What an iteration leaves."""
+    """Policies after an iteration, and its validation."""
 
     players: Players
     """The two policies after it."""

@@ -1,4 +1,4 @@
-"""A walk along the pipeline that computes nothing: what a run would do, and whether what is asked of it can be."""
+"""Plans of runs and forks: a walk along the pipeline that computes nothing."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +26,7 @@ from tasks.run_control import Planning, Stop, check_inputs
 
 
 def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
-    """What is asked, with every iteration named. Raises UsageError for places that the run does not have."""
+    """The places that are asked for, with every iteration named. Raises UsageError for others."""
     if not asked:
         return asked
     root = settings.store_root()
@@ -63,7 +63,7 @@ def walk(
 
 
 def plan(history: History, name: str, asked: Asked) -> Plan:
-    """What the run would do, stage by stage. Raises UsageError for places that it does not have."""
+    """The plan of a run, stage by stage. Raises UsageError for places that it does not have."""
     root = settings.store_root()
     return _plan(root, history, name, asked, place.repeats_of(root, name))
 
@@ -93,7 +93,7 @@ def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Rep
 
 
 def plan_fork(fork: Fork) -> Plan:
-    """What a fork would compute. Raises UsageError where its origin has not come that far."""
+    """The plan of a fork. Raises UsageError where its origin has not come that far."""
     root = settings.store_root()
     repeats = place.repeats_of(root, fork.name) or list(fork.repeats)
     found = _plan(root, fork.history, fork.name, Asked(), repeats)
@@ -146,7 +146,7 @@ def _notes(root: Path, name: str, history: History, walked: Planning) -> list[st
 
 
 def _recorded(root: Path, name: str, history: History) -> str:
-    """What a person must know who would start this plan under a name that is taken."""
+    """A note for a plan under a name that is taken; empty otherwise."""
     if name not in runs.list_runs(root):
         return ""
     changed = [leaf for leaf in _changed(root, name, history.latest) if leaf.name not in ("name", "variant")]

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What a verifier can say of a response. "Could not verify" is never a wrong answer."""
+    """Verdicts of a verifier on a response. "Could not verify" is never a wrong answer."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -14,7 +14,7 @@ class Verdict(StrEnum):
 
 
 class Role(StrEnum):
-    """Who produced a rollout or owns a checkpoint."""
+    """The role that produced a rollout or owns a checkpoint."""
 
     SOLVER = "solver"
     GENERATOR = "generator"
@@ -74,7 +74,7 @@ class BenchmarkResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkVerdict:
-    """What one preset's verifier makes of one saved response."""
+    """Verdict of one preset's verifier on one saved response."""
 
     benchmark: str
     """Benchmark label."""
@@ -359,7 +359,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionLabel:
-    """What an oracle says of a generated question. For reports and controls: no phase reads it."""
+    """An oracle's label of a generated question. For reports and controls: no phase reads it."""
 
     question_id: str
     """Question labelled."""
@@ -429,7 +429,7 @@ class InfluenceScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerLogprobs:
-    """What the trainer gave a response at the start of the iteration: the old policy of the update's ratio."""
+    """Log-probabilities of a response by the trainer at the start of the iteration: the update's old policy."""
 
     rollout_id: str
     """Solver rollout."""

@@ -15,7 +15,8 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.pool import kept, numbered
 from tasks.run import Run, current
-from tasks.stage import Work, stage
+from tasks.stage import stage
+from tasks.work import Work
 
 VERSION = 3
 DEV = "dev:"

@@ -33,8 +33,9 @@ from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run
-from tasks.stage import Work, stage
+from tasks.stage import stage
 from tasks.training_pool import budget_of, carried, documents_of
+from tasks.work import Work
 
 VERSION = 1
 

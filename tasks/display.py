@@ -1,4 +1,4 @@
-"""What people see in the Prefect UI: a page per artifact, and a bar that moves while a stage runs."""
+"""Prefect UI: a page per artifact, and a progress bar while a stage runs."""
 
 import json
 import time

@@ -33,7 +33,8 @@ from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
-from tasks.stage import Work, stage
+from tasks.stage import stage
+from tasks.work import Work
 
 VERSION = 2
 JUDGED_TOGETHER = 256

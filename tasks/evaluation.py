@@ -31,7 +31,8 @@ from infuser_core.schemas import (
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
-from tasks.stage import Work, known, stage
+from tasks.stage import known, stage
+from tasks.work import Work
 
 LEAKAGE_VERSION = 1
 VALIDATION = "validation"

@@ -10,7 +10,8 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run
-from tasks.stage import Work, stage
+from tasks.stage import stage
+from tasks.work import Work
 
 VERSION = 1
 REASON = "in the pool that was given"

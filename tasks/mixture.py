@@ -17,7 +17,8 @@ from infuser_core.store.store import Outcome, Table
 from tasks.audits import digest_record
 from tasks.pool import kept, numbered
 from tasks.run import Run, current
-from tasks.stage import Work, stage
+from tasks.stage import stage
+from tasks.work import Work
 
 VERSION = 1
 LABEL = "mixture "

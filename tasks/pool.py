@@ -9,7 +9,8 @@ from infuser_core.schemas import Document, Judgement, Overlap, Page
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
-from tasks.stage import Work, stage
+from tasks.stage import stage
+from tasks.work import Work
 
 VERSION = 2
 CONTROL = "control:"

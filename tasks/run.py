@@ -37,7 +37,7 @@ _WHOLE = Asked()
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What the stages of one run share."""
+    """A run as its stages share it."""
 
     name: str
     """Name of the run."""

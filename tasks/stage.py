@@ -25,11 +25,10 @@ from infuser_core.errors import (
 )
 from infuser_core.planning.fork import MEASUREMENTS
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from tasks.guard import Overdue
+from tasks.interrupts import Overdue
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
-from tasks.work import Work as Work
-from tasks.work import execute
+from tasks.work import Work, execute
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +38,7 @@ _FINAL = (BusyRunError, CheckpointError, ConfigError, DamagedArtifactError, Docu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stopped:
-    """What a task or sub-flow returns that a run stopped in."""
+    """Result of a task or sub-flow in which a run stopped."""
 
     cause: Stop | Halted
     """Where, or why."""

@@ -31,7 +31,8 @@ from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run
-from tasks.stage import Work, known, stage
+from tasks.stage import known, stage
+from tasks.work import Work
 
 Item = TypeVar("Item")
 VERSION = 2

@@ -16,7 +16,8 @@ from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import Run, current, plain
-from tasks.stage import Work, stage
+from tasks.stage import stage
+from tasks.work import Work
 
 VERSION = 1
 TRAINING = "training_pool"
@@ -97,7 +98,7 @@ def _rows(run: Run, number: int, dev: list[Question]) -> Problems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What an iteration leaves for the budget of later ones."""
+    """Artifacts of an iteration that the budget of later ones learns from."""
 
     allocation: ArtifactRef
     """How its documents were shared."""

@@ -17,7 +17,7 @@ from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
 from tasks import display
-from tasks.guard import Guard, guarded
+from tasks.interrupts import Guard, guarded
 from tasks.run import Run
 from tasks.run_control import Halted
 
@@ -26,7 +26,7 @@ Produce = Callable[[Path, Progress], Outcome]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a stage would make, and how."""
+    """A recipe and the function that makes its artifact."""
 
     recipe: Recipe
     """What it is a function of; known before anything runs."""
@@ -175,7 +175,7 @@ def _disk_is_full(error: BaseException | None) -> bool:
 
 
 def _named(run: Run, recipe: Recipe, error: Exception) -> InfuserError:
-    """What a person should know of an error that is not ours."""
+    """A foreign error as an InfuserError, with its remedy."""
     hint = f"finished stages are kept: `infuser resume {run.name}` goes on from here"
     if _disk_is_full(error):
         return StoreError(

@@ -21,7 +21,7 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
-BOUNDARIES = {"flows/execute.py", "tasks/alongside.py", "tasks/stage.py"}
+BOUNDARIES = {"flows/execute.py", "tasks/branches.py", "tasks/stage.py"}
 # A table of nouns may be longer than other modules.
 NOUNS = {"infuser_core/schemas.py"}
 # State of one process, by their nature not frozen.

@@ -14,7 +14,7 @@ from statistics import fmean, pstdev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What is known of one arm."""
+    """Room and recent rewards of one arm."""
 
     room: int
     """Documents that it has."""
@@ -26,7 +26,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What the bandit makes of one arm."""
+    """The bandit's estimate of one arm."""
 
     share: float
     """Share of the batch; all shares sum to 1."""
@@ -75,7 +75,7 @@ def _leaning(arms: Mapping[str, Arm], count: int, exploration: float) -> dict[st
 
 
 def _infinite(bound: float | None) -> float:
-    """What was never measured is tried first."""
+    """Arms that were never measured are tried first."""
     return math.inf if bound is None else bound
 
 

@@ -98,7 +98,7 @@ def length_norm(lengths: Sequence[int], *, mode: Literal["fixed", "token_mean"],
 
 
 def step_denominator(groups: int, *, minibatch: int, mode: Literal["real", "nominal"]) -> int:
-    """What a step's gradient is divided by, in groups.
+    """Divisor of a step's gradient, in groups.
 
     `real` is the number of groups in the step; `nominal` (authors' code) the configured minibatch, so that a smaller
     last minibatch has a smaller gradient, and its full AdamW step. Raises ValueError for another mode.

@@ -54,7 +54,7 @@ class LossSettings(Settings):
 
 
 class QuestionSettings(Settings):
-    """What a generated question must look like."""
+    """Rules for a valid generated question."""
 
     min_choices: int = Field(default=4, ge=2)
     max_choices: int = Field(default=8, le=10)
@@ -66,7 +66,7 @@ class QuestionSettings(Settings):
 
 
 class RewardSettings(Settings):
-    """What the generator is rewarded for."""
+    """The generator's reward."""
 
     name: str = "influence"
     """Module in `infuser_core/rewards`, or `package.module:name`."""

@@ -21,7 +21,7 @@ _MEASURED = (ScoreStatus.SCORED, ScoreStatus.ZERO_VARIANCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateSettings:
-    """What the shares depend on."""
+    """Settings that the shares depend on."""
 
     by: str
     """Field of Document whose values are the arms."""
@@ -37,7 +37,7 @@ class AllocateSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recent:
-    """What one earlier iteration leaves to learn from."""
+    """Allocations, questions and scores of one earlier iteration."""
 
     allocations: Sequence[Allocation]
     """How it was shared."""

@@ -12,7 +12,7 @@ from infuser_core.seeding import seed_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """What one arm contributes to a batch."""
+    """The part of a batch that one arm contributes."""
 
     share: float
     """Weight with which it takes over what an exhausted arm lacks."""

@@ -17,7 +17,7 @@ FILE = "gradient.safetensors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientSettings:
-    """What a solver gradient depends on."""
+    """Settings that a solver gradient depends on."""
 
     loss: LossSettings
     """Constants of the objective."""

@@ -1,4 +1,4 @@
-"""Responses of a long phase, drawn so that a killed one goes on from the groups that had ended."""
+"""Sampling that resumes: a killed phase goes on from the groups that had ended."""
 
 import time
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ class Drawn:
 
 
 class Kept(Protocol):
-    """Where finished responses outlive the process."""
+    """A place on disk where finished responses outlive the process."""
 
     def rows(self) -> list[Drawn]:
-        """What was kept before."""
+        """Responses that were kept before."""
         ...
 
     def add(self, rows: Sequence[Drawn]) -> None:

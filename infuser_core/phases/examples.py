@@ -19,7 +19,7 @@ TEMPLATE = "generate_mcq_examples"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """What examples are drawn from."""
+    """Questions that the examples of a prompt are drawn from."""
 
     questions: Sequence[Question]
     """Questions with their answers."""
@@ -38,7 +38,7 @@ def examples_of(config: RunConfig) -> Examples | None:
 
 
 def example_facts(config: RunConfig) -> dict[str, Any]:
-    """What the examples say, for a recipe: number, settings and content of their source, and the template."""
+    """Facts of the examples for a recipe: number, settings and content of their source, and the template."""
     settings = config.cotrain.examples
     if settings is None:
         return {}

@@ -35,7 +35,7 @@ VERSION = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateSettings:
-    """What generated questions depend on."""
+    """Settings that generated questions depend on."""
 
     prompts: str
     """Prompt profile."""
@@ -291,6 +291,6 @@ def _labels(questions: Sequence[Question], name: str) -> list[QuestionLabel]:
 
 
 def _named(name: str) -> Any:
-    """What `package.module:name` names; None for an empty name."""
+    """The object that `package.module:name` names; None for an empty name."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute) if name else None

@@ -11,7 +11,7 @@ from infuser_core.verifiers.parts.batch import Job, check_all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PseudoLabel:
-    """What a generated question's answers were compared with in place of its key."""
+    """The majority's answer to a generated question, in place of its key."""
 
     question_id: str
     """Question labelled."""

@@ -47,7 +47,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedQuestion:
-    """What the generator wrote, checked."""
+    """A generated question that passed the checks."""
 
     text: str
     """Question without its choices."""

@@ -48,7 +48,7 @@ class Ask:
 
     @property
     def key(self) -> Key:
-        """What the saved responses are found by."""
+        """The key under which saved responses are found."""
         return self.benchmark, self.question.question_id
 
 

@@ -19,7 +19,7 @@ SHARED = "solver_gradient.safetensors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBackward:
-    """What the solver's update needs to know of the backward pass it shares; the gradient lies beside it."""
+    """Report of a backward pass that the solver's update shares; the gradient lies beside it."""
 
     num_groups: int
     """Groups in the step."""
@@ -49,7 +49,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreSettings:
-    """What the scores depend on."""
+    """Settings that the scores depend on."""
 
     gradient: GradientSettings
     """The same objective as the dev gradient's."""

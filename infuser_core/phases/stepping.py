@@ -16,7 +16,7 @@ from infuser_core.schemas import Rollout, Update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSettings:
-    """What an update of a role depends on."""
+    """Settings that an update of a role depends on."""
 
     learning_rate: float
     """Step size, constant."""

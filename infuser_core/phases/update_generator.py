@@ -18,7 +18,7 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorSettings:
-    """What the generator's update depends on."""
+    """Settings that the generator's update depends on."""
 
     step: UpdateSettings
     """Optimizer and objective."""
@@ -32,7 +32,7 @@ class GeneratorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorUpdate:
-    """What the update did."""
+    """Result of the generator's update."""
 
     scores: list[GeneratorScore]
     """Reward and advantage of every generator rollout."""

@@ -13,7 +13,7 @@ from launcher import ROOT
 
 from infuser_core.config.overlays import load
 from infuser_core.planning.place import asked_of
-from tasks.alongside import alongside
+from tasks.branches import alongside
 from tasks.run import Run, current, opened, seen_as
 from tasks.run_control import Control, Halted, LookUp
 

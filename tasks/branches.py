@@ -1,4 +1,4 @@
-"""A branch of a flow beside its main line, where the configuration lets independent stages overlap.
+"""Parallel branches of a run, where the configuration lets independent stages overlap.
 
 The main line stays in its thread and hears signals; a branch has a thread of its own with Prefect's context. The first
 failure ends both at their next safe points, and is the error that leaves. Where nothing overlaps, a branch runs at
@@ -12,7 +12,7 @@ from functools import partial
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from tasks.guard import waiting
+from tasks.interrupts import waiting
 from tasks.run import Run, current
 from tasks.run_control import Halted
 
@@ -21,7 +21,7 @@ _LOOK = 0.1
 
 
 class Promise(Generic[T]):
-    """What a branch will have made."""
+    """The result of a branch, once it has ended."""
 
     def __init__(self, branch: Callable[[], T]) -> None:
         self._branch = branch
@@ -37,7 +37,7 @@ class Promise(Generic[T]):
             self.error = error
 
     def result(self) -> T:
-        """What the branch made. Raises what it raised."""
+        """The branch's result. Raises its error."""
         if self.error is not None:
             raise self.error
         assert self._made, "wait for the branch first"

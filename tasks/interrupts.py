@@ -1,4 +1,4 @@
-"""What may cut a stage short, and where: signals wait for the next safe point, and no stage takes for ever.
+"""Signals and time limits of a stage: both wait for the next safe point.
 
 A safe point is between two batches or optimizer steps, or the end of the stage. Killing it anywhere else would be as
 harmless, but waste what the point keeps. The second signal is obeyed at once.
@@ -140,7 +140,7 @@ def _listening(guard: Guard) -> Iterator[Guard]:
 
 
 def _pass_on(number: int) -> None:
-    """What the signal would have done without us; a process that it would have ended leaves cleanly instead."""
+    """The signal's default effect; a process that it would have ended leaves cleanly instead."""
     if signal.getsignal(number) == signal.SIG_DFL:
         raise SystemExit(128 + number)
     signal.raise_signal(number)
