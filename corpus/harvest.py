@@ -11,14 +11,13 @@ from typing import Any
 
 from corpus.find import configured, registry
 from corpus.find.catalogue import Offer
-from corpus.find.download import DownloadConfig, download
+from corpus.find.download import download
 from corpus.find.holdings import Holdings
 from corpus.find.intake import Item
-from corpus.find.queries import Query
+from corpus.find.queries import Agent, Query
 from corpus.find.registry import ADMITTED, REJECTED, Admission, Coverage
-from corpus.find.search import Agent, Failure, Ranking, TopicSearch, search_topic
-from corpus.find.topic_merging import Merge
-from corpus.find.topics import Assignment, Taxonomy
+from corpus.find.search import Failure, Ranking, TopicSearch, failure_of, search_topic
+from corpus.find.topics import Assignment, Merge, Taxonomy
 from corpus.model_reply import ModelCall
 from corpus.pool import SEARCH, write_table
 from corpus.read.file_kinds import file_of
@@ -98,7 +97,6 @@ def _opened(wish: Wish, work: Path) -> Iterator[configured.Opened]:
 
 def _searched(wish: Wish, opened: configured.Opened, progress: Progress) -> list[TopicSearch]:
     """One search per pair. A pair that no catalogue answered for is a failure of its own, unless all of them are."""
-    config = configured.search_config(wish.settings)
     if not wish.topics:
         # No pair, so no query: the catalogues list what they have.
         offers = [offer for catalogue in opened.catalogues for offer in catalogue.search(EVERYTHING)]
@@ -108,20 +106,16 @@ def _searched(wish: Wish, opened: configured.Opened, progress: Progress) -> list
     answered = False
     for done, topic in enumerate(wish.topics, 1):
         try:
-            found.append(search_topic(topic, opened.catalogues, config, agent=wish.agent))
+            found.append(search_topic(topic, opened.catalogues, wish.settings, agent=wish.agent))
             answered = True
         except CatalogueError as error:
             first = first or error
-            found.append(_unanswered(topic, error))
+            failures = [failure_of(topic, error)]
+            found.append(TopicSearch(queries=[], offers=[], rankings=[], failures=failures, calls=[]))
         progress(done, len(wish.topics), 0)
     if first and not answered:
         raise first
     return found
-
-
-def _unanswered(topic: Topic, error: CatalogueError) -> TopicSearch:
-    failure = Failure(domain=topic.domain, subdomain=topic.subdomain, catalogue="all", query="", reason=error.message)
-    return TopicSearch(queries=[], offers=[], rankings=[], failures=[failure], calls=[])
 
 
 def write_taxonomy(found: Taxonomy, out: Path) -> None:
@@ -150,12 +144,11 @@ def write_search(found: Sequence[TopicSearch], out: Path) -> None:
 
 
 def _admitted(wish: Wish, offers: Sequence[Offer], rankings: Sequence[Ranking]) -> Admission:
-    rules = configured.rules_of(wish.settings)
     if wish.topics:
-        return registry.admit(offers, wish.topics, rules, rankings=rankings)
+        return registry.admit(offers, wish.topics, wish.settings, rankings=rankings)
     # Nothing is wanted in particular: no subject speaks against a book, and every one may be taken.
     bare = [replace(offer, subjects=[], discipline=_pair(offer)[0] or offer.discipline) for offer in offers]
-    return registry.admit(bare, [EVERYTHING], replace(rules, books_per_topic=0))
+    return registry.admit(bare, [EVERYTHING], wish.settings.model_copy(update={"books_per_topic": 0}))
 
 
 def _pair(offer: Offer) -> tuple[str, str]:
@@ -178,9 +171,9 @@ def _fetched(
     files = work / "files"
     result = download(
         admission.sources,
-        lambda url: configured.address_in(opened.catalogues, url),
+        opened.address,
         files,
-        _download_config(wish, opened),
+        opened.download,
         names=names,
         holdings=Holdings(work / "holdings"),
         progress=progress,
@@ -190,11 +183,6 @@ def _fetched(
         _item(before, after, files, subdomains.get(after.source_id, ""))
         for before, after in zip(admission.sources, result.sources, strict=True)
     ]
-
-
-def _download_config(wish: Wish, opened: configured.Opened) -> DownloadConfig:
-    base = getattr(opened.catalogues[0], "base", "") if wish.settings.type == "nano" else ""
-    return configured.download_config(wish.settings, shelf=base, contact=wish.contact)
 
 
 def _subdomains(wish: Wish, admission: Admission, offers: Sequence[Offer]) -> dict[str, str]:

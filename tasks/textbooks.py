@@ -17,8 +17,7 @@ from corpus.find.holdings import Holding, Holdings
 from corpus.find.queries import Query
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
 from corpus.find.session import Answer
-from corpus.find.topic_merging import Merge
-from corpus.find.topics import Assignment, extract
+from corpus.find.topics import Assignment, Merge, extract
 from corpus.model_reply import ModelCall
 from corpus.read.file_kinds import file_of
 from infuser_core import settings
@@ -136,9 +135,9 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):
-                found.append(search_topic(topic, opened.catalogues, configured.search_config(config), agent=agent))
+                found.append(search_topic(topic, opened.catalogues, config, agent=agent))
                 progress(done, len(wanted), 0)
-            answers = opened.answers
+            answers = opened.session.answers
         return Outcome(
             tables={
                 "offers": Table(row_type=Offer, rows=[row for search in found for row in search.offers]),
@@ -170,8 +169,7 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
         wanted = run.store.rows(topics, "topics", Topic)
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
-        rules = configured.rules_of(run.config.corpus.catalogue)
-        chosen = registry.admit(offers, wanted, rules, rankings=rankings)
+        chosen = registry.admit(offers, wanted, run.config.corpus.catalogue, rankings=rankings)
         admitted = sum(source.status == registry.ADMITTED for source in chosen.sources)
         if not admitted:
             raise DocumentError(
@@ -206,14 +204,11 @@ def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None,
             names.setdefault(alias.source_id, []).append(alias.identifier)
         holdings = _holdings(run, books)
         with _opened(run, books) as opened:
-            catalogues = opened.catalogues
-            base = getattr(catalogues[0], "base", "") if books else ""
-            config = configured.download_config(run.config.corpus.catalogue, shelf=base, contact=settings.contact())
             result = download(
                 wanted,
-                lambda url: configured.address_in(catalogues, url),
+                opened.address,
                 workspace,
-                config,
+                opened.download,
                 names=names,
                 holdings=holdings,
                 progress=progress,

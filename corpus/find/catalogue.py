@@ -66,6 +66,11 @@ class Offer:
     answer: str = ""
     """Digest of the recorded answer from which the entry was read."""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names the entry among those of all catalogues."""
+        return self.catalogue, self.offer_id
+
 
 class Catalogue(Protocol):
     """Answers searches for topics. Sees a (domain, subdomain) pair and never a question."""

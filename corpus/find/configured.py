@@ -1,6 +1,7 @@
 """Catalogues, search and download set up from a run's settings."""
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from corpus.find.download import DownloadConfig
 from corpus.find.guard import GuardConfig
 from corpus.find.identifiers import host_of
 from corpus.find.polite_http import Politeness
-from corpus.find.search import Agent, Rules, SearchConfig
-from corpus.find.session import Answer, AnswerFolder, Session, SessionConfig, command_search, live, replayed
+from corpus.find.queries import Agent
+from corpus.find.session import Session, SessionConfig, live, replayed
 from corpus.find.topics import Librarian
+from corpus.find.web_search import CommandSearch
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError
@@ -25,17 +27,19 @@ AGENT = "infuser-corpus/0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """Catalogues that can be asked, and what they have answered so far."""
+    """Catalogues that can be asked, what they have answered so far, and how their books are fetched."""
 
     catalogues: Sequence[Catalogue]
     """In the order of the settings."""
     session: Session
     """The client and its record."""
+    download: DownloadConfig
+    """How sources are fetched."""
 
-    @property
-    def answers(self) -> list[Answer]:
-        """Every answer so far, one per address."""
-        return self.session.answers
+    def address(self, download_url: str) -> str:
+        """The address to fetch for a source: the local catalogue's where it was stored without its host."""
+        local = [catalogue for catalogue in self.catalogues if catalogue.name == "local"]
+        return local[0].address(download_url) if local and download_url.startswith(SCHEME) else download_url
 
 
 @contextmanager
@@ -49,46 +53,22 @@ def open_catalogues(
     the User-Agent.
     """
     entries = _entries(settings, shelf)
-    own = frozenset(host for _, base in entries if (host := host_of(base)))
+    hosts = [(name, host) for name, base in entries if (host := host_of(base))]
+    politeness = Politeness(delay_seconds=settings.host_delay_seconds, robots_exempt=tuple(settings.robots_exempt))
     config = SessionConfig(
-        guard=_guard(settings, contact, own),
-        politeness=Politeness(delay_seconds=settings.host_delay_seconds, robots_exempt=tuple(settings.robots_exempt)),
+        guard=_guard(settings, contact, [host for _, host in hosts]),
+        politeness=politeness,
         # What is served on loopback changes with the run, and its port is another's tomorrow.
         folder=folder if settings.type == "catalogues" else None,
         max_age_days=settings.answer_days,
-        search=command_search(search),
+        search=CommandSearch(command=shlex.split(search)) if search.strip() else None,
     )
+    own = [host for name, host in hosts if name == "local"]
+    download = DownloadConfig(guard=_guard(settings, contact, own), politeness=politeness)
     recorded = settings.type == "catalogues" and settings.answers == "recorded"
-    with replayed(AnswerFolder(folder or Path())) if recorded else live(config) as session:
-        yield Opened(
-            catalogues=[connect(name, base=base, client=session.client) for name, base in entries], session=session
-        )
-
-
-def address_in(catalogues: Sequence[Catalogue], download_url: str) -> str:
-    """The address to fetch for a source: the local catalogue's where the source was stored without its host."""
-    local = [catalogue for catalogue in catalogues if catalogue.name == "local"]
-    return local[0].address(download_url) if local and download_url.startswith(SCHEME) else download_url
-
-
-def search_config(settings: CatalogueSettings) -> SearchConfig:
-    """How widely is searched."""
-    return SearchConfig(queries_per_topic=settings.queries_per_topic, rules=rules_of(settings))
-
-
-def rules_of(settings: CatalogueSettings) -> Rules:
-    """What an offer must fulfil."""
-    return Rules(licences=settings.licences, languages=settings.languages, books_per_topic=settings.books_per_topic)
-
-
-def download_config(settings: CatalogueSettings, *, shelf: str = "", contact: str = "") -> DownloadConfig:
-    """How sources are fetched."""
-    own = frozenset(host for name, base in _entries(settings, shelf) if name == "local" and (host := host_of(base)))
-    return DownloadConfig(
-        guard=_guard(settings, contact, own),
-        host_delay_seconds=settings.host_delay_seconds,
-        robots_exempt=tuple(settings.robots_exempt),
-    )
+    with replayed(folder or Path()) if recorded else live(config) as session:
+        catalogues = [connect(name, base=base, client=session.client) for name, base in entries]
+        yield Opened(catalogues=catalogues, session=session, download=download)
 
 
 def librarian_of(model: ChatModel, profile: str) -> Librarian:
@@ -122,7 +102,7 @@ def _entries(settings: CatalogueSettings, shelf: str) -> list[tuple[str, str]]:
     return [(entry.name, entry.base) for entry in settings.catalogues]
 
 
-def _guard(settings: CatalogueSettings, contact: str, own: frozenset[str]) -> GuardConfig:
+def _guard(settings: CatalogueSettings, contact: str, own: Iterable[str]) -> GuardConfig:
     """Hosts that the settings name may be private; nobody else's may."""
     loopback = LOOPBACK if settings.type in ("nano", "local") else frozenset()
-    return GuardConfig(allowed_hosts=own | loopback, user_agent=f"{AGENT} (+{contact})" if contact else AGENT)
+    return GuardConfig(allowed_hosts=loopback | {*own}, user_agent=f"{AGENT} (+{contact})" if contact else AGENT)

@@ -40,10 +40,8 @@ class DownloadConfig:
     """Who may be reached."""
     transfer: FetchConfig = field(default_factory=FetchConfig)
     """Limits and patience of one transfer."""
-    host_delay_seconds: float = 1.0
-    """Least time between two requests to one host outside `guard.allowed_hosts`, seconds."""
-    robots_exempt: tuple[str, ...] = ()
-    """See Politeness."""
+    politeness: Politeness = field(default_factory=Politeness)
+    """Pauses between requests to hosts outside `guard.allowed_hosts`; how often one is repeated is for `transfer`."""
     max_hosts: int = 4
     """Hosts that are downloaded from at one time; each serves one file at a time."""
     follow_pages: bool = True
@@ -110,12 +108,7 @@ class DownloadResult:
 
 def web_client(config: DownloadConfig) -> httpx.Client:
     """The client of a download: guarded and polite. `fetch` has its own patience, so one attempt is enough here."""
-    politeness = Politeness(
-        delay_seconds=config.host_delay_seconds,
-        without_delay=config.guard.allowed_hosts,
-        robots_exempt=config.robots_exempt,
-        patience=Patience(attempts=1),
-    )
+    politeness = replace(config.politeness, without_delay=config.guard.allowed_hosts, patience=Patience(attempts=1))
     return polite_client(config.guard, politeness, config.clock)
 
 

@@ -2,17 +2,23 @@
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from corpus.model_reply import ModelCall, ReplyProblem, ask
-from infuser_core.engines.protocols import ChatModel
+from infuser_core.engines.protocols import ChatModel, Messages
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Topic
 
 ARTICLES = ("a", "an", "the")
 LINKS = ("and", "at", "by", "for", "from", "in", "into", "of", "on", "or", "to", "with")
 STOP = frozenset([*ARTICLES, *LINKS, "introduction", "introductory"])
+MAX_QUERY_CHARS = 80
+MAX_QUERY_WORDS = 8
+MAX_TOKENS = 512
+BY_RULE = "rule"
+T = TypeVar("T")
 
 
 def words(text: str) -> list[str]:
@@ -36,12 +42,6 @@ def mentions(text: str, query: str) -> bool:
     return bool(wanted) and wanted <= set(words(text))
 
 
-MAX_QUERY_CHARS = 80
-MAX_QUERY_WORDS = 8
-MAX_TOKENS = 512
-BY_RULE = "rule"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """One query for one pair."""
@@ -57,13 +57,40 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phrased:
-    """Queries for one pair, and what a model said."""
+class Said(Generic[T]):
+    """What came out, and what a model said on the way."""
 
-    queries: list[Query]
-    """Distinct queries, the most specific first."""
+    value: T
+    """The result."""
     calls: list[ModelCall]
-    """Replies of the model; none by rule."""
+    """Replies of the model; none where the rule decided alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """The model that phrases queries and orders what was found. It chooses among offers and adds none."""
+
+    model: ChatModel
+    """Answers prompts."""
+    phrase: Template
+    """Asks for queries."""
+    rank: Template
+    """Asks for an order."""
+    attempts: int = 3
+    """Times a prompt is asked before the rule decides."""
+
+    def ask(self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]) -> Said[T | None]:
+        """The model's checked answer for a pair; None where no attempt gave a usable one."""
+        asked = ask(
+            self.model,
+            [prompt],
+            lambda place, reply: parse(reply),
+            task=task,
+            items=[f"{topic.domain} / {topic.subdomain}"],
+            max_tokens=MAX_TOKENS,
+            attempts=self.attempts,
+        )
+        return Said(value=asked.values[0], calls=asked.calls)
 
 
 def by_rule(topic: Topic, count: int) -> list[str]:
@@ -71,33 +98,23 @@ def by_rule(topic: Topic, count: int) -> list[str]:
     parts = [part.strip() for part in re.split(r"\s+and\s+|\s*[,/&;]\s*", topic.subdomain)]
     # A word that only completes its neighbour ("Heat and Mass Transfer") is no query of its own: too broad.
     parts = [part for part in parts if len(parts) > 1 and len(words(part)) > 1]
-    wider = topic.subdomain if _within(topic) else f"{topic.subdomain} {topic.domain}"
+    within = set(words(topic.domain)) <= set(words(topic.subdomain))
+    wider = topic.subdomain if within else f"{topic.subdomain} {topic.domain}"
     return list(dict.fromkeys(filter(None, [topic.subdomain.strip(), *parts, wider])))[:count]
 
 
-def _within(topic: Topic) -> bool:
-    return set(words(topic.domain)) <= set(words(topic.subdomain))
+def phrase(topic: Topic, count: int, agent: Agent | None = None) -> Said[list[Query]]:
+    """At most `count` queries, the most specific first.
 
-
-def phrase(
-    topic: Topic, count: int, *, model: ChatModel | None = None, template: Template | None = None, attempts: int = 3
-) -> Phrased:
-    """At most `count` queries. Without a model, and where its replies cannot be used, the rule phrases them."""
+    Without an agent, and where its replies cannot be used, the rule phrases them.
+    """
     rule = _rows(topic, by_rule(topic, count), BY_RULE)
-    if model is None or template is None:
-        return Phrased(queries=rule, calls=[])
-    prompt = template.messages(domain=topic.domain, subdomain=topic.subdomain, count=str(count))
-    asked = ask(
-        model,
-        [prompt],
-        lambda place, reply: _queries(reply, count),
-        task="phrase",
-        items=[f"{topic.domain} / {topic.subdomain}"],
-        max_tokens=MAX_TOKENS,
-        attempts=attempts,
-    )
-    texts = asked.values[0]
-    return Phrased(queries=rule if texts is None else _rows(topic, texts, model.name), calls=asked.calls)
+    if agent is None:
+        return Said(value=rule, calls=[])
+    prompt = agent.phrase.messages(domain=topic.domain, subdomain=topic.subdomain, count=str(count))
+    said = agent.ask("phrase", topic, prompt, lambda reply: _queries(reply, count))
+    rows = rule if said.value is None else _rows(topic, said.value, agent.model.name)
+    return Said(value=rows, calls=said.calls)
 
 
 def _rows(topic: Topic, texts: list[str], phrased_by: str) -> list[Query]:

@@ -4,10 +4,10 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corpus.find import identifiers as identity
 from corpus.find.catalogue import Offer, subject
 from corpus.find.identifiers import path_of
-from corpus.find.search import OPEN_LICENCES, Ranking, Rules, identifiers, refusal
+from corpus.find.search import Ranking, identifiers, refusal
+from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.schemas import Source, Topic
 
 ADMITTED = "admitted"
@@ -50,24 +50,12 @@ class Admission:
     """Which source was found for which pair; nothing where offers were not ranked."""
 
 
-def select(
-    offers: Sequence[Offer],
-    topics: Sequence[Topic],
-    allowed_licences: Sequence[str] = OPEN_LICENCES,
-    *,
-    known: Sequence[Source] = (),
-) -> list[Source]:
-    """The sources of `admit` without ranking. `known` sources of elsewhere keep their books out."""
-    return admit(offers, topics, Rules(licences=allowed_licences), known=known).sources
-
-
 def admit(
     offers: Sequence[Offer],
     topics: Sequence[Topic],
-    rules: Rules,
+    rules: CatalogueSettings,
     *,
     rankings: Sequence[Ranking] = (),
-    known: Sequence[Source] = (),
 ) -> Admission:
     """One row per catalogue entry, admitted or rejected with its reason.
 
@@ -78,18 +66,17 @@ def admit(
     """
     entries: dict[tuple[str, str], Offer] = {}
     for offer in offers:
-        entries.setdefault(_key(offer), offer)
+        entries.setdefault(offer.key, offer)
     wanted = {subject(topic.domain, topic.subdomain) for topic in topics}
     reasons = {key: _unfit(offer, wanted) or refusal(offer, rules) for key, offer in entries.items()}
     books = _Books([(key, identifiers(offer)) for key, offer in entries.items() if not reasons[key]])
-    claimed = {books.of(name): (source.source_id, name) for source in known for name in _claims(source)}
     places = _places(offers, topics, rankings)
-    taken = _take(places, reasons, books, claimed, rules.books_per_topic)
+    taken = _take(places, reasons, books, rules.books_per_topic)
     best = {place.key: place.rank for place in sorted(places, key=lambda place: -place.rank)}
     sources = []
     for key, offer in entries.items():
         first = taken.get(books.of_entry(key))
-        reason = reasons[key] or _rejection(key, first, books, claimed, entries, best.get(key, 0), rules)
+        reason = reasons[key] or _rejection(key, first, entries, best.get(key, 0), rules)
         domain = first.topic.domain if first else offer.discipline
         sources.append(_row(offer, identifiers(offer)[0], reason, domain))
     return Admission(
@@ -142,19 +129,10 @@ class _Books:
         self._parent[self.of(second)] = self.of(first)
 
 
-def _key(offer: Offer) -> tuple[str, str]:
-    return offer.catalogue, offer.offer_id
-
-
 def _unfit(offer: Offer, wanted: set[str]) -> str:
     if offer.subjects and wanted.isdisjoint(offer.subjects):
         return f"covers none of the topics: {'; '.join(offer.subjects)}"
     return ""
-
-
-def _claims(source: Source) -> list[str]:
-    names = [source.source_id, identity.url(source.download_url), identity.url(source.source_url)]
-    return [name for name in [*names, identity.sha256(source.sha256)] if name]
 
 
 def _places(offers: Sequence[Offer], topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
@@ -167,14 +145,13 @@ def _places(offers: Sequence[Offer], topics: Sequence[Topic], rankings: Sequence
         ]
     pairs = {topic.domain: topic for topic in reversed(topics)}
     bare = Topic(domain="", subdomain="", num_questions=0)
-    return [_Place(topic=pairs.get(offer.discipline, bare), key=_key(offer), rank=0) for offer in offers]
+    return [_Place(topic=pairs.get(offer.discipline, bare), key=offer.key, rank=0) for offer in offers]
 
 
 def _take(
     places: list[_Place],
     reasons: dict[tuple[str, str], str],
     books: _Books,
-    claimed: dict[str, tuple[str, str]],
     limit: int,
 ) -> dict[str, _Place]:
     """The entry that represents each admitted book. A pair's books are counted, whoever took them first."""
@@ -182,7 +159,7 @@ def _take(
     counts: dict[tuple[str, str], set[str]] = {}
     for place in places:
         book = books.of_entry(place.key)
-        if reasons[place.key] or book in claimed:
+        if reasons[place.key]:
             continue
         have = counts.setdefault((place.topic.domain, place.topic.subdomain), set())
         if not limit or not place.rank or book in have or len(have) < limit:
@@ -194,17 +171,11 @@ def _take(
 def _rejection(
     key: tuple[str, str],
     first: _Place | None,
-    books: _Books,
-    claimed: dict[str, tuple[str, str]],
     entries: dict[tuple[str, str], Offer],
     rank: int,
-    rules: Rules,
+    rules: CatalogueSettings,
 ) -> str:
     """Why an entry that may be taken by itself is not the one that was."""
-    book = books.of_entry(key)
-    if book in claimed:
-        other, name = claimed[book]
-        return f"duplicate of {other}: same {name}"
     if first is None:
         taken = f"{rules.books_per_topic} are taken for a pair"
         return f"ranked {rank} at best: {taken}" if rank else "not ranked for any pair: shares no word with one"

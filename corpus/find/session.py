@@ -6,8 +6,7 @@ The recorder is an httpx transport: whatever a catalogue asks goes through it.
 import base64
 import hashlib
 import json
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ import httpx
 
 from corpus.find.guard import GuardConfig, GuardedTransport, client_of
 from corpus.find.polite_http import Clock, Politeness, PoliteTransport
-from corpus.find.web_search import CommandSearch, SearchTransport, WebSearch
+from corpus.find.web_search import CommandSearch, SearchTransport
 from infuser_core import durable
 from infuser_core.errors import CatalogueError
 
@@ -79,15 +78,14 @@ class AnswerFolder:
 class Recorder(httpx.BaseTransport):
     """Sends requests through `inner` and keeps each answer; `answers` lists those of this recorder, in order.
 
-    With a folder, an answer younger than `max_age` is taken from there: a catalogue that can only be read as a whole
-    is then read once and not for every topic. Busy and failed answers are listed, but not kept for later.
+    With a folder, an answer up to `max_age` old is taken from there: a catalogue that can only be read as a whole is
+    then read once and not for every topic. Busy and failed answers are listed, but not kept for later.
     """
 
-    def __init__(
-        self, inner: httpx.BaseTransport, *, folder: AnswerFolder | None = None, max_age: timedelta = timedelta(days=7)
-    ) -> None:
+    def __init__(self, inner: httpx.BaseTransport, folder: Path | None, max_age: timedelta) -> None:
         self.answers: list[Answer] = []
-        self._inner, self._folder, self._max_age = inner, folder, max_age
+        self._inner, self._max_age = inner, max_age
+        self._folder = AnswerFolder(folder) if folder else None
         self._lock = Lock()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -124,24 +122,15 @@ class Recorder(httpx.BaseTransport):
         return _response(answer, request)
 
 
-class Replay(httpx.BaseTransport):
-    """Answers from a record and never from a network."""
-
-    def __init__(self, answers: Iterable[Answer] | AnswerFolder) -> None:
-        self.answers: list[Answer] = []
-        in_memory = {} if isinstance(answers, AnswerFolder) else {answer.url: answer for answer in answers}
-        self._get = answers.get if isinstance(answers, AnswerFolder) else in_memory.get
+class NoNetwork(httpx.BaseTransport):
+    """Refuses every request: whatever is not on record is not to be had."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The recorded answer. Raises CatalogueError for an address that was not asked then."""
-        answer = self._get(str(request.url))
-        if answer is None:
-            raise CatalogueError(
-                f"replay: no recorded answer for {request.url}",
-                hint="record the search again: topics, queries or catalogues have changed",
-            )
-        self.answers.append(answer)
-        return _response(answer, request)
+        """Raises CatalogueError for an address that was not asked when the record was made."""
+        raise CatalogueError(
+            f"replay: no recorded answer for {request.url}",
+            hint="record the search again: topics, queries or catalogues have changed",
+        )
 
 
 def _age(answer: Answer) -> timedelta:
@@ -193,7 +182,7 @@ class SessionConfig:
     """Where answers are kept for later sessions; None keeps them for this one alone."""
     max_age_days: float = 7.0
     """Age up to which a kept answer is taken instead of asking again, days."""
-    search: WebSearch | None = None
+    search: CommandSearch | None = None
     """What answers the catalogue `web`."""
     clock: Clock = field(default_factory=Clock)
     """Time and waiting."""
@@ -202,37 +191,32 @@ class SessionConfig:
 class Session:
     """A client and what it was answered."""
 
-    def __init__(self, transport: Recorder | Replay, guard: GuardConfig) -> None:
-        self._transport = transport
-        self.client: httpx.Client = client_of(transport, guard)
+    def __init__(self, recorder: Recorder, guard: GuardConfig) -> None:
+        self._recorder = recorder
+        self.client: httpx.Client = client_of(recorder, guard)
 
     @property
     def answers(self) -> list[Answer]:
         """Every answer of this session, in order, one per address."""
-        return list({answer.url: answer for answer in self._transport.answers}.values())
+        return list({answer.url: answer for answer in self._recorder.answers}.values())
 
 
 @contextmanager
 def live(config: SessionConfig) -> Iterator[Session]:
     """A session that asks the network. Hosts that are allowed by name are one's own and asked without pause."""
     own = config.politeness.without_delay | config.guard.allowed_hosts
-    politeness = replace(config.politeness, without_delay=own)
-    polite = PoliteTransport(GuardedTransport(config.guard), politeness, config.clock)
-    kept = AnswerFolder(config.folder) if config.folder else None
-    age = timedelta(days=config.max_age_days)
-    session = Session(Recorder(SearchTransport(polite, config.search), folder=kept, max_age=age), config.guard)
+    polite = PoliteTransport(
+        GuardedTransport(config.guard), replace(config.politeness, without_delay=own), config.clock
+    )
+    search = SearchTransport(polite, config.search)
+    session = Session(Recorder(search, config.folder, timedelta(days=config.max_age_days)), config.guard)
     with session.client:
         yield session
 
 
 @contextmanager
-def replayed(answers: Iterable[Answer] | AnswerFolder) -> Iterator[Session]:
-    """A session that lives on the answers of earlier ones and never asks."""
-    session = Session(Replay(answers), GuardConfig())
+def replayed(folder: Path) -> Iterator[Session]:
+    """A session that lives on the answers that earlier ones kept in a folder, of any age, and never asks."""
+    session = Session(Recorder(NoNetwork(), folder, timedelta.max), GuardConfig())
     with session.client:
         yield session
-
-
-def command_search(command: str) -> WebSearch | None:
-    """The web search behind a command line; None for an empty one."""
-    return CommandSearch(command=shlex.split(command)) if command.strip() else None

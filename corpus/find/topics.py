@@ -1,14 +1,16 @@
 """Topics that the document pool must cover: the development set's own labels, or labels assigned by a language model.
 
 Nothing of a question but its pair of labels leaves this module, so no later stage can search for a question's wording.
+Synonymous labels are merged: equal spellings by rule, others by the model; every merge is recorded.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.find import topic_merging
+from corpus.find.queries import BY_RULE, words
 from corpus.model_reply import ModelCall, ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DocumentError
@@ -19,10 +21,13 @@ MAX_LABEL_CHARS = 60
 MAX_LABEL_WORDS = 6
 MAX_SHARED_WORDS = 3
 """Consecutive words that a label may share with its question: the name of a subject, no phrase of the text."""
-MAX_TOKENS = 256
+LABEL_TOKENS = 256
 BATCH = 256
 # The nested labels under which data sets keep an area and its specialisation, the finest pair first.
 LABEL_FIELDS = (("field", "subfield"), ("domain", "subdomain"), ("discipline", "field"), ("category", "subject"))
+WINDOW = 80
+"""Labels shown to the model at one time for merging."""
+MERGE_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,24 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """One label that became another."""
+
+    level: str
+    """domain or subdomain."""
+    within: str
+    """Domain of a subdomain; empty for domains."""
+    label: str
+    """Label that was given up."""
+    into: str
+    """Label that replaced it."""
+    num_questions: int
+    """Questions that carried the label."""
+    decided_by: str
+    """`rule`, or the name of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Librarian:
     """The model that labels questions, with its prompts."""
 
@@ -68,6 +91,18 @@ class Librarian:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """Where every label went."""
+
+    names: Mapping[str, str]
+    """Label to the label that stands for it; itself where it was kept."""
+    merges: list[Merge]
+    """One row per label given up, in order."""
+    calls: list[ModelCall]
+    """Replies of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Taxonomy:
     """The finite set of pairs C and how it came about. Later stages read `topics` alone."""
 
@@ -75,7 +110,7 @@ class Taxonomy:
     """Distinct pairs with their counts, sorted by name."""
     assignments: list[Assignment]
     """One row per question, in order."""
-    merges: list[topic_merging.Merge]
+    merges: list[Merge]
     """One row per label that became another."""
     calls: list[ModelCall]
     """What the model was asked, without the replies to questions, which could repeat them."""
@@ -90,14 +125,6 @@ def labels_in(row: dict[str, Any]) -> Label | None:
     return None
 
 
-def topics_from_labels(questions: Sequence[Question]) -> list[Topic]:
-    """Distinct (domain, subdomain) pairs with their counts, sorted by name.
-
-    Raises DocumentError for the first question that lacks one of the two labels.
-    """
-    return extract(questions).topics
-
-
 def extract(
     questions: Sequence[Question], librarian: Librarian | None = None, *, progress: Progress = no_progress
 ) -> Taxonomy:
@@ -105,27 +132,56 @@ def extract(
 
     Raises DocumentError for the first of them when there is no librarian, and when too many cannot be labelled.
     """
-    own = {place: label for place, question in enumerate(questions) if (label := _own(question))}
-    open_places = [place for place in range(len(questions)) if place not in own]
-    if open_places and librarian is None:
-        question = questions[open_places[0]]
+    own = {
+        place: label
+        for place, question in enumerate(questions)
+        if (label := labels_in({"domain": question.domain, "subdomain": question.subdomain}))
+    }
+    bare = [place for place in range(len(questions)) if place not in own]
+    if not bare:
+        return Taxonomy(topics=_topics(own), assignments=_assignments(questions, own, own, {}, ""), merges=[], calls=[])
+    if librarian is None:
+        question = questions[bare[0]]
         raise DocumentError(
             f"taxonomy: question {question.question_id!r} has domain {question.domain!r} and subdomain "
             f"{question.subdomain!r}",
             hint="give every development question both labels, or set corpus.catalogue.model to have them assigned",
         )
-    if not open_places or librarian is None:
-        return _result(questions, own, own, {}, "labels", [], [])
-    assigned, reasons, calls = _assign([questions[place] for place in open_places], librarian, progress)
-    labels = {**own, **{open_places[n]: label for n, label in assigned.items()}}
-    failed = {open_places[n]: reason for n, reason in reasons.items()}
+    assigned, reasons, calls = _assign([questions[place] for place in bare], librarian, progress)
+    failed = {bare[n]: reason for n, reason in reasons.items()}
     _refuse_gaps(questions, failed, librarian.max_failed)
-    merged, merges, said = _merge(labels, own, librarian)
-    return _result(questions, own, merged, failed, librarian.model.name, merges, [*calls, *said])
+    labels, merges, said = _merge_all({**own, **{bare[n]: label for n, label in assigned.items()}}, own, librarian)
+    return Taxonomy(
+        topics=_topics(labels),
+        assignments=_assignments(questions, own, labels, failed, librarian.model.name),
+        merges=merges,
+        calls=[*calls, *said],
+    )
 
 
-def _own(question: Question) -> Label | None:
-    return labels_in({"domain": question.domain, "subdomain": question.subdomain})
+def _topics(labels: Mapping[int, Label]) -> list[Topic]:
+    pairs = Counter((label.domain, label.subdomain) for label in labels.values())
+    return [Topic(domain=domain, subdomain=sub, num_questions=n) for (domain, sub), n in sorted(pairs.items())]
+
+
+def _assignments(
+    questions: Sequence[Question],
+    own: Mapping[int, Label],
+    labels: Mapping[int, Label],
+    failed: Mapping[int, str],
+    model: str,
+) -> list[Assignment]:
+    none = Label(domain="", subdomain="")
+    return [
+        Assignment(
+            question_id=question.question_id,
+            domain=labels.get(place, none).domain,
+            subdomain=labels.get(place, none).subdomain,
+            decided_by="labels" if place in own else model,
+            reason=failed.get(place, ""),
+        )
+        for place, question in enumerate(questions)
+    ]
 
 
 def _assign(
@@ -142,7 +198,7 @@ def _assign(
             lambda place, reply, batch=batch: _label(reply, batch[place]),  # type: ignore[misc]
             task="assign",
             items=[question.question_id for question in batch],
-            max_tokens=MAX_TOKENS,
+            max_tokens=LABEL_TOKENS,
             attempts=librarian.attempts,
             keep_replies=False,
         )
@@ -194,55 +250,135 @@ def _refuse_gaps(questions: Sequence[Question], failed: dict[int, str], max_fail
         )
 
 
-def _merge(
-    labels: dict[int, Label], own: dict[int, Label], librarian: Librarian
-) -> tuple[dict[int, Label], list[topic_merging.Merge], list[ModelCall]]:
+def _merge_all(
+    labels: dict[int, Label], own: Mapping[int, Label], librarian: Librarian
+) -> tuple[dict[int, Label], list[Merge], list[ModelCall]]:
     """Domains first, then the subdomains within each of the domains that are left."""
-    asking = {"model": librarian.model, "template": librarian.merge, "attempts": librarian.attempts}
-    areas = topic_merging.merge(
+    areas = merge(
         Counter(label.domain for label in labels.values()),
-        level="domain",
+        librarian,
         fixed=frozenset(label.domain for label in own.values()),
-        **asking,  # type: ignore[arg-type]
     )
     moved = {p: Label(domain=areas.names[row.domain], subdomain=row.subdomain) for p, row in labels.items()}
     merges, calls = list(areas.merges), list(areas.calls)
     merged: dict[int, Label] = {}
     for domain in sorted({label.domain for label in moved.values()}):
         within = {place: label for place, label in moved.items() if label.domain == domain}
-        parts = topic_merging.merge(
+        parts = merge(
             Counter(label.subdomain for label in within.values()),
-            level="subdomain",
+            librarian,
             within=domain,
             fixed=frozenset(label.subdomain for label in own.values() if label.domain == domain),
-            **asking,  # type: ignore[arg-type]
         )
         merges, calls = [*merges, *parts.merges], [*calls, *parts.calls]
         merged |= {p: Label(domain=domain, subdomain=parts.names[row.subdomain]) for p, row in within.items()}
     return merged, merges, calls
 
 
-def _result(
-    questions: Sequence[Question],
-    own: dict[int, Label],
-    labels: dict[int, Label],
-    failed: dict[int, str],
-    model: str,
-    merges: list[topic_merging.Merge],
-    calls: list[ModelCall],
-) -> Taxonomy:
-    pairs = Counter((label.domain, label.subdomain) for label in labels.values())
-    rows = []
-    for place, question in enumerate(questions):
-        label = labels.get(place, Label(domain="", subdomain=""))
-        rows.append(
-            Assignment(
-                question_id=question.question_id,
-                domain=label.domain,
-                subdomain=label.subdomain,
-                decided_by="labels" if place in own else model,
-                reason=failed.get(place, ""),
+def merge(
+    counts: Mapping[str, int], librarian: Librarian, *, within: str = "", fixed: Set[str] = frozenset()
+) -> Merged:
+    """Merge domains, or the subdomains `within` one, that occur `counts` times. `fixed` labels are never given up.
+
+    The same counts and replies give the same result: labels are always taken in alphabetical order.
+    """
+    folding = _Folding(counts, within, fixed)
+    for group in _spelled_alike(counts):
+        # The label from the data, else the most frequent one, the first in the alphabet among equals.
+        kept = min(group, key=lambda label: (label not in fixed, -counts[label], label))
+        folding.fold(group, kept, BY_RULE)
+    groups, calls = _synonyms(sorted(set(folding.names.values())), within, fixed, librarian)
+    for kept, group in groups:
+        folding.fold(group, kept, librarian.model.name)
+    return Merged(names=folding.names, merges=folding.merges, calls=calls)
+
+
+class _Folding:
+    """Labels on their way to the labels that stand for them."""
+
+    def __init__(self, counts: Mapping[str, int], within: str, fixed: Set[str]) -> None:
+        self.names = {label: label for label in sorted(counts)}
+        self.merges: list[Merge] = []
+        self._counts, self._within, self._fixed = counts, within, fixed
+
+    def fold(self, group: Sequence[str], keep: str, decided_by: str) -> None:
+        """Let what stands for the group's labels become what stands for `keep`."""
+        keep = self.names[keep]
+        for label in dict.fromkeys(self.names[label] for label in group):
+            if label == keep or label in self._fixed:
+                continue
+            moved = [name for name, now in self.names.items() if now == label]
+            self.names.update(dict.fromkeys(moved, keep))
+            self.merges.append(
+                Merge(
+                    level="subdomain" if self._within else "domain",
+                    within=self._within,
+                    label=label,
+                    into=keep,
+                    num_questions=sum(self._counts[name] for name in moved),
+                    decided_by=decided_by,
+                )
             )
-        )
-    topics = [Topic(domain=domain, subdomain=sub, num_questions=n) for (domain, sub), n in sorted(pairs.items())]
-    return Taxonomy(topics=topics, assignments=rows, merges=merges, calls=calls)
+
+
+def _spelled_alike(counts: Mapping[str, int]) -> list[list[str]]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for label in sorted(counts):
+        groups.setdefault(tuple(words(label)) or (label,), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _synonyms(
+    standing: list[str], within: str, fixed: Set[str], librarian: Librarian
+) -> tuple[list[tuple[str, list[str]]], list[ModelCall]]:
+    """Groups that the model names, each as (kept label, labels that become it)."""
+    windows = _windows(standing)
+    kind = f'The entries are specialisations within "{within}".' if within else "The entries are broad areas of study."
+    level = f"subdomain {within}" if within else "domain "
+    asked = ask(
+        librarian.model,
+        [librarian.merge.messages(kind=kind, labels="\n".join(f"- {label}" for label in w)) for w in windows],
+        lambda place, reply: _groups(reply, windows[place], fixed),
+        task="merge",
+        items=[f"{level}: {window[0]} ... {window[-1]}" for window in windows],
+        max_tokens=MERGE_TOKENS,
+        attempts=librarian.attempts,
+    )
+    return [group for groups in asked.values for group in groups or []], asked.calls
+
+
+def _windows(standing: list[str]) -> list[list[str]]:
+    """Lists of at most WINDOW labels, such that any two labels meet in one of them: all pairs of half lists."""
+    if len(standing) < 2:
+        return []
+    if len(standing) <= WINDOW:
+        return [standing]
+    half = WINDOW // 2
+    blocks = [standing[start : start + half] for start in range(0, len(standing), half)]
+    return [[*first, *second] for first, second in itertools.combinations(blocks, 2)]
+
+
+def _groups(reply: dict[str, Any], window: list[str], fixed: Set[str]) -> list[tuple[str, list[str]]]:
+    rows = reply.get("groups")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ReplyProblem('"groups" is no list of objects')
+    groups = [_group(row) for row in rows]
+    named = Counter(label for keep, merged in groups for label in [keep, *merged])
+    strange = next((label for label in named if label not in window), None)
+    if strange is not None:
+        raise ReplyProblem(f"{strange[:60]!r} is not in the list")
+    twice = next((label for label, times in named.items() if times > 1), None)
+    if twice is not None:
+        raise ReplyProblem(f"{twice!r} is used more than once")
+    for keep, merged in groups:
+        bound = [label for label in merged if label in fixed]
+        if bound:
+            raise ReplyProblem(f"{bound[0]!r} must be kept, so it cannot become {keep!r}")
+    return [(keep, merged) for keep, merged in groups if merged]
+
+
+def _group(row: dict[str, Any]) -> tuple[str, list[str]]:
+    keep, merged = row.get("keep"), row.get("merge")
+    if not isinstance(keep, str) or not isinstance(merged, list) or not all(isinstance(m, str) for m in merged):
+        raise ReplyProblem('a group needs "keep", an entry, and "merge", a list of entries')
+    return keep, merged

@@ -6,7 +6,7 @@ Requests to `search://web/?q=TEXT` go to it, so that its answers are recorded an
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -31,17 +31,12 @@ class WebResult:
     """Lines that the search engine shows."""
 
 
-class WebSearch(Protocol):
-    """Finds pages for a query. Sees the query alone, which was phrased from a (domain, subdomain) pair."""
-
-    def search(self, query: str) -> list[WebResult]:
-        """Results, best first. Raises CatalogueError."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSearch:
-    """WebSearch by an external command: the query on standard input, JSON on standard output."""
+    """Web search by an external command: the query on standard input, JSON on standard output.
+
+    It sees the query alone, which was phrased from a (domain, subdomain) pair.
+    """
 
     command: Sequence[str]
     """Program and arguments; no shell is involved."""
@@ -83,7 +78,7 @@ def results_of(rows: Any) -> list[WebResult]:
 class SearchTransport(httpx.BaseTransport):
     """Answers `search://` addresses by a web search and leaves all others to `inner`."""
 
-    def __init__(self, inner: httpx.BaseTransport, search: WebSearch | None) -> None:
+    def __init__(self, inner: httpx.BaseTransport, search: CommandSearch | None) -> None:
         self._inner, self._search = inner, search
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:

@@ -13,16 +13,17 @@ from corpus.find.fetch import FetchConfig
 from corpus.find.holdings import Holdings
 from corpus.find.polite_http import Patience, Politeness
 from corpus.find.registry import Admission, admit
-from corpus.find.search import Rules, SearchConfig, search_topic
+from corpus.find.search import search_topic
 from corpus.find.session import SessionConfig, live
 from corpus.find.topics import Librarian, extract
 from corpus.read.file_kinds import file_of
+from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Question, Topic
 
-RULES = Rules(books_per_topic=2, languages=["en"])
+RULES = CatalogueSettings(books_per_topic=2, languages=["en"])
 DOWNLOAD = DownloadConfig(guard=GUARD, transfer=FetchConfig(patience=Patience(attempts=1)))
 
 
@@ -73,7 +74,7 @@ def build(server: Loopback, topics: list[Topic], held: Path, folder: Path) -> tu
     with live(config) as session:
         names = ("open_textbook_library", "openstax", "oapen")
         catalogues = [connect(name, base=server.base, client=session.client) for name in names]
-        found = [search_topic(topic, catalogues, SearchConfig(rules=RULES)) for topic in topics]
+        found = [search_topic(topic, catalogues, RULES) for topic in topics]
     rows = [row for search in found for row in search.rankings]
     admission = admit([offer for search in found for offer in search.offers], topics, RULES, rankings=rows)
     known: dict[str, list[str]] = {}

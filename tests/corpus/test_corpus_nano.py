@@ -6,12 +6,12 @@ from corpus.chunk.chunk import chunk
 from corpus.find import guard
 from corpus.find.catalogue import connect
 from corpus.find.download import DownloadConfig, download
-from corpus.find.registry import admit, select
-from corpus.find.search import Rules, SearchConfig, search_topic
+from corpus.find.registry import admit
+from corpus.find.search import search_topic
 from corpus.find.session import SessionConfig, live
 from corpus.read.convert import convert
 from corpus.read.embedded import ConvertConfig, convert_pdf
-from infuser_core.config.corpus import ChunkSettings
+from infuser_core.config.corpus import CatalogueSettings, ChunkSettings
 from infuser_core.nano import language, textbooks
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.schemas import Topic
@@ -27,7 +27,7 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     with serve_shelf(tmp_path) as base, guard.client(GUARD) as client:
         catalogue = connect("local", base=base, client=client)
         offers = [offer for topic in topics for offer in catalogue.search(topic)]
-        rows = select(offers, topics)
+        rows = admit(offers, topics, CatalogueSettings()).sources
         result = download(rows, catalogue.address, tmp_path / "pdf", DownloadConfig(guard=GUARD))
     admitted = {row.source_id for row in result.sources if row.status == "admitted"}
     books = [book for book in textbooks.BOOKS if f"doi:{book.doi}" in admitted]
@@ -47,11 +47,12 @@ def test_the_ranked_search_takes_the_same_books_as_the_bare_selection(tmp_path):
     topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
     with serve_shelf(tmp_path) as base, live(SessionConfig(guard=GUARD)) as session:
         catalogue = connect("local", base=base, client=session.client)
-        bare = select([offer for topic in topics for offer in catalogue.search(topic)], topics)
-        searches = [search_topic(topic, [catalogue], SearchConfig()) for topic in topics]
+        found = [offer for topic in topics for offer in catalogue.search(topic)]
+        bare = admit(found, topics, CatalogueSettings()).sources
+        searches = [search_topic(topic, [catalogue], CatalogueSettings()) for topic in topics]
     offers = [offer for found in searches for offer in found.offers]
     rankings = [row for found in searches for row in found.rankings]
-    ranked = admit(offers, topics, Rules(books_per_topic=5), rankings=rankings)
+    ranked = admit(offers, topics, CatalogueSettings(), rankings=rankings)
     assert [(row.source_id, row.status) for row in ranked.sources] == [(row.source_id, row.status) for row in bare]
     assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
     assert base.rpartition(":")[2] not in repr(ranked)

@@ -4,16 +4,7 @@ import pytest
 from loopback import Say, recorded, serving
 from test_corpus_download import PDF, source
 
-from corpus.find.configured import (
-    address_in,
-    agent_of,
-    download_config,
-    librarian_of,
-    open_catalogues,
-    prompts_of,
-    rules_of,
-    search_config,
-)
+from corpus.find.configured import agent_of, librarian_of, open_catalogues, prompts_of
 from corpus.find.download import download
 from corpus.find.search import search_topic
 from infuser_core.config.corpus import CatalogueEntry, CatalogueSettings
@@ -42,10 +33,10 @@ def test_the_micro_worlds_shelf_is_one_local_catalogue(server):
     server.routes |= {"/catalogue.json": Say(body=SHELF), "/a.pdf": Say(body=PDF)}
     nano = CatalogueSettings()
     with open_catalogues(nano, shelf=server.base) as opened:
-        (offer,) = search_topic(TOPIC, opened.catalogues, search_config(nano)).offers
-        assert address_in(opened.catalogues, offer.download_url) == f"{server.base}/a.pdf"
-        assert address_in(opened.catalogues, "https://x.example/b.pdf") == "https://x.example/b.pdf"
-        assert {answer.url for answer in opened.answers} and rules_of(nano).books_per_topic == 5
+        (offer,) = search_topic(TOPIC, opened.catalogues, nano).offers
+        assert opened.address(offer.download_url) == f"{server.base}/a.pdf"
+        assert opened.address("https://x.example/b.pdf") == "https://x.example/b.pdf"
+        assert len(opened.session.answers) == 2
 
 
 def test_several_catalogues_are_asked_in_the_order_of_the_settings(server):
@@ -59,10 +50,10 @@ def test_a_recorded_search_runs_without_a_server(tmp_path):
         server.routes["/apps/cms/api/v2/pages/"] = recorded("openstax.json")
         settings = settings_for(server.base, "openstax")
         with open_catalogues(settings, folder=tmp_path) as opened:
-            once = search_topic(TOPIC, opened.catalogues, search_config(settings))
+            once = search_topic(TOPIC, opened.catalogues, settings)
     settings = settings.model_copy(update={"answers": "recorded"})
     with open_catalogues(settings, folder=tmp_path) as opened:
-        assert search_topic(TOPIC, opened.catalogues, search_config(settings)) == once
+        assert search_topic(TOPIC, opened.catalogues, settings) == once
 
 
 def test_a_shelf_on_loopback_is_never_answered_from_an_older_record(server, tmp_path):
@@ -74,7 +65,8 @@ def test_a_shelf_on_loopback_is_never_answered_from_an_older_record(server, tmp_
 
 def test_only_hosts_that_the_settings_name_may_be_private(server, tmp_path):
     """A public catalogue that points to a machine of the local network is refused at the socket."""
-    config = download_config(CatalogueSettings(type="catalogues"))
+    with open_catalogues(CatalogueSettings(type="catalogues")) as opened:
+        config = opened.download
     assert config.guard.allowed_hosts == frozenset()
     server.routes["/a.pdf"] = Say(body=PDF)
     (row,) = download([source("a")], lambda url: f"{server.base}/a.pdf", tmp_path / "run", config).sources
@@ -90,7 +82,7 @@ def test_the_user_agent_names_the_contact(server):
 
 def test_the_web_is_searched_by_the_command_that_is_given(server):
     settings = CatalogueSettings(type="catalogues", catalogues=[CatalogueEntry(name="web")])
-    with open_catalogues(settings, search="echo []") as opened:
+    with open_catalogues(settings, search="sh -c 'echo []'") as opened:
         assert opened.catalogues[0].search(TOPIC) == []
     with open_catalogues(settings) as opened, pytest.raises(CatalogueError, match="no command"):
         opened.catalogues[0].search(TOPIC)

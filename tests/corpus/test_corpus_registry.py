@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.find.catalogue import Offer, subject
-from corpus.find.registry import select
-from infuser_core.schemas import Topic
+from corpus.find.registry import admit
+from infuser_core.config.corpus import CatalogueSettings
+from infuser_core.schemas import Source, Topic
 
 TOPICS = [Topic(domain="Physics", subdomain="Optics", num_questions=1)]
 
@@ -31,6 +32,10 @@ def offer(name: str, **changes: object) -> Offer:
     return Offer(**(fields | changes))
 
 
+def select(offers: list[Offer], **settings: object) -> list[Source]:
+    return admit(offers, TOPICS, CatalogueSettings(**settings)).sources
+
+
 def test_reasons():
     rows = select(
         [
@@ -41,8 +46,7 @@ def test_reasons():
             offer("e", subjects=[subject("History", "Rome")]),
             offer("f", subjects=[]),
         ],
-        TOPICS,
-        ["CC-BY-4.0"],
+        licences=["CC-BY-4.0"],
     )
     assert [row.status for row in rows] == ["admitted", "rejected", "rejected", "rejected", "rejected", "admitted"]
     assert [row.reason for row in rows] == [
@@ -57,18 +61,12 @@ def test_reasons():
 
 
 def test_an_entry_found_for_two_topics_is_one_row():
-    assert len(select([offer("a"), offer("a", discipline="Chemistry")], TOPICS, ["CC-BY-4.0"])) == 1
+    assert len(select([offer("a"), offer("a", discipline="Chemistry")])) == 1
 
 
 def test_a_rejected_copy_keeps_no_licensed_copy_out():
     copies = [offer("a", isbn="0306406152", licence=""), offer("b", isbn="0306406152")]
-    assert [row.status for row in select(copies, TOPICS, ["CC-BY-4.0"])] == ["rejected", "admitted"]
-
-
-def test_sources_of_earlier_runs_are_known():
-    known = select([offer("a")], TOPICS, ["CC-BY-4.0"])
-    again = select([offer("other", download_url="local:/books/a.pdf")], TOPICS, ["CC-BY-4.0"], known=known)
-    assert again[0].reason.startswith("duplicate of")
+    assert [row.status for row in select(copies)] == ["rejected", "admitted"]
 
 
 def test_two_entries_that_a_third_joins_are_one_book():
@@ -77,7 +75,7 @@ def test_two_entries_that_a_third_joins_are_one_book():
         offer("b", isbn="0306406152"),
         offer("c", doi="10.5555/A", isbn="978-0-306-40615-7"),
     ]
-    rows = select(shelf, TOPICS, ["CC-BY-4.0"])
+    rows = select(shelf)
     assert [row.reason for row in rows] == [
         "",
         "duplicate of doi:10.5555/a: the same book by way of a third entry",
@@ -88,22 +86,22 @@ def test_two_entries_that_a_third_joins_are_one_book():
 def test_an_unlicensed_entry_joins_no_books():
     shelf = [offer("a", doi="10.5555/a"), offer("b", isbn="0306406152")]
     bridge = offer("c", doi="10.5555/a", isbn="0306406152", licence="")
-    assert [row.status for row in select([*shelf, bridge], TOPICS)] == ["admitted", "admitted", "rejected"]
+    assert [row.status for row in select([*shelf, bridge])] == ["admitted", "admitted", "rejected"]
 
 
 def test_one_of_several_isbns_is_enough():
-    rows = select([offer("a", isbn="9780306406157; 9781111111113"), offer("b", isbn="9781111111113")], TOPICS)
+    rows = select([offer("a", isbn="9780306406157; 9781111111113"), offer("b", isbn="9781111111113")])
     assert rows[1].reason == "duplicate of isbn:9780306406157: same isbn:9781111111113"
 
 
 def test_an_arxiv_paper_and_its_own_doi_are_one_book():
-    rows = select([offer("a", arxiv="2601.00001v2"), offer("b", doi="10.48550/arXiv.2601.00001")], TOPICS)
+    rows = select([offer("a", arxiv="2601.00001v2"), offer("b", doi="10.48550/arXiv.2601.00001")])
     assert [row.status for row in rows] == ["admitted", "rejected"]
 
 
 def test_the_default_list_takes_every_version_of_the_open_licences_and_no_other():
     names = ["CC-BY", "CC-BY-2.0", "CC-BY-SA-3.0-US", "GFDL-1.2-only", "CC-BY-NC-4.0", "CC-BY-ND-4.0", "MIT"]
-    rows = select([offer(name, licence=name) for name in names], TOPICS)
+    rows = select([offer(name, licence=name) for name in names])
     assert [row.status for row in rows] == ["admitted"] * 4 + ["rejected"] * 3
 
 
@@ -115,6 +113,6 @@ def test_books_are_the_connected_groups_of_shared_identifiers(numbers):
     for n, isbns in enumerate(numbers):
         touching = [g for g in groups if any({*numbers[m]} & {*isbns} for m in g)]
         groups = [g for g in groups if g not in touching] + [{n}.union(*touching)]
-    rows = select(shelf, TOPICS)
+    rows = select(shelf)
     assert {n for n, row in enumerate(rows) if row.status == "admitted"} == {min(group) for group in groups}
     assert all(bool(row.reason) == (row.status == "rejected") for row in rows)

@@ -9,7 +9,7 @@ from loopback import GUARD, Loopback, Say, recorded, serving
 
 from corpus.find.catalogue import Offer, connect
 from corpus.find.polite_http import Patience, Politeness
-from corpus.find.session import AnswerFolder, Session, SessionConfig, live, replayed
+from corpus.find.session import Session, SessionConfig, live, replayed
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
@@ -28,12 +28,12 @@ def search(session: Session, server: Loopback) -> list[Offer]:
     return connect("doab", base=server.base, client=session.client).search(TOPIC)
 
 
-def test_the_record_gives_the_same_offers_when_the_server_is_gone(server):
-    with live(LIVE) as session:
+def test_the_record_gives_the_same_offers_when_the_server_is_gone(server, tmp_path):
+    with live(replace(LIVE, folder=tmp_path)) as session:
         offers = search(session, server)
     server.routes.clear()
     asked = len(server.seen)
-    with replayed(session.answers) as again:
+    with replayed(tmp_path) as again:
         assert search(again, server) == offers
         assert again.answers == session.answers
     assert len(server.seen) == asked
@@ -48,8 +48,8 @@ def test_every_answer_is_kept_with_its_digest_and_moment(server):
     assert first.asked_on.endswith("+00:00") and first.status_code == 200
 
 
-def test_a_question_that_was_not_recorded_is_named(server):
-    with replayed([]) as session, pytest.raises(CatalogueError, match="replay: no recorded answer for http"):
+def test_a_question_that_was_not_recorded_is_named(server, tmp_path):
+    with replayed(tmp_path) as session, pytest.raises(CatalogueError, match="replay: no recorded answer for http"):
         search(session, server)
 
 
@@ -68,7 +68,7 @@ def test_a_later_session_takes_young_answers_from_the_folder_and_asks_for_old_on
         with live(config) as session:
             offers = search(session, server)
         assert len(server.paths()) - before == asked and len(offers) == 1 and len(session.answers) == 2
-    with replayed(AnswerFolder(tmp_path)) as session:
+    with replayed(tmp_path) as session:
         assert search(session, server) == offers
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.find.topic_merging import WINDOW, merge
-from corpus.find.topics import Librarian, Taxonomy, extract, labels_in
+from corpus.find.topics import WINDOW, Librarian, Taxonomy, extract, labels_in, merge
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.errors import DocumentError
@@ -118,7 +117,12 @@ def test_labels_of_the_data_set_are_kept_and_others_join_them():
 
 def test_a_set_with_all_labels_asks_no_model():
     helper, seen = librarian(lambda prompt: "")
-    assert pairs(extract([question("a", "x", "Law", "Torts")], helper)) == [("Law", "Torts", 1)] and seen == []
+    rows = [
+        question("a", "x", "Law", "Torts"),
+        question("b", "y", "Biology", "Genes"),
+        question("c", "z", "Law", "Torts"),
+    ]
+    assert pairs(extract(rows, helper)) == [("Biology", "Genes", 1), ("Law", "Torts", 2)] and seen == []
 
 
 @pytest.mark.parametrize(
@@ -161,9 +165,10 @@ def test_too_many_failures_are_an_error_that_names_one():
         extract([question(f"q{n}", "x") for n in range(3)], helper)
 
 
-def test_without_a_model_an_unlabelled_question_is_an_error():
+@pytest.mark.parametrize(("domain", "subdomain"), [("", ""), ("", "Optics"), ("Physics", " ")])
+def test_without_a_model_an_unlabelled_question_is_an_error(domain, subdomain):
     with pytest.raises(DocumentError, match="q-17"):
-        extract([question("q-17", "x")])
+        extract([question("q-17", "x", domain, subdomain)])
 
 
 @given(st.lists(st.text(alphabet="abcdefgh ", min_size=12, max_size=40), min_size=1, max_size=6))
@@ -223,7 +228,7 @@ def groups(*rows: tuple[str, list[str]]) -> str:
 )
 def test_merges_outside_the_list_are_refused(reply, problem):
     chat = ScriptedChat(reply=lambda messages: reply)
-    found = merge({"Cardiology": 2, "Torts": 1}, level="domain", model=chat, template=MERGE)
+    found = merge({"Cardiology": 2, "Torts": 1}, Librarian(model=chat, assign=ASSIGN, merge=MERGE))
     assert found.merges == [] and dict(found.names) == {"Cardiology": "Cardiology", "Torts": "Torts"}
     assert len(found.calls) == 3 and all(problem in call.problem for call in found.calls)
 
@@ -239,7 +244,7 @@ def test_synonyms_far_apart_in_a_long_list_meet():
             *[(keep, [other]) for keep, other in wanted[: 1 if "a000x" in listed else 3] if {keep, other} <= listed]
         )
 
-    found = merge(counts, level="domain", model=ScriptedChat(reply=reply), template=MERGE)
+    found = merge(counts, Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE))
     assert found.names["z000x"] == found.names["z079x"] == "a000x"
     assert [row.label for row in found.merges].count("z000x") == 1
 
@@ -261,7 +266,8 @@ def test_every_label_goes_to_one_that_stays_whatever_the_model_says(counts, seed
             return groups((listed[0], listed[1 : rng.randrange(1, 4)]))
 
         fixed = frozenset(sorted(counts)[:2])
-        found = merge(counts, level="domain", fixed=fixed, model=ScriptedChat(reply=reply), template=MERGE)
+        helper = Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE)
+        found = merge(counts, helper, fixed=fixed)
         assert {found.names[label] for label in fixed} == set(fixed)
         return dict(found.names), sum(row.num_questions for row in found.merges)
 

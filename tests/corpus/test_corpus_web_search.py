@@ -9,7 +9,7 @@ from loopback import GUARD, Say, recorded, serving
 from corpus.find import landing
 from corpus.find.catalogue import connect
 from corpus.find.polite_http import Patience, Politeness
-from corpus.find.session import SessionConfig, command_search, live, replayed
+from corpus.find.session import SessionConfig, live, replayed
 from corpus.find.web_search import CommandSearch
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
@@ -22,7 +22,7 @@ def command(code: str, **settings: float) -> CommandSearch:
     return CommandSearch(command=[sys.executable, "-c", code], **settings)
 
 
-def test_a_page_that_states_licence_and_file_becomes_an_offer_that_can_be_taken():
+def test_a_page_that_states_licence_and_file_becomes_an_offer_that_can_be_taken(tmp_path):
     with serving() as server:
         server.routes |= {"/book": recorded("landing.html"), "/plain": Say(body=b"<html><a href='/x.pdf'>x</a></html>")}
         rows = [
@@ -31,9 +31,9 @@ def test_a_page_that_states_licence_and_file_becomes_an_offer_that_can_be_taken(
         ]
         rows += [{"url": "ftp://x/y"}, rows[0]]
         code = f"import json, sys; assert sys.stdin.read() == 'thin films'; print(json.dumps({rows!r}))"
-        with live(replace(LIVE, search=command(code))) as session:
+        with live(replace(LIVE, search=command(code), folder=tmp_path)) as session:
             book, plain, pdf, gone = connect("web", client=session.client).search(TOPIC, "thin films")
-        with replayed(session.answers) as again:
+        with replayed(tmp_path) as again:
             assert connect("web", client=again.client).search(TOPIC, "thin films")[:3] == [book, plain, pdf]
         assert book.title == "Optics for Everybody" and book.author == "Web Writer"
         assert book.licence == "CC-BY-4.0" and "link[rel=license]" in book.licence_evidence
@@ -68,12 +68,6 @@ def test_without_a_command_the_catalogue_says_how_to_set_one():
     with live(LIVE) as session, pytest.raises(CatalogueError) as caught:
         connect("web", client=session.client).search(TOPIC)
     assert "no command" in caught.value.message and "INFUSER_WEB_SEARCH" in caught.value.hint
-
-
-def test_a_command_line_is_split_as_a_shell_would():
-    found = command_search("my-search --site 'open books'")
-    assert isinstance(found, CommandSearch) and list(found.command) == ["my-search", "--site", "open books"]
-    assert command_search("  ") is None
 
 
 def test_statements_that_contradict_each_other_give_no_licence():
