@@ -41,7 +41,8 @@ def plan(
     from infuser_core.capacity.advice import advice
     from infuser_core.capacity.answer import as_json as in_json
     from infuser_core.capacity.answer import as_text
-    from infuser_core.capacity.forecast import ask, forecast
+    from infuser_core.capacity.asked import ask
+    from infuser_core.capacity.forecast import forecast
     from infuser_core.capacity.forecast import scale as simulate
     from infuser_core.config.overlays import load
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infuser_core.capacity.forecast import Asked, held
+from infuser_core.capacity.asked import Asked
+from infuser_core.capacity.forecast import held
 from infuser_core.capacity.hardware import of_size
 from infuser_core.capacity.memory import Held, Layout
 
@@ -24,27 +25,14 @@ class Knob:
     """The role's need with them, on one GPU."""
     fits: bool
     """Whether that is enough."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """A change of settings that was weighed."""
-
-    knob: Knob
-    """What it does."""
     layout: Layout
-    """The layout with it."""
+    """The layout with them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
-    settings: tuple[str, ...]
-    """`key=value` of the configuration."""
-    layout: Layout
-    """The layout with it."""
-
-
-_Turns = Callable[[Asked, Layout], Iterator[_Change]]
+_Turned = tuple[tuple[str, ...], Layout]
+"""Settings, and the layout that comes of them."""
+_Turns = Callable[[Asked, Layout], Iterator[_Turned]]
+"""All that a knob can be turned to."""
 
 
 def advice(asked: Asked) -> list[Knob]:
@@ -58,43 +46,42 @@ def advice(asked: Asked) -> list[Knob]:
 
 def _for_role(asked: Asked, place: int, need: Held) -> list[Knob]:
     """Every knob alone; where none is enough, the cheapest ones together; and a larger cluster."""
-    knobs = _ORDER if need.role == "trainer" else (_tensor_parallel,)
-    alone = [_best(asked, asked.layout, place, knob) for knob in knobs]
-    helpful = [step for step in alone if step is not None and step.knob.bytes < need.total]
-    found = [step.knob for step in helpful if step.knob.fits]
+    turns = _ORDER if need.role == "trainer" else (_tensor_parallel,)
+    alone = [_best(asked, asked.layout, place, turn) for turn in turns]
+    helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
+    found = [knob for knob in helpful if knob.fits]
     if not found:
-        found = [step.knob for step in sorted(helpful, key=lambda step: step.knob.bytes)]
-        found += _together(asked, place, need, knobs)
+        found = [*sorted(helpful, key=lambda knob: knob.bytes), *_together(asked, place, need, turns)]
     return [*found, *_larger(asked, place)]
 
 
-def _best(asked: Asked, layout: Layout, place: int, knob: _Turns) -> _Step | None:
+def _best(asked: Asked, layout: Layout, place: int, turn: _Turns) -> Knob | None:
     """The first setting of a knob that fits, else the one that needs least; None where there is nothing to turn."""
-    best: _Step | None = None
-    for change in knob(asked, layout):
-        after = held(replace(asked, layout=change.layout))[place]
-        step = _Step(
-            knob=Knob(settings=change.settings, role=after.role, bytes=after.total, fits=after.fits),
-            layout=change.layout,
-        )
-        if after.fits:
-            return step
-        if best is None or after.total < best.knob.bytes:
-            best = step
+    best: Knob | None = None
+    for settings, changed in turn(asked, layout):
+        knob = _knob(settings, replace(asked, layout=changed), place)
+        if knob.fits:
+            return knob
+        if best is None or knob.bytes < best.bytes:
+            best = knob
     return best
 
 
-def _together(asked: Asked, place: int, need: Held, knobs: Sequence[_Turns]) -> list[Knob]:
+def _knob(settings: tuple[str, ...], asked: Asked, place: int) -> Knob:
+    after = held(asked)[place]
+    return Knob(settings=settings, role=after.role, bytes=after.total, fits=after.fits, layout=asked.layout)
+
+
+def _together(asked: Asked, place: int, need: Held, turns: Sequence[_Turns]) -> list[Knob]:
     """One knob after another until they fit; all that helped where they never do."""
-    settings: tuple[str, ...] = ()
-    layout, least, found = asked.layout, need.total, list[Knob]()
-    for knob in knobs:
-        step = _best(asked, layout, place, knob)
-        if step is None or step.knob.bytes >= least:
+    found: list[Knob] = []
+    for turn in turns:
+        layout, least = (found[0].layout, found[0].bytes) if found else (asked.layout, need.total)
+        knob = _best(asked, layout, place, turn)
+        if knob is None or knob.bytes >= least:
             continue
-        settings, layout, least = _joined(settings, step.knob.settings), step.layout, step.knob.bytes
-        found = [replace(step.knob, settings=settings)]
-        if step.knob.fits:
+        found = [replace(knob, settings=_joined(found[0].settings if found else (), knob.settings))]
+        if knob.fits:
             break
     return found
 
@@ -111,33 +98,32 @@ def _larger(asked: Asked, place: int) -> list[Knob]:
         if ranks <= asked.cluster.ranks:
             continue
         more = asked.on(of_size(asked.cluster.gpu, ranks))
-        after = held(more)[place]
-        if after.fits:
-            text = f"--gpus {more.cluster.label}"
-            return [Knob(settings=(text,), role=after.role, bytes=after.total, fits=True)]
+        knob = _knob((f"--gpus {more.cluster.label}",), more, place)
+        if knob.fits:
+            return [knob]
     return []
 
 
-def _checkpointing(asked: Asked, layout: Layout) -> Iterator[_Change]:
+def _checkpointing(asked: Asked, layout: Layout) -> Iterator[_Turned]:
     if not layout.gradient_checkpointing:
         yield _change(layout, gradient_checkpointing=True)
 
 
-def _budget(asked: Asked, layout: Layout) -> Iterator[_Change]:
+def _budget(asked: Asked, layout: Layout) -> Iterator[_Turned]:
     budget = layout.token_budget
     while budget > asked.sequence:
         budget = max(asked.sequence, budget // 2)
         yield _change(layout, token_budget=budget)
 
 
-def _stages(asked: Asked, layout: Layout) -> Iterator[_Change]:
+def _stages(asked: Asked, layout: Layout) -> Iterator[_Turned]:
     """A sharded trainer on all GPUs, in turns with the sampler."""
     for stage in (2, 3):
         if stage > layout.zero_stage or layout.trainer_ranks < asked.cluster.ranks:
             yield _sharded(asked, layout, zero_stage=stage)
 
 
-def _offload(asked: Asked, layout: Layout) -> Iterator[_Change]:
+def _offload(asked: Asked, layout: Layout) -> Iterator[_Turned]:
     stage = max(2, layout.zero_stage)
     if not layout.offload_optimizer:
         yield _sharded(asked, layout, zero_stage=stage, offload_optimizer=True)
@@ -145,7 +131,7 @@ def _offload(asked: Asked, layout: Layout) -> Iterator[_Change]:
         yield _sharded(asked, layout, zero_stage=3, offload_optimizer=True, offload_weights=True)
 
 
-def _sharded(asked: Asked, layout: Layout, **values: Any) -> _Change:
+def _sharded(asked: Asked, layout: Layout, **values: Any) -> _Turned:
     ranks = asked.cluster.ranks
     after = replace(layout, trainer_ranks=ranks, turns=True, shared=False, warm_trainers=1, **values)
     texts = [
@@ -155,23 +141,23 @@ def _sharded(asked: Asked, layout: Layout, **values: Any) -> _Change:
         f"engine.zero_stage={after.zero_stage}" if after.zero_stage != layout.zero_stage else "",
         f"engine.offload={_offloaded(after)}" if _offloaded(after) != _offloaded(layout) else "",
     ]
-    return _Change(settings=tuple(text for text in texts if text), layout=after)
+    return tuple(text for text in texts if text), after
 
 
 def _offloaded(layout: Layout) -> str:
     return "all" if layout.offload_weights else "optimizer" if layout.offload_optimizer else "none"
 
 
-def _tensor_parallel(asked: Asked, layout: Layout) -> Iterator[_Change]:
+def _tensor_parallel(asked: Asked, layout: Layout) -> Iterator[_Turned]:
     parallel = layout.tensor_parallel * 2
     while parallel <= min(asked.cluster.per_node, asked.shape.kv_heads):
         yield _change(layout, tensor_parallel=parallel)
         parallel *= 2
 
 
-def _change(layout: Layout, **values: Any) -> _Change:
+def _change(layout: Layout, **values: Any) -> _Turned:
     texts = tuple(f"engine.{key}={str(value).lower()}" for key, value in values.items())
-    return _Change(settings=texts, layout=replace(layout, **values))
+    return texts, replace(layout, **values)
 
 
 _ORDER = (_checkpointing, _budget, _stages, _offload)

@@ -36,7 +36,10 @@ def as_json(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> dict[s
         "memory": {held.role: _held(held) for held in found.held},
         "host_bytes_per_node": round(found.host),
         "files": {f"{name}_bytes": round(size) for name, size in asdict(found.files).items()},
-        "knobs": [{**asdict(knob), "bytes": round(knob.bytes)} for knob in knobs],
+        "knobs": [
+            {"settings": list(knob.settings), "role": knob.role, "bytes": round(knob.bytes), "fits": knob.fits}
+            for knob in knobs
+        ],
         "scaling": asdict(scaled) if scaled else None,
         "notes": found.notes,
     }

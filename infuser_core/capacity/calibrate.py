@@ -5,13 +5,14 @@ off by its factor costs as much as one phase off by CELL.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from infuser_core.capacity.forecast import Asked, packed
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.hardware import Efficiency
+from infuser_core.capacity.phases import packed_phases
 
 CELL = 0.05
 """Deviation of a phase that weighs as much as one factor of a constant."""
@@ -78,7 +79,7 @@ def residuals(observed: Sequence[Observed], efficiency: Efficiency) -> list[Resi
     """Every timed phase that the model knows."""
     found = []
     for each in observed:
-        ours = {phase.name: phase.seconds for phase in packed(each.asked, efficiency)}
+        ours = {phase.name: phase.seconds for phase in packed_phases(replace(each.asked, efficiency=efficiency))}
         found += [
             Residual(run=each.run, phase=name, measured=seconds, ours=ours[name])
             for name, seconds in each.seconds.items()

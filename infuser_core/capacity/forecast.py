@@ -1,72 +1,16 @@
 """Forecast of a run's cost: phases, memory, files, GPU-hours, and scaling to more GPUs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
-from infuser_core.capacity.hardware import NODE, Cluster, Efficiency, calibrated, cluster, from_file, of_size
-from infuser_core.capacity.memory import Held, Layout, both, host, layout_of, on_more
-from infuser_core.capacity.phases import (
-    ORDER,
-    TERMS,
-    Machinery,
-    Phase,
-    packed_phases,
-    published_phases,
-    validation_seconds,
-)
-from infuser_core.capacity.shape import Shape, named, shape_of
-from infuser_core.capacity.volume import Files, Lengths, Volume, changed, files_of, lengths_of, volume_of, within
-from infuser_core.config.run import RunConfig
+from infuser_core.capacity.asked import Asked
+from infuser_core.capacity.hardware import NODE, of_size
+from infuser_core.capacity.memory import Held, both, host
+from infuser_core.capacity.phases import ORDER, TERMS, Phase, packed_phases, published_phases, validation_seconds
+from infuser_core.capacity.volume import Files, files_of
 from infuser_core.errors import UsageError
 
 SCHEDULES = ("published", "packed")
 """The published runs' order of work, on which the constants rest, and this program's."""
-DISK = 3e9
-"""Bytes/s of the store's disk where none is given: one fast NVMe drive, or a modest shared file system."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question to the planner, with everything looked up."""
-
-    config: RunConfig
-    """The run."""
-    cluster: Cluster
-    """On what."""
-    shape: Shape
-    """The model of both roles."""
-    lengths: Lengths
-    """Mean lengths and shares."""
-    layout: Layout
-    """How the GPUs are used."""
-    disk: float = DISK
-    """Bytes/s of the store."""
-    efficiency: Efficiency = field(default_factory=calibrated)
-    """Constants: those of the published runs, or one's own (`infuser plan --calibrate`)."""
-
-    @staticmethod
-    def of(config: RunConfig, gpus: str, *, shape: Shape | None = None) -> "Asked":
-        """Look everything up for a run on `gpus`. Raises UsageError or ConfigError for what is not known."""
-        found, chosen = cluster(gpus), shape or shape_of(config.anchor)
-        lengths = within(lengths_of(chosen.name), config.cotrain)
-        return Asked(config=config, cluster=found, shape=chosen, lengths=lengths, layout=layout_of(config, found))
-
-    @property
-    def volume(self) -> Volume:
-        """Work of one iteration."""
-        return volume_of(self.config, self.lengths)
-
-    @property
-    def sequence(self) -> int:
-        """Tokens of the longest sequence."""
-        return self.config.cotrain.prompt_tokens + max(
-            self.config.cotrain.generator_tokens, self.config.cotrain.solver_tokens
-        )
-
-    def on(self, other: Cluster) -> "Asked":
-        """The same run on other GPUs."""
-        return replace(self, cluster=other, layout=on_more(self.layout, self.cluster, other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,50 +56,9 @@ class Forecast:
         return all(held.fits for held in self.held)
 
 
-def ask(
-    config: RunConfig,
-    gpus: str,
-    *,
-    model: str | None,
-    tokens: Sequence[str],
-    disk: float,
-    efficiency: Path | None = None,
-) -> Asked:
-    """The question as a command puts it: another model, other lengths, the disk in GB/s, a file of constants.
-
-    Raises UsageError or ConfigError for what is not known.
-    """
-    asked = Asked.of(config, gpus, shape=named(model) if model else None)
-    lengths = within(changed(asked.lengths, tokens), config.cotrain)
-    constants = from_file(efficiency) if efficiency else asked.efficiency
-    return replace(asked, lengths=lengths, disk=disk * 1e9, efficiency=constants)
-
-
-def machinery(asked: Asked, efficiency: Efficiency) -> Machinery:
-    """The run's machinery."""
-    return Machinery(
-        shape=asked.shape, cluster=asked.cluster, layout=asked.layout, efficiency=efficiency, disk=asked.disk
-    )
-
-
-def published(asked: Asked, efficiency: Efficiency | None = None) -> list[Phase]:
-    """Phases under the published runs' schedule."""
-    return published_phases(
-        machinery(asked, efficiency or asked.efficiency),
-        asked.volume,
-        micro_rows=asked.lengths.micro_rows,
-        prompt_limit=asked.config.cotrain.prompt_tokens,
-    )
-
-
-def packed(asked: Asked, efficiency: Efficiency | None = None) -> list[Phase]:
-    """Phases under this program's schedule."""
-    return packed_phases(machinery(asked, efficiency or asked.efficiency), asked.volume)
-
-
 def timed(asked: Asked, schedule: str) -> Timed:
     """One schedule from its phases to GPU-hours."""
-    phases = published(asked) if schedule == "published" else packed(asked)
+    phases = published_phases(asked) if schedule == "published" else packed_phases(asked)
     apart = not (asked.layout.turns or asked.layout.shared)
     overlap = schedule == "packed" and apart and asked.config.engine.overlap
     iteration = _side_by_side(phases) if overlap else sum(phase.seconds for phase in phases)
@@ -166,7 +69,7 @@ def timed(asked: Asked, schedule: str) -> Timed:
         schedule=schedule,
         phases=phases,
         iteration=iteration,
-        validation=validation_seconds(machinery(asked, asked.efficiency), asked.volume),
+        validation=validation_seconds(asked),
         validations=1 + -(-settings.iterations // every),
         hours=hours,
         gpu_hours=hours * asked.cluster.ranks,

@@ -1,22 +1,22 @@
 """Seconds of the phases of one iteration, each as a sum of named terms."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
-from infuser_core.capacity.hardware import Cluster, Efficiency, of_size
+from infuser_core.capacity.asked import Asked
+from infuser_core.capacity.hardware import of_size
 from infuser_core.capacity.memory import Layout, cache_tokens
 from infuser_core.capacity.sampling import Batch, Engine, sample
-from infuser_core.capacity.shape import Shape
 from infuser_core.capacity.training import (
-    Passed,
+    Terms,
     Trainers,
     Work,
+    added,
     packed,
     packed_questions,
     question_by_question,
     rows_in_step,
 )
-from infuser_core.capacity.volume import Volume
 
 ORDER = (
     "rollout_dev",
@@ -48,6 +48,8 @@ TERMS = {
     "stage": "between phases",
 }
 """What each term of a phase means."""
+TRAINING = ("matmul", "uneven", "launches", "collectives", "sweeps")
+"""Terms of a phase that trains or scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,67 +71,51 @@ class Phase:
         return sum(self.terms.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machinery:
-    """Everything but the work that decides about seconds."""
-
-    shape: Shape
-    """The model, of both roles."""
-    cluster: Cluster
-    """All GPUs."""
-    layout: Layout
-    """How they are used."""
-    efficiency: Efficiency
-    """Constants."""
-    disk: float
-    """Bytes/s that all nodes together write to or read from the store."""
-
-    @property
-    def weights(self) -> float:
-        """Bytes of the compute weights."""
-        return self.layout.bytes_per_weight * float(self.shape.parameters)
-
-    def trainers(self) -> Trainers:
-        """The ranks that train."""
-        ranks = self.layout.trainer_ranks
-        used = self.cluster if ranks == self.cluster.ranks else _part(self.cluster, ranks)
-        return Trainers(shape=self.shape, cluster=used, layout=self.layout, efficiency=self.efficiency)
-
-    def engine(self) -> Engine:
-        """One of the engines that sample."""
-        return Engine(
-            shape=self.shape,
-            gpu=self.cluster.gpu,
-            parallel=self.layout.tensor_parallel,
-            cache_tokens=cache_tokens(self.shape, self.cluster.gpu, self.layout),
-            efficiency=self.efficiency,
-        )
+def _weights(asked: Asked) -> float:
+    """Bytes of the compute weights."""
+    return asked.layout.bytes_per_weight * float(asked.shape.parameters)
 
 
-def _part(cluster: Cluster, ranks: int) -> Cluster:
-    if ranks <= cluster.per_node:
-        return replace(cluster, nodes=1, per_node=ranks)
-    if ranks % cluster.per_node == 0:
-        return replace(cluster, nodes=ranks // cluster.per_node)
-    return of_size(cluster.gpu, ranks)
+def _trainers(asked: Asked) -> Trainers:
+    """The ranks that train."""
+    cluster, ranks = asked.cluster, asked.layout.trainer_ranks
+    if ranks != cluster.ranks:
+        if ranks <= cluster.per_node:
+            cluster = replace(cluster, nodes=1, per_node=ranks)
+        elif ranks % cluster.per_node == 0:
+            cluster = replace(cluster, nodes=ranks // cluster.per_node)
+        else:
+            cluster = of_size(cluster.gpu, ranks)
+    return Trainers(shape=asked.shape, cluster=cluster, layout=asked.layout, efficiency=asked.efficiency)
 
 
-def packed_phases(machinery: Machinery, volume: Volume) -> list[Phase]:
+def _engine(asked: Asked) -> Engine:
+    """One of the engines that sample."""
+    return Engine(
+        shape=asked.shape,
+        gpu=asked.cluster.gpu,
+        parallel=asked.layout.tensor_parallel,
+        cache_tokens=cache_tokens(asked.shape, asked.cluster.gpu, asked.layout),
+        efficiency=asked.efficiency,
+    )
+
+
+def packed_phases(asked: Asked) -> list[Phase]:
     """This program's schedule. The same constants, but no GPU has confirmed it."""
-    trainers, parameters, disk = machinery.trainers(), float(machinery.shape.parameters), machinery.disk
-    synced = 4 * parameters / disk + trainers.copied(machinery.weights)
+    volume, trainers, parameters, disk = asked.volume, _trainers(asked), float(asked.shape.parameters), asked.disk
+    synced = 4 * parameters / disk + trainers.copied(_weights(asked))
     written, read = 4 * parameters / disk, 4 * parameters / disk
     # One trainer for both roles loads at every change; one that only made room for a sampler comes back from the host,
     # unless it is unsharded: that one keeps nothing.
-    layout, loaded = machinery.layout, 12 * parameters / disk
+    layout, loaded = asked.layout, 12 * parameters / disk
     changed = loaded if layout.warm_trainers == 1 else 0.0
     parked = trainers.copied(16 * parameters / trainers.ranks) if layout.zero_stage else loaded
     again = parked if layout.turns else 0.0
     answers_known = volume.scored is not None
     phases = [
-        _sampled(machinery, "rollout_dev", volume.dev, synced),
-        _sampled(machinery, "generate_questions", volume.written, synced),
-        _sampled(machinery, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0),
+        _sampled(asked, "rollout_dev", volume.dev, synced),
+        _sampled(asked, "generate_questions", volume.written, synced),
+        _sampled(asked, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0),
     ]
     if volume.dev_trained:
         done = packed(trainers, volume.dev_trained, passes=trainers.passes)
@@ -143,24 +129,25 @@ def packed_phases(machinery: Machinery, volume: Volume) -> list[Phase]:
         ("update_solver", volume.solver, not answers_known),
     ):
         if work:
-            done = packed(trainers, work, passes=trainers.passes) + _steps(trainers, work)
+            done = added(packed(trainers, work, passes=trainers.passes), _steps(trainers, work))
             if fresh and work.steps > 1:
-                done += packed(trainers, replace(work, steps=1), passes=1)
+                done = added(done, packed(trainers, replace(work, steps=1), passes=1))
             phases.append(_trained(name, work, done, loaded + changed))
-    return _with_glue([phase for phase in phases if phase], machinery, 0.0)
+    return _with_glue([phase for phase in phases if phase], asked, 0.0)
 
 
-def published_phases(machinery: Machinery, volume: Volume, *, micro_rows: float, prompt_limit: int) -> list[Phase]:
+def published_phases(asked: Asked) -> list[Phase]:
     """The published runs' schedule, on which the constants were calibrated.
 
     Responses may use the room that the prompt leaves, and are cut to the limit afterwards; old log-probabilities take
     a pass of their own with two rows at a time; weights are saved every fifth iteration in bf16.
     """
-    machinery = replace(machinery, layout=published_layout(machinery))
-    trainers, parameters = machinery.trainers(), float(machinery.shape.parameters)
-    synced = trainers.gathers(1) + trainers.copied(machinery.weights)
+    volume, micro_rows, prompt_limit = asked.volume, asked.lengths.micro_rows, asked.config.cotrain.prompt_tokens
+    asked = replace(asked, layout=published_layout(asked))
+    trainers, parameters = _trainers(asked), float(asked.shape.parameters)
+    synced = trainers.gathers(1) + trainers.copied(_weights(asked))
     phases = [
-        _sampled(machinery, name, _with_room(work, prompt_limit), synced)
+        _sampled(asked, name, _with_room(work, prompt_limit), synced)
         for name, work in (
             ("rollout_dev", volume.dev),
             ("generate_questions", volume.written),
@@ -168,19 +155,19 @@ def published_phases(machinery: Machinery, volume: Volume, *, micro_rows: float,
         )
     ]
     # Moments live in the host's memory between phases.
-    moved = Passed(sweeps=2 * trainers.copied(8 * parameters / trainers.ranks))
+    moved = {"sweeps": 2 * trainers.copied(8 * parameters / trainers.ranks)}
     if volume.dev_trained:
         done = rows_in_step(trainers, volume.dev_trained, micro_rows=micro_rows, passes=trainers.passes, beside=False)
         phases.append(_trained("dev_gradient", volume.dev_trained, done, 0.0))
     if volume.scored:
-        done = question_by_question(trainers, volume.scored, micro_rows=micro_rows) + moved
+        done = added(question_by_question(trainers, volume.scored, micro_rows=micro_rows), moved)
         phases.append(_trained("score_influence", volume.scored, done, 0.0))
     for name, work in (("update_generator", volume.generator), ("update_solver", volume.solver)):
         if work:
             done = rows_in_step(trainers, work, micro_rows=micro_rows, passes=trainers.passes, beside=True)
-            done += rows_in_step(trainers, replace(work, steps=1), micro_rows=2, passes=1, beside=True)
-            phases.append(_trained(name, work, done + _steps(trainers, work) + moved, 0.0))
-    return _with_glue([phase for phase in phases if phase], machinery, 2 * 2 * parameters / 5 / machinery.disk)
+            before = rows_in_step(trainers, replace(work, steps=1), micro_rows=2, passes=1, beside=True)
+            phases.append(_trained(name, work, added(done, before, _steps(trainers, work), moved), 0.0))
+    return _with_glue([phase for phase in phases if phase], asked, 2 * 2 * parameters / 5 / asked.disk)
 
 
 def _with_room(work: Work | None, prompt_limit: int) -> Work | None:
@@ -190,10 +177,10 @@ def _with_room(work: Work | None, prompt_limit: int) -> Work | None:
     return replace(work, response=replace(work.response, limit=limit))
 
 
-def _sampled(machinery: Machinery, name: str, work: Work | None, synced: float) -> Phase | None:
+def _sampled(asked: Asked, name: str, work: Work | None, synced: float) -> Phase | None:
     if work is None:
         return None
-    engines, rows = machinery.layout.engines, round(work.groups * work.rows)
+    engines, rows = asked.layout.engines, round(work.groups * work.rows)
     batch = Batch(
         groups=work.groups / engines,
         rows=math.ceil(rows / engines),
@@ -201,35 +188,33 @@ def _sampled(machinery: Machinery, name: str, work: Work | None, synced: float) 
         response=work.response,
         of=rows,
     )
-    done = sample(machinery.engine(), batch)
-    terms = {"prefill": done.prefill, "longest": done.longest, "crowd": done.crowd, "weights": synced}
+    terms = {**sample(_engine(asked), batch), "weights": synced}
     return Phase(name=name, terms=terms, rows=rows, tokens=work.tokens)
 
 
-def _trained(name: str, work: Work, done: Passed, files: float) -> Phase:
-    terms = {field.name: getattr(done, field.name) for field in fields(Passed)} | {"files": files}
+def _trained(name: str, work: Work, done: Terms, files: float) -> Phase:
+    terms = {term: done.get(term, 0.0) for term in TRAINING} | {"files": files}
     return Phase(name=name, terms=terms, rows=round(work.groups * work.rows), tokens=work.tokens)
 
 
-def _steps(trainers: Trainers, work: Work) -> Passed:
-    one = trainers.optimizer_step()
-    return Passed(sweeps=work.steps * one.sweeps, collectives=work.steps * one.collectives)
+def _steps(trainers: Trainers, work: Work) -> Terms:
+    return {name: work.steps * seconds for name, seconds in trainers.optimizer_step().items()}
 
 
-def _with_glue(phases: list[Phase], machinery: Machinery, files: float) -> list[Phase]:
+def _with_glue(phases: list[Phase], asked: Asked, files: float) -> list[Phase]:
     ordered = sorted(phases, key=lambda phase: ORDER.index(phase.name))
-    terms = {"stage": len(phases) * machinery.efficiency.stage, "files": files}
+    terms = {"stage": len(phases) * asked.efficiency.stage, "files": files}
     return [*ordered, Phase(name="other", terms=terms, rows=0, tokens=0.0)]
 
 
-def published_layout(machinery: Machinery) -> Layout:
+def published_layout(asked: Asked) -> Layout:
     """What the published runs used: everything divided over all GPUs, layers computed again, a small cache.
 
     Where weights leave no room in the published share of the memory, the sampler keeps the run's own.
     """
-    cluster, layout = machinery.cluster, machinery.layout
+    cluster, layout = asked.cluster, asked.layout
     small = replace(layout, tensor_parallel=1, sampler_share=PUBLISHED_SHARE, bytes_per_weight=2)
-    roomy = cache_tokens(machinery.shape, cluster.gpu, small) > ENOUGH_TOKENS
+    roomy = cache_tokens(asked.shape, cluster.gpu, small) > ENOUGH_TOKENS
     return replace(
         layout,
         trainer_ranks=cluster.ranks,
@@ -246,7 +231,7 @@ def published_layout(machinery: Machinery) -> Layout:
     )
 
 
-def validation_seconds(machinery: Machinery, volume: Volume) -> float:
+def validation_seconds(asked: Asked) -> float:
     """Seconds of one validation: its questions are answered like dev questions."""
-    phase = _sampled(machinery, "rollout_dev", volume.validation, 0.0)
+    phase = _sampled(asked, "rollout_dev", asked.volume.validation, 0.0)
     return phase.seconds if phase else 0.0

@@ -145,30 +145,19 @@ class Engine:
         return max(1, min(batch.rows, MOST_SEQUENCES, int(self.cache_tokens / (shared + written))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
-    """Where the seconds of a sampling phase go."""
+def sample(engine: Engine, batch: Batch) -> dict[str, float]:
+    """Seconds by term of decoding a batch from its first to its last token; rows wait for room in the cache.
 
-    prefill: float
-    """Prompts."""
-    longest: float
-    """What the longest response would take alone: more GPUs do not shorten it."""
-    crowd: float
-    """What the others add to it."""
-    concurrency: int
-    """Responses under way at once."""
-
-
-def sample(engine: Engine, batch: Batch) -> Sampled:
-    """Decode a batch from its first to its last token; rows wait for room in the cache."""
+    `longest` is what the longest response would take alone, which more GPUs do not shorten; `crowd` is what the others
+    add to it.
+    """
     if batch.rows == 0:
-        return Sampled(prefill=0.0, longest=0.0, crowd=0.0, concurrency=0)
+        return {"prefill": 0.0, "longest": 0.0, "crowd": 0.0}
     lengths = batch.response.lengths(batch.rows, of=batch.of)
-    width = engine.concurrency(batch)
-    total = _decode(engine, lengths, batch.prompt, width)
+    total = _decode(engine, lengths, batch.prompt, engine.concurrency(batch))
     alone = _decode(engine, [max(lengths)], batch.prompt, 1)
     prefill = engine.matmul(batch.groups * batch.prompt, batch.groups * engine.shape.pairs(batch.prompt))
-    return Sampled(prefill=prefill, longest=alone, crowd=max(0.0, total - alone), concurrency=width)
+    return {"prefill": prefill, "longest": alone, "crowd": max(0.0, total - alone)}
 
 
 def _decode(engine: Engine, lengths: list[float], prompt: float, width: int) -> float:

@@ -6,6 +6,7 @@ micro-batches filled to a token budget, ranks balanced by tokens, a scored quest
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infuser_core.capacity.hardware import Cluster, Efficiency
@@ -40,29 +41,13 @@ class Work:
         return self.groups * (self.prompt + self.rows * self.response.mean_cut())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """Where the seconds of passes over some work go."""
+Terms = dict[str, float]
+"""Seconds by term (see `phases.TERMS`)."""
 
-    matmul: float = 0.0
-    """Matrix products of evenly divided tokens."""
-    uneven: float = 0.0
-    """Waiting for the rank with the most tokens."""
-    launches: float = 0.0
-    """Per-layer constants."""
-    collectives: float = 0.0
-    """What collectives take beyond the work that hides them."""
-    sweeps: float = 0.0
-    """Passes over parameter-sized state: AdamW, preconditioning."""
 
-    def __add__(self, other: "Passed") -> "Passed":
-        return Passed(
-            matmul=self.matmul + other.matmul,
-            uneven=self.uneven + other.uneven,
-            launches=self.launches + other.launches,
-            collectives=self.collectives + other.collectives,
-            sweeps=self.sweeps + other.sweeps,
-        )
+def added(*parts: Mapping[str, float]) -> Terms:
+    """The sum of several parts, term by term."""
+    return {name: sum(part.get(name, 0.0) for part in parts) for name in {key: 0 for part in parts for key in part}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +99,7 @@ class Trainers:
 
     def micro_batches(
         self, tokens: float, fair: float, sequences: float, *, passes: int, count: float, exchange: float
-    ) -> Passed:
+    ) -> Terms:
         """`count` micro-batches whose largest has `tokens` where a fair one would have `fair`.
 
         The `exchange` seconds of collectives run beside the layers' work; only what is longer shows.
@@ -123,7 +108,8 @@ class Trainers:
         uneven = max(0.0, passes * self.matmul(tokens, sequences) - work)
         launches = passes * self.shape.layers * self.efficiency.layer_pass
         shown = max(0.0, exchange - work - uneven - launches)
-        return Passed(matmul=count * work, uneven=count * uneven, launches=count * launches, collectives=count * shown)
+        terms = {"matmul": work, "uneven": uneven, "launches": launches, "collectives": shown}
+        return {name: count * seconds for name, seconds in terms.items()}
 
     def exchange(self, passes: int) -> float:
         """Seconds of the collectives of one micro-batch: weights before use, gradients after."""
@@ -145,7 +131,7 @@ class Trainers:
         weights = self.layout.bytes_per_weight * float(self.shape.parameters)
         return times * self.collective(weights, messages=self.shape.layers)
 
-    def optimizer_step(self) -> Passed:
+    def optimizer_step(self) -> Terms:
         """One AdamW step: masters and moments read and written, gradients read, new weights shared."""
         layout, parameters = self.layout, self.shape.parameters
         own = parameters / (self.ranks if layout.zero_stage else 1)
@@ -156,10 +142,10 @@ class Trainers:
             collectives += 2 * self.collective(4.0 * parameters, messages=self.shape.layers)
         if self.ranks > 1 and layout.zero_stage in (1, 2):
             collectives += self.collective(layout.bytes_per_weight * parameters, messages=self.shape.layers)
-        return Passed(sweeps=sweeps, collectives=collectives)
+        return {"sweeps": sweeps, "collectives": collectives}
 
 
-def rows_in_step(trainers: Trainers, work: Work, *, micro_rows: float, passes: int, beside: bool) -> Passed:
+def rows_in_step(trainers: Trainers, work: Work, *, micro_rows: float, passes: int, beside: bool) -> Terms:
     """Published schedule: every rank takes `micro_rows` rows at a time, and all wait for the longest.
 
     `beside` says that the ranks have responses to the same prompts.
@@ -175,7 +161,7 @@ def rows_in_step(trainers: Trainers, work: Work, *, micro_rows: float, passes: i
     )
 
 
-def question_by_question(trainers: Trainers, work: Work, *, micro_rows: float) -> Passed:
+def question_by_question(trainers: Trainers, work: Work, *, micro_rows: float) -> Terms:
     """Published schedule of scoring: one question after another, its responses spread over the ranks."""
     busy = min(trainers.ranks, work.rows)
     each = work.rows / busy
@@ -186,10 +172,10 @@ def question_by_question(trainers: Trainers, work: Work, *, micro_rows: float) -
     done = trainers.micro_batches(tokens, fair, rows, passes=passes, count=work.groups * each / rows, exchange=exchange)
     # fp32 sweeps of an eager preconditioner over the rank's shard: about fifteen tensors read or written.
     sweeps = work.groups * trainers.sweep(15 * 4.0 * trainers.shape.parameters / trainers.ranks)
-    return done + Passed(sweeps=sweeps)
+    return {**done, "sweeps": sweeps}
 
 
-def packed(trainers: Trainers, work: Work, *, passes: int) -> Passed:
+def packed(trainers: Trainers, work: Work, *, passes: int) -> Terms:
     """This program's schedule: rows balanced over ranks by tokens, prompts shared by a group's rows on a rank."""
     groups, ranks = work.groups / work.steps, trainers.ranks
     rows, mean = groups * work.rows, work.response.mean_cut()
@@ -199,7 +185,7 @@ def packed(trainers: Trainers, work: Work, *, passes: int) -> Passed:
     return _filled(trainers, fair, longest, rows / ranks, passes, trainers.exchange(passes), times=work.steps)
 
 
-def packed_questions(trainers: Trainers, work: Work) -> Passed:
+def packed_questions(trainers: Trainers, work: Work) -> Terms:
     """This program's schedule of scoring: a question stays on one rank; weights, v and reference come to it."""
     ranks = trainers.ranks
     fair = work.groups * (work.prompt + work.rows * work.response.mean_cut()) / ranks
@@ -208,12 +194,12 @@ def packed_questions(trainers: Trainers, work: Work) -> Passed:
     done = _filled(trainers, fair, longest, sequences, passes, trainers.probe_exchange(), times=1)
     # Each question's gradient is held piece by piece against v and the reference: six fp32 streams.
     own = math.ceil(work.groups / ranks)
-    return done + Passed(sweeps=own * trainers.sweep(6 * 4.0 * trainers.shape.parameters))
+    return {**done, "sweeps": own * trainers.sweep(6 * 4.0 * trainers.shape.parameters)}
 
 
 def _filled(
     trainers: Trainers, fair: float, longest: float, sequences: float, passes: int, exchange: float, *, times: int
-) -> Passed:
+) -> Terms:
     """`times` optimizer steps; in each a rank's tokens, or a single long piece, fill micro-batches to the budget."""
     tokens = max(fair, longest)
     count = math.ceil(tokens / trainers.layout.token_budget)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.calibrate import Observed
-from infuser_core.capacity.forecast import Asked
 from infuser_core.capacity.phases import ORDER
 from infuser_core.capacity.volume import within
 from infuser_core.config.overlays import validate

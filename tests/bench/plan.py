@@ -14,7 +14,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from planner_fit import anchors, left_out, refit, residuals, root_mean_square
 
-from infuser_core.capacity.forecast import Asked, ask, scale
+from infuser_core.capacity.asked import Asked, ask
+from infuser_core.capacity.forecast import scale
 from infuser_core.capacity.hardware import Efficiency, calibrated
 
 CONFIGS = [ROOT / "configs" / f"qwen3-{size}.yaml" for size in ("4b", "8b")]

@@ -11,9 +11,10 @@ from launcher import SmallRun
 from typer.testing import CliRunner
 
 from flows.cli.main import app
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.calibrate import Observed, fitted, residuals
-from infuser_core.capacity.forecast import Asked, packed
 from infuser_core.capacity.hardware import Efficiency, as_yaml, calibrated, from_file
+from infuser_core.capacity.phases import packed_phases
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.planning.timings import observed
@@ -132,7 +133,8 @@ TRUE = Efficiency(matmul=0.31, memory=0.42, link=0.35, decode_step=0.004, layer_
 def timed(name: str, gpus: str, efficiency: Efficiency) -> Observed:
     """A run whose timings are the model's own."""
     asked = Asked.of(load([Path(f"configs/{name}.yaml"), Path("configs/engine/eight-gpus.yaml")]), gpus)
-    return Observed(run=name, asked=asked, seconds={phase.name: phase.seconds for phase in packed(asked, efficiency)})
+    phases = packed_phases(replace(asked, efficiency=efficiency))
+    return Observed(run=name, asked=asked, seconds={phase.name: phase.seconds for phase in phases})
 
 
 def test_constants_that_made_the_timings_are_found_again():
@@ -145,7 +147,9 @@ def test_constants_that_made_the_timings_are_found_again():
 
 def test_what_no_timing_shows_stays_where_it_was():
     asked = Asked.of(load([Path("configs/nano.yaml")]), "1xRTX4090")
-    seconds = {phase.name: phase.seconds for phase in packed(asked, TRUE) if phase.name != "other"}
+    seconds = {
+        phase.name: phase.seconds for phase in packed_phases(replace(asked, efficiency=TRUE)) if phase.name != "other"
+    }
     found = fitted([Observed(run="r", asked=asked, seconds=seconds)], calibrated())
     assert found.stage == pytest.approx(calibrated().stage)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import infuser_core.nano
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.answer import as_text
-from infuser_core.capacity.forecast import Asked, Forecast, ask, forecast, held
+from infuser_core.capacity.asked import Asked, ask
+from infuser_core.capacity.forecast import Forecast, forecast, held
 from infuser_core.capacity.memory import Layout, host, trainer
 from infuser_core.capacity.shape import shape_of, shapes
 from infuser_core.capacity.volume import files_of

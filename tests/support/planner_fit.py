@@ -6,14 +6,15 @@ with the table, and `left_out` how well those of one model predict the other.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from infuser_core.capacity.forecast import Asked, published
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.hardware import Efficiency
+from infuser_core.capacity.phases import published_phases
 from infuser_core.config.overlays import load
 from infuser_core.report.paper_numbers import cells
 
@@ -93,7 +94,7 @@ def residuals(asked: Mapping[str, Asked], efficiency: Efficiency) -> list[Residu
     """Every cell and both totals."""
     found = []
     for anchor, plan in asked.items():
-        ours = {phase.name: phase.seconds for phase in published(plan, efficiency)}
+        ours = {phase.name: phase.seconds for phase in published_phases(replace(plan, efficiency=efficiency))}
         ours["total"] = sum(ours.values())
         found += [
             Residual(model=anchor, phase=phase, paper=seconds, ours=ours[phase])
