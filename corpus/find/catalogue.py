@@ -11,14 +11,11 @@ from typing import Any, Protocol
 
 import httpx
 
-from corpus.find.identifiers import redirected, scheme_of
 from corpus.find.session import MAX_BYTES
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
 
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-MAX_REDIRECTS = 5
 START = "start the catalogue or correct its address"
 Params = Mapping[str, str | int]
 
@@ -211,48 +208,23 @@ def _xml(content: bytes) -> ElementTree.Element:
 
 def _get(client: httpx.Client, url: str, params: Params | None) -> tuple[httpx.Response, bytes]:
     try:
-        here = httpx.URL(url).copy_merge_params(dict(params or {}))
-    except httpx.InvalidURL as error:
-        raise CatalogueError(f"catalogue {url}: no address: {error}", hint=START) from error
-    for _ in range(MAX_REDIRECTS + 1):
-        try:
-            with client.stream("GET", here) as response:
-                if response.status_code in REDIRECTS:
-                    here = httpx.URL(_target(str(here), response.headers.get("location", "")))
-                    continue
-                response.raise_for_status()
-                return response, _content(response, url)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CatalogueError(f"catalogue {url}: {_said(error)}", hint=START) from error
-        except CatalogueError as error:
-            if error.message.startswith("catalogue "):
-                raise
-            raise CatalogueError(f"catalogue {url}: {error.message}", hint=error.hint) from error
-    raise CatalogueError(f"catalogue {url}: more than {MAX_REDIRECTS} redirects", hint=START)
+        with client.stream("GET", httpx.URL(url).copy_merge_params(dict(params or {}))) as response:
+            if not response.is_success:
+                raise CatalogueError(f"HTTP {response.status_code}", hint=START)
+            return response, _content(response)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise CatalogueError(f"catalogue {url}: {type(error).__name__}: {error}", hint=START) from error
+    except CatalogueError as error:
+        raise CatalogueError(f"catalogue {url}: {error.message}", hint=error.hint) from error
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"HTTP {error.response.status_code}"
-    return f"{type(error).__name__}: {error}"
-
-
-def _content(response: httpx.Response, url: str) -> bytes:
+def _content(response: httpx.Response) -> bytes:
     body = bytearray()
     for block in response.iter_bytes():
         body += block
         if len(body) > MAX_BYTES:
-            raise CatalogueError(f"catalogue {url}: the answer is larger than {MAX_BYTES} bytes", hint=START)
+            raise CatalogueError(f"the answer is larger than {MAX_BYTES} bytes", hint=START)
     return bytes(body)
-
-
-def _target(here: str, location: str) -> str:
-    target = redirected(here, location)
-    if not target:
-        raise CatalogueError(
-            f"catalogue {here}: refused redirect to {scheme_of(here, location) or 'nowhere'}", hint=START
-        )
-    return target
 
 
 def text_of(value: object) -> str:

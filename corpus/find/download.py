@@ -17,7 +17,7 @@ import httpx
 
 from corpus.find.fetch import HYPERTEXT, FetchConfig, Fetched, fetch, forget
 from corpus.find.guard import GuardConfig
-from corpus.find.holdings import Holding, Holdings, holding_of
+from corpus.find.holdings import Holding, Holdings, holding_of, joined
 from corpus.find.identifiers import host_of
 from corpus.find.landing import read as read_page
 from corpus.find.polite_http import Clock, Patience, Politeness, polite_client
@@ -242,17 +242,12 @@ def _from_holdings(
 ) -> Brought:
     """The book as it is, under the name of this source; new names and addresses enter the holdings."""
     after = replace(source, sha256=held.sha256, num_bytes=held.num_bytes)
-    row = holding_of(after, names, held.downloaded_on)
-    if not {*row.identifiers} <= {*held.identifiers} or not {*row.urls} <= {*held.urls}:
-        held = replace(
-            held,
-            identifiers=list(dict.fromkeys([*held.identifiers, *row.identifiers])),
-            urls=list(dict.fromkeys([*held.urls, *row.urls])),
-        )
-        holdings.note(held)
+    known = joined(held, holding_of(after, names, held.downloaded_on))
+    if known != held:
+        holdings.note(known)
     link(holdings.file(held.sha256), folder)
     nothing = Fetched(status_code=0, num_bytes=held.num_bytes, attempts=0, reason="")
-    return Brought(source=after, log=_log(after, url, nothing, seconds=0.0), holding=held)
+    return Brought(source=after, log=_log(after, url, nothing, seconds=0.0), holding=known)
 
 
 def link(file: Path, folder: Path) -> Path:

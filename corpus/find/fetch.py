@@ -11,10 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from corpus.find.identifiers import redirected, scheme_of
 from corpus.find.polite_http import BUSY, Again, Clock, Patience, retry_after, retrying
 
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
 HYPERTEXT = frozenset({"text/html", "application/xhtml+xml"})
 SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
@@ -27,8 +25,6 @@ class FetchConfig:
     """Largest file accepted, bytes."""
     max_seconds: float = 1800.0
     """Wall-clock limit of one attempt, seconds."""
-    max_redirects: int = 5
-    """Redirects followed."""
     patience: Patience = field(default_factory=lambda: Patience(attempts=4))
     """How often a busy or broken server is asked again."""
     clock: Clock = field(default_factory=Clock)
@@ -81,6 +77,8 @@ def fetch(client: httpx.Client, url: str, part: Path, config: FetchConfig) -> Fe
         status, reason = error.status, f"{error}{later}"
     except httpx.TransportError as error:
         reason = f"transfer broke off: {error}"
+    except httpx.TooManyRedirects:
+        reason = f"more than {client.max_redirects} redirects"
     except httpx.InvalidURL as error:
         reason = f"no address: {error}"
     return Fetched(
@@ -94,30 +92,23 @@ def fetch(client: httpx.Client, url: str, part: Path, config: FetchConfig) -> Fe
 
 
 def _attempt(client: httpx.Client, url: str, part: Path, config: FetchConfig) -> Fetched:
-    headers = _range_headers(part, url)
     deadline = config.clock.now() + config.max_seconds
-    here = url
-    for _ in range(config.max_redirects + 1):
-        with client.stream("GET", here, headers=headers) as response:
-            if response.status_code in REDIRECTS:
-                here = _next_address(here, response)
-                continue
-            if response.status_code == 416 and _is_whole(response, part):
-                return _done(part, response, here, measured=True)
-            offset = _accept(response, part, here, config)
-            _begin(part, url, response, offset)
-            _receive(response, part, offset, deadline=deadline, config=config)
-            total = _total(response, offset)
-            if total is not None and total != _size(part):
-                had = _size(part)
-                forget(part)
-                raise Again(f"{had} bytes of {total}", status=response.status_code)
-            chunked = response.headers.get("transfer-encoding", "").lower() == "chunked"
-            return _done(part, response, here, measured=total is not None or chunked)
-    raise _Refused(f"more than {config.max_redirects} redirects", url=here)
+    with client.stream("GET", url, headers=_range_headers(part, url)) as response:
+        if response.status_code == 416 and _is_whole(response, part):
+            return _done(part, response, measured=True)
+        offset = _accept(response, part, config)
+        _begin(part, url, response, offset)
+        _receive(response, part, offset, deadline=deadline, config=config)
+        total = _total(response, offset)
+        if total is not None and total != _size(part):
+            had = _size(part)
+            forget(part)
+            raise Again(f"{had} bytes of {total}", status=response.status_code)
+        chunked = response.headers.get("transfer-encoding", "").lower() == "chunked"
+        return _done(part, response, measured=total is not None or chunked)
 
 
-def _done(part: Path, response: httpx.Response, url: str, *, measured: bool) -> Fetched:
+def _done(part: Path, response: httpx.Response, *, measured: bool) -> Fetched:
     return Fetched(
         status_code=response.status_code,
         num_bytes=_size(part),
@@ -125,20 +116,11 @@ def _done(part: Path, response: httpx.Response, url: str, *, measured: bool) -> 
         reason="",
         content_type=_kind(response),
         measured=measured,
-        final_url=url,
+        final_url=str(response.url),
     )
 
 
-def _next_address(here: str, response: httpx.Response) -> str:
-    location = response.headers.get("location", "")
-    target = redirected(here, location)
-    if not target:
-        reason = f"refused redirect from {here.partition(':')[0]} to {scheme_of(here, location) or 'nowhere'}"
-        raise _Refused(reason, status=response.status_code, url=here)
-    return target
-
-
-def _accept(response: httpx.Response, part: Path, url: str, config: FetchConfig) -> int:
+def _accept(response: httpx.Response, part: Path, config: FetchConfig) -> int:
     """Offset at which the body continues the part file. Raises Again or _Refused when it must not be read."""
     status, kind = response.status_code, _kind(response)
     if status in BUSY:
@@ -149,7 +131,7 @@ def _accept(response: httpx.Response, part: Path, url: str, config: FetchConfig)
         # The part is longer than the file or the file changed: nothing of it can be trusted.
         forget(part)
         raise Again("HTTP 416: the part file does not fit", status=status)
-    refuse = functools.partial(_Refused, status=status, kind=kind, url=url)
+    refuse = functools.partial(_Refused, status=status, kind=kind, url=str(response.url))
     if status not in (200, 206):
         raise refuse(f"HTTP {status}")
     encoding = response.headers.get("content-encoding", "identity")

@@ -8,14 +8,16 @@ import functools
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import httpcore
 import httpx
 
+from corpus.find.identifiers import absolute, scheme_of
 from infuser_core.errors import CatalogueError
 
+MAX_REDIRECTS = 5
 WEB_PORTS = frozenset({80, 443})
 # The only IPv6 block from which hosts are numbered; NAT64 and IPv4-compatible addresses lie outside.
 UNICAST = ipaddress.ip_network("2000::/3")
@@ -119,62 +121,49 @@ class GuardedBackend(httpcore.NetworkBackend):
         raise CatalogueError(f"refused socket: {path}", hint="only addresses on the web are reached")
 
 
-class _Body(httpx.SyncByteStream):
-    def __init__(self, response: httpcore.Response) -> None:
-        self.response = response
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self.response.iter_stream()
-        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise httpx.TransportError(f"{type(error).__name__}: {error}") from error
-
-    def close(self) -> None:
-        self.response.close()
-
-
 @functools.cache
 def _tls() -> ssl.SSLContext:
     """The certificates, read once: it takes longer than a request on loopback."""
     return httpx.create_ssl_context(trust_env=False)
 
 
-class GuardedTransport(httpx.BaseTransport):
-    """httpx over a connection pool whose sockets are guarded."""
+class GuardedTransport(httpx.HTTPTransport):
+    """httpx's own transport over a connection pool whose sockets are guarded."""
 
     def __init__(self, config: GuardConfig) -> None:
-        self.pool = httpcore.ConnectionPool(
+        super().__init__(verify=_tls(), trust_env=False)
+        # httpx has no parameter for what opens its sockets.
+        self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(),
             max_connections=config.max_connections,
             network_backend=GuardedBackend(allowed_hosts=config.allowed_hosts),
         )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request; failures of the network become httpx.TransportError.
+        """Send one request. The body of a redirect is not read: only its target is wanted.
 
         Raises CatalogueError for addresses that must not be reached and for schemes other than http and https.
         """
         if request.url.scheme not in ("http", "https") or not request.url.host:
             raise CatalogueError(f"refused address: {request.url}", hint="only http and https addresses are reached")
-        url = httpcore.URL(
-            scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
-        )
-        outgoing = httpcore.Request(
-            method=request.method,
-            url=url,
-            headers=request.headers.raw,
-            content=request.read(),
-            extensions=request.extensions,
-        )
-        try:
-            answer = self.pool.handle_request(outgoing)
-        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise httpx.TransportError(f"{type(error).__name__}: {error}", request=request) from error
-        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+        response = super().handle_request(request)
+        if not response.has_redirect_location:
+            return response
+        response.close()
+        return httpx.Response(response.status_code, headers={"location": response.headers["location"]})
 
-    def close(self) -> None:
-        """Close every connection."""
-        self.pool.close()
+
+def _check_redirect(response: httpx.Response) -> None:
+    """Raises CatalogueError for a redirect that leads off the web, or from https to http."""
+    if not response.has_redirect_location:
+        return
+    here, location = str(response.request.url), response.headers["location"]
+    target = absolute(here, location)
+    if not target or (here.startswith("https:") and target.startswith("http:")):
+        raise CatalogueError(
+            f"refused redirect from {here.partition(':')[0]} to {scheme_of(here, location) or 'nowhere'}",
+            hint="ask for the address that it should lead to",
+        )
 
 
 def client(config: GuardConfig) -> httpx.Client:
@@ -183,10 +172,12 @@ def client(config: GuardConfig) -> httpx.Client:
 
 
 def client_of(transport: httpx.BaseTransport, config: GuardConfig) -> httpx.Client:
-    """A client that follows no redirect by itself, uses no proxy of the environment and asks for raw bytes."""
+    """A client that follows few redirects, uses no proxy of the environment and asks for raw bytes."""
     return httpx.Client(
         transport=transport,
-        follow_redirects=False,
+        follow_redirects=True,
+        max_redirects=MAX_REDIRECTS,
+        event_hooks={"response": [_check_redirect]},
         trust_env=False,
         timeout=httpx.Timeout(config.stall_seconds, connect=config.connect_seconds),
         # A compressed transfer can hide a thousandfold larger body from a cap on received bytes.

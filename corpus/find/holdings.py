@@ -25,57 +25,26 @@ ROWS = "registry.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """One book, as fetched: the registry's row."""
+class Holding(Source):
+    """One book as fetched, under the identifier and for the pair that it was first found for."""
 
-    source_id: str
-    """Identifier under which it was admitted first."""
     identifiers: list[str]
     """Every canonical identifier it goes by, the digest of its bytes included."""
     urls: list[str]
     """Every address it was found or fetched at."""
-    title: str
-    """Title."""
-    author: str
-    """Authors, joined by "; "."""
-    discipline: str
-    """Domain of the pair that it was first found for."""
-    category: str
-    """textbook, reference, tutorial or notes."""
-    licence: str
-    """SPDX identifier."""
-    licence_evidence: str
-    """Field and value from which the licence was read."""
-    source_url: str
-    """Page that describes it."""
-    download_url: str
-    """Address the bytes came from."""
-    filename: str
-    """Original file name."""
-    description: str
-    """Short description."""
-    sha256: str
-    """Digest of the bytes; empty for a failed download."""
-    num_bytes: int
-    """Size of the file, bytes."""
     downloaded_on: str
     """Moment of the download or of its failure, ISO 8601, UTC."""
-    status: str
-    """admitted or rejected."""
-    reason: str
-    """Why it was rejected; empty when admitted."""
 
 
 def holding_of(source: Source, names: Sequence[str], downloaded_on: str) -> Holding:
     """The registry's row for a source, known under `names`."""
-    fields = asdict(source)
     digest = [f"sha256:{source.sha256}"] if source.sha256 else []
     urls = [url for url in (source.download_url, source.source_url) if url]
     return Holding(
         identifiers=list(dict.fromkeys([source.source_id, *names, *digest])),
         urls=list(dict.fromkeys(urls)),
         downloaded_on=downloaded_on,
-        **fields,
+        **asdict(source),
     )
 
 

@@ -26,12 +26,6 @@ def scheme_of(here: str, written: str) -> str:
         return ""
 
 
-def redirected(here: str, location: str) -> str:
-    """Where a redirect from `here` leads; empty where it leads off the web, or from https to http."""
-    target = absolute(here, location)
-    return "" if here.startswith("https:") and target.startswith("http:") else target
-
-
 def host_of(address: str) -> str:
     """The host of an address; empty for what has none."""
     try:
