@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from places import CONFIGS
 from planned_run import Filling, fill, short_config
 
 from flows.plan import plan
+from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.planning.history import history_of
 from infuser_core.planning.place import asked_of
@@ -166,3 +168,13 @@ def test_a_plan_in_json_has_every_stage_and_the_sums(root: Path):
     assert by_place["rollout_dev", 1, None]["key"].startswith("rollout_dev-")
     assert by_place["update_solver", 2, None]["key"] is None, "its inputs are not known yet"
     assert by_place["evaluate", 0, "exam"]["why"][0]["kind"] == "depends"
+
+
+def test_what_depends_on_unknown_content_says_so_and_no_count_is_invented(root: Path):
+    found = planned(root, load([CONFIGS / "nano.yaml"]))
+    convert = stage(found, "convert")
+    assert (convert.is_known, convert.recipe.config) == (False, {})
+    assert [reason.new for reason in convert.reasons] == ["sources", "download"]
+    assert any("textbooks there are depends on what is chosen" in note for note in found.notes)
+    assert any("topics are searched for depends on the taxonomy" in note for note in found.notes)
+    assert files(root) == {}
