@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from corpus_sources import pdf_bytes
 from loopback import Loopback, Say, serving
 from places import ROOT
-from test_corpus_download import pdf_bytes
 
 from corpus.find.search import Failure, Ranking
 from corpus.harvest import Wish, harvest

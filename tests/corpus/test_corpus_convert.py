@@ -81,12 +81,6 @@ def test_sections_come_out_as_heading_and_one_line(tmp_path, outline):
     assert "On Wugs" not in text and "\n4\n" not in text
 
 
-def test_conversion_is_deterministic(tmp_path):
-    build(tmp_path / "a.pdf", chapters())
-    first, second = (convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig()) for _ in range(2))
-    assert first == second and first.num_pages >= 4
-
-
 def test_two_paragraphs_stay_two_and_contents_lines_are_no_headings(tmp_path):
     large = ParagraphStyle("toc", parent=BODY, fontSize=13, leading=16)
     story = [title("Contents", 0), Paragraph("1.1 Section on matter ........ 7", large), PageBreak()]

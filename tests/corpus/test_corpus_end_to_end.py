@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from corpus_sources import pdf_bytes
 from loopback import GUARD, Loopback, Say, recorded, serving
-from test_corpus_download import pdf_bytes
 
 from corpus.find.catalogue import connect
 from corpus.find.download import DownloadConfig, DownloadResult, download

@@ -12,24 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from corpus_sources import source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.find.holdings import ROWS, Holding, Holdings, holding_of, joined
 from infuser_core.errors import StoreError
-from infuser_core.schemas import Source
-
-
-def source(name: str, sha256: str = "", **changes: object) -> Source:
-    fields = dict.fromkeys(("title", "author", "discipline", "category", "licence_evidence", "description"), "")
-    fields |= {"licence": "CC-BY-4.0", "source_url": "", "filename": "", "reason": "", "status": "admitted"}
-    return Source(
-        **(fields | {"source_id": name, "sha256": sha256, "num_bytes": 1, "download_url": f"u/{name}"} | changes)
-    )
 
 
 def row(name: str, sha256: str = "", *names: str, **changes: object) -> Holding:
-    return holding_of(source(name, sha256, **changes), names, "2026-01-01T00:00:00+00:00")
+    made = source(name, sha256=sha256, download_url=f"u/{name}", num_bytes=1, **changes)
+    return holding_of(made, names, "2026-01-01T00:00:00+00:00")
 
 
 def digest(content: bytes) -> str:

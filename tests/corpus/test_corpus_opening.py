@@ -1,8 +1,8 @@
 """Settings open the catalogues they name, with the rules, pauses and hosts they allow, and nothing else."""
 
 import pytest
+from corpus_sources import PDF, source
 from loopback import Say, recorded, serving
-from test_corpus_download import PDF, source
 
 from corpus.find.configured import agent_of, librarian_of, open_catalogues, prompts_of
 from corpus.find.download import download

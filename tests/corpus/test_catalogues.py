@@ -1,5 +1,6 @@
 """Every shipped catalogue is read in its documented shape: fields, paging, licences with their evidence."""
 
+import json
 import threading
 
 import pytest
@@ -252,3 +253,52 @@ def test_a_redirect_within_the_catalogue_is_followed(server):
     server.routes |= {"/textbooks.json": Say(status=301, headers={"Location": "/new?page=1"})}
     server.routes["/new"] = recorded("open_textbook_library_2.json")
     assert len(search("open_textbook_library", server.base)) == 1
+
+
+def test_the_local_catalogue_is_read_page_by_page_and_no_port_is_stored(server):
+    rows = [
+        {
+            "id": "b1",
+            "title": "One",
+            "license": {"spdx": "CC-BY-4.0", "url": "https://x.example"},
+            "pdf": "/books/b1.pdf",
+        },
+        {"id": "b2", "title": "Two", "license": None, "pdf": "books/b2.pdf"},
+    ]
+    server.routes["/catalogue.json"] = lambda seen, n: Say(
+        body=json.dumps({"data": [rows[n - 1]], "links": {"next": "page 2" if n == 1 else None}}).encode()
+    )
+    first, second = search("local", server.base)
+    assert [seen.query for seen in server.seen] == [{"q": "Optics", "page": "1"}, {"q": "Optics", "page": "2"}]
+    assert (first.download_url, second.download_url) == ("local:/books/b1.pdf", "local:/books/b2.pdf")
+    assert (first.licence, second.licence) == ("CC-BY-4.0", "")
+    assert "license.spdx=CC-BY-4.0" in first.licence_evidence and second.licence_evidence == "license=None"
+    assert server.base.rpartition(":")[2] not in repr([first, second])
+    with guard.client(GUARD) as client:
+        address = connect("local", base=server.base, client=client).address(second.download_url)
+    assert address == f"{server.base}/books/b2.pdf"
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"data": [1], "links": {}}', b'{"data": []}', b'{"data": [{"id": "x"}], "links": {}}']
+)
+def test_rows_of_the_local_catalogue_must_be_whole(server, body):
+    server.routes["/catalogue.json"] = Say(body=body)
+    with pytest.raises(CatalogueError, match=server.base):
+        search("local", server.base)
+
+
+def test_an_unreachable_catalogue_is_named_with_a_remedy():
+    with pytest.raises(CatalogueError) as caught:
+        search("local", "http://127.0.0.1:1")
+    assert "ConnectError" in caught.value.message and "start the catalogue" in caught.value.hint
+
+
+def test_catalogues_are_found_by_name_shipped_or_anybodys(tmp_path, monkeypatch):
+    (tmp_path / "own_shelf.py").write_text("def connect(base, *, client):\n    return ('mine', base)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with guard.client(GUARD) as client:
+        assert connect("own_shelf", base="http://x", client=client) == ("mine", "http://x")
+        with pytest.raises(ConfigError) as caught:
+            connect("nowhere", base="http://x", client=client)
+    assert all(name in caught.value.hint for name in ("arxiv", "doab", "local", "web", "module of your own"))
