@@ -40,7 +40,7 @@ class Wish:
     topics: Sequence[Topic]
     """Pairs to search for; empty for everything that the catalogues offer."""
     settings: CatalogueSettings
-    """Catalogues, rules and manners."""
+    """Catalogues, rules and pauses."""
     agent: Agent | None = None
     """The model that phrases queries and ranks books; rules do it when None."""
     web_search: str = ""

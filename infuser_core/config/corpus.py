@@ -44,7 +44,7 @@ class CatalogueEntry(Settings):
     """One catalogue to search."""
 
     name: str = Field(min_length=1)
-    """Module of corpus/catalogues, or `package.module` of your own."""
+    """Module of corpus/find/catalogues, or `package.module` of your own."""
     base: str = ""
     """Its address; the catalogue's public one when empty."""
 
