@@ -4,11 +4,11 @@ The key comes from `INFUSER_API_KEY`; it is sent to the address and shown nowher
 """
 
 import os
-import queue
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import httpx
@@ -120,45 +120,17 @@ class Endpoint:
 
     def replies(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatReply]]:
         """(place, reply) as they arrive. Raises EngineError once a request fails for good; the others are let go."""
-        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for place in range(len(requests)):
-            waiting.put(place)
-        arrived: queue.SimpleQueue[tuple[int, ChatReply | EngineError]] = queue.SimpleQueue()
         stop = threading.Event()
-        workers = [
-            # Daemons: an interrupted command does not wait for answers under way.
-            threading.Thread(target=self._work, args=(requests, waiting, arrived, stop), daemon=True)
-            for _ in range(min(self._concurrency, len(requests)))
-        ]
-        for worker in workers:
-            worker.start()
-        try:
-            for _ in requests:
-                place, reply = _next(arrived, workers)
-                if isinstance(reply, EngineError):
-                    raise reply
-                yield place, reply
-        finally:
-            stop.set()
 
-    def _work(
-        self,
-        requests: Sequence[ChatRequest],
-        waiting: "queue.SimpleQueue[int]",
-        arrived: "queue.SimpleQueue[tuple[int, ChatReply | EngineError]]",
-        stop: threading.Event,
-    ) -> None:
-        """One worker: requests one after the other, until none is left or one failed for good."""
-        while not stop.is_set():
+        def answer(place: int) -> tuple[int, ChatReply]:
+            return place, self._ask(requests[place], stop)
+
+        # Its threads are daemons: an interrupted command does not wait for answers under way.
+        with ThreadPool(max(1, min(self._concurrency, len(requests)))) as workers:
             try:
-                place = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                arrived.put((place, self._ask(requests[place], stop)))
-            except EngineError as error:
-                arrived.put((place, error))
-                return
+                yield from workers.imap_unordered(answer, range(len(requests)))
+            finally:
+                stop.set()
 
     def close(self) -> None:
         """Drop the connections."""
@@ -244,17 +216,6 @@ class Endpoint:
 
     def _hidden(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
-
-
-def _next(
-    arrived: "queue.SimpleQueue[tuple[int, ChatReply | EngineError]]", workers: Sequence[threading.Thread]
-) -> tuple[int, ChatReply | EngineError]:
-    """The next arrival; a worker that died of something unforeseen does not leave the caller waiting."""
-    while True:
-        try:
-            return arrived.get(timeout=1.0)
-        except queue.Empty:
-            assert any(worker.is_alive() for worker in workers), "all workers ended before the last reply"
 
 
 def _asked_wait(answer: httpx.Response, wait: float) -> float:

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import distributed_tiny as tiny
 import pytest
-from places import SUPPORT
+from places import ROOT, SUPPORT
 
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.errors import CheckpointError, EngineError
@@ -19,8 +18,11 @@ from infuser_core.errors import CheckpointError, EngineError
 pytestmark = pytest.mark.distributed
 
 WORKER = "rank_workers:Obedient"
-TESTS = SUPPORT
 PATIENCE = 60.0
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]),
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 DRIVER = """
 import sys, time
@@ -30,10 +32,18 @@ print(*group.call("process", [()] * 2), flush=True)
 group.call("fail", [(600.0, "")] * 2)
 """
 
-
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    tiny.deepspeed()
+# Ray counts accelerators as it is told: a machine without any will do.
+SHARING = """
+import ray
+ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="error",
+         object_store_memory=128 * 2**20, _node_ip_address="127.0.0.1")
+from infuser_core.engines.cluster.ranks import RankGroup
+groups = [RankGroup("rank_workers:Obedient", "", ranks=2, gpus=1.0, shared=True) for _ in range(2)]
+for group in groups:
+    print(*group.call("accelerators", [()] * 2), flush=True)
+groups[0].close()
+print(*RankGroup("rank_workers:Obedient", "", ranks=2, gpus=1.0, shared=True).call("accelerators", [()] * 2))
+"""
 
 
 @pytest.fixture
@@ -119,8 +129,7 @@ def test_a_driver_that_gives_up_ends_its_ranks(group: RankGroup) -> None:
 
 @pytest.mark.long
 def test_ranks_end_with_their_driver_and_listen_to_nobody_outside() -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True, env=environment)
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     assert driver.stdout is not None
     pids = [int(word) for word in driver.stdout.readline().split()]
     family = descendants(driver.pid)
@@ -134,6 +143,15 @@ def test_ranks_end_with_their_driver_and_listen_to_nobody_outside() -> None:
     assert eventually(lambda: all(gone(pid) for pid in pids))
     # Ray's own agents look for their parent at leisure.
     assert eventually(lambda: all(gone(pid) for pid in family), 3 * PATIENCE)
+
+
+@pytest.mark.long
+def test_two_roles_share_accelerators_rank_by_rank() -> None:
+    """Never two ranks of a group on one accelerator."""
+    command = [sys.executable, "-c", SHARING]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert [sorted(line.split()) for line in done.stdout.splitlines()] == [["0", "1"]] * 3
 
 
 def descendants(pid: int) -> list[int]:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import distributed_tiny as tiny
 import pytest
 import yaml
 from distributed_tiny import LIMIT, error, state_error
@@ -67,7 +66,6 @@ def entries(folder: Path, name: str, state: str) -> list[Entry]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two finished runs: `local`, and `ranks` that sleep while others work, one of them killed in the last phase."""
-    tiny.deepspeed()
     folder = tmp_path_factory.mktemp("runs")
     turns = folder / "turns.yaml"
     turns.write_text("engine: {placement: colocated}")
@@ -135,7 +133,6 @@ def test_two_ranks_of_which_one_was_killed_give_the_artifacts_of_one_process(run
 
 @pytest.mark.long
 def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(tmp_path: Path) -> None:
-    tiny.deepspeed()
     finished(tmp_path, "undisturbed", start(tmp_path, "undisturbed", RANKS))
     kill(tmp_path, "killed", PHASES, RANKS)
     digests = [

@@ -4,22 +4,15 @@ from functools import partial
 
 import pytest
 import torch
-from engine_tiny import make_checkpoint, make_groups
+from engine_tiny import gradient, make_groups, trainer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
-from infuser_core.engines.training.fused_attention import (
-    FlexLayout,
-    Heads,
-    VarlenLayout,
-    choose,
-    disagreement,
-)
+from infuser_core.engines.training.fused_attention import FlexLayout, Heads, VarlenLayout, choose, disagreement
 from infuser_core.errors import EngineError
+from infuser_core.schemas import Checkpoint
 
 CPU = torch.device("cpu")
 HEADS = Heads(query=4, key=2, size=8)
@@ -30,29 +23,18 @@ SHAPES = st.lists(
 )
 
 
-def plain_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    starts_q: Tensor,
-    starts_k: Tensor,
-    longest_q: int,
-    longest_k: int,
-    *,
-    scaling: float,
+def kernel(
+    query: Tensor, key: Tensor, value: Tensor, starts_q: Tensor, starts_k: Tensor, *_: int, scaling: float,
     window: int | None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The contract of a variable-length kernel, written down sequence by sequence."""
-    repeats = query.shape[1] // key.shape[1]
-    outputs = []
+    repeats, outputs = query.shape[1] // key.shape[1], []
     bounds = [zip(each[:-1].tolist(), each[1:].tolist(), strict=True) for each in (starts_q, starts_k)]
     for (q0, q1), (k0, k1) in zip(*bounds, strict=True):
         keys, values = (each[k0:k1].repeat_interleave(repeats, 1).transpose(0, 1) for each in (key, value))
         scores = (query[q0:q1].transpose(0, 1) @ keys.transpose(1, 2)) * scaling
-        ages = torch.arange(k1 - k0 - (q1 - q0), k1 - k0, device=query.device)[:, None] - torch.arange(
-            k1 - k0, device=query.device
-        )
-        hidden = (ages < 0) | (ages >= (window or longest_k))
+        ages = torch.arange(k1 - k0 - (q1 - q0), k1 - k0)[:, None] - torch.arange(k1 - k0)
+        hidden = (ages < 0) | (ages >= (window or len(ages[0])))
         outputs.append((scores.masked_fill(hidden, float("-inf")).softmax(-1) @ values).transpose(0, 1))
     return torch.cat(outputs)
 
@@ -63,39 +45,35 @@ def test_varlen_and_flex_attend_as_the_padded_layout_does(shapes: list[SegmentSh
     total = sum(shape.prompt + sum(shape.rows) for shape in shapes)
     draw = torch.Generator().manual_seed(total)
     query, key, value = (torch.randn(1, heads, total, 8, generator=draw, dtype=torch.float64) for heads in (4, 2, 2))
-    layouts = [PackedLayout, FlexLayout, partial(VarlenLayout, kernel=plain_kernel)]
     with torch.no_grad():
-        plain, flex, varlen = (
+        plain, *others = (
             make(shapes, device=CPU).attend(0, query, key, value, scaling=0.3, window=window).reshape(total, -1)
-            for make in layouts
+            for make in (PackedLayout, FlexLayout, partial(VarlenLayout, kernel=kernel))
         )
-    torch.testing.assert_close(varlen, plain)
-    torch.testing.assert_close(flex, plain)
+    for other in others:
+        torch.testing.assert_close(other, plain)
 
 
 def test_gradients_agree_and_a_kernel_aligned_at_the_beginning_is_found_out() -> None:
-    assert disagreement(partial(VarlenLayout, kernel=plain_kernel), HEADS, torch.float64, CPU) < 1e-12
+    def aligned_at_the_beginning(query, key, value, starts_q, starts_k, *lengths, **options):  # type: ignore[no-untyped-def]
+        return kernel(query, key, value, starts_q, starts_q, *lengths, **options)
 
-    def aligned_at_the_beginning(query, key, value, starts_q, starts_k, *lengths, scaling, window):  # type: ignore[no-untyped-def]
-        return plain_kernel(query, key, value, starts_q, starts_q, *lengths, scaling=scaling, window=window)
+    errors = [
+        disagreement(partial(VarlenLayout, kernel=each), HEADS, torch.float64, CPU)
+        for each in (kernel, aligned_at_the_beginning)
+    ]
+    assert errors[0] < 1e-12 and errors[1] > 0.1
 
-    assert disagreement(partial(VarlenLayout, kernel=aligned_at_the_beginning), HEADS, torch.float64, CPU) > 0.1
 
-
-def test_a_cpu_takes_the_plain_one_and_says_why_another_cannot_be_had() -> None:
+def test_a_cpu_takes_the_plain_one_and_says_why_another_cannot_be_had(anchor: Checkpoint) -> None:
     assert choose("auto", heads=HEADS, dtype=torch.float32, device=CPU).name == "sdpa"
     with pytest.raises(EngineError, match=r"flash_attn is not installed.*flash-torch: ") as caught:
         choose("flash", heads=HEADS, dtype=torch.float32, device=CPU)
     assert caught.value.hint
     with pytest.raises(EngineError, match=r"engine\.attention flex cannot be used on cpu"):
         choose("flex", heads=HEADS, dtype=torch.float32, device=CPU)
-
-
-def test_a_trainer_says_what_it_computes_with(tmp_path) -> None:
-    engine = LocalTrainer(device="cpu", dtype="bfloat16", token_budget=512)
-    engine.load(make_checkpoint(tmp_path))
-    groups = make_groups([(5, [4, 7, 1])])
-    engine.forward_backward(groups, Objective(), denominator=1)
+    engine = trainer(anchor, dtype="bfloat16", token_budget=512)
+    gradient(engine, make_groups([(5, [4, 7, 1])]))
     facts = engine.facts()
     assert (facts["attention"], facts["dtype"], facts["token_budget"]) == ("sdpa", "bfloat16", 512)
     assert facts["device"]

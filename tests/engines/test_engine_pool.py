@@ -1,16 +1,43 @@
+"""The pool loads once, shares samplers, lends trainers to one phase, and gives accelerators to whoever is asked for."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import napping_engines
 import pytest
-import torch
+from engine_tiny import make_checkpoint, make_groups, step, trainer, uniform
+from scripted_engine import DIE
 
+from infuser_core.config.run import EngineSettings
+from infuser_core.engines.cluster.ranks import placements
+from infuser_core.engines.configured import TRAINERS
+from infuser_core.engines.facts import noting
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
-from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.protocols import Objective, PromptGroup, SamplingParams, Trainer, TrainGroup, TrainRow
+from infuser_core.engines.pool import EnginePool, Placement
+from infuser_core.engines.protocols import (
+    Completion,
+    Objective,
+    PromptGroup,
+    SamplingParams,
+    Trainer,
+    TrainGroup,
+    TrainRow,
+)
 from infuser_core.errors import CheckpointError, EngineError
-from infuser_core.schemas import Checkpoint
+from infuser_core.schemas import Checkpoint, Document
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Recipe
+from infuser_core.store.store import Outcome, Store, Table
 
 OBJECTIVE = Objective(length_norm=4.0, temperature=1.0)
+PARAMS = SamplingParams(temperature=1.0, max_tokens=12)
+PROMPTS = [
+    PromptGroup(group_id=f"g{place}", token_ids=[2 + place, 5, 7], seeds=[place, place + 9]) for place in range(4)
+]
 
 
 def groups(shift: int = 0) -> list[TrainGroup]:
@@ -22,9 +49,10 @@ def groups(shift: int = 0) -> list[TrainGroup]:
 
 
 @pytest.fixture
-def anchor(tmp_path: Path) -> Checkpoint:
-    fake_anchor(tmp_path / "anchor")
-    return Checkpoint(checkpoint_id="anchor", role="solver", path=str(tmp_path / "anchor"), step=0)
+def scripted(tmp_path: Path) -> Checkpoint:
+    """The anchor of the engines without a model."""
+    fake_anchor(tmp_path / "fake")
+    return Checkpoint(checkpoint_id="anchor", role="solver", path=str(tmp_path / "fake"), step=0)
 
 
 @pytest.fixture
@@ -32,78 +60,111 @@ def pool() -> EnginePool:
     return EnginePool(sampler="fake", trainer="fake")
 
 
-def step(trainer: Trainer) -> None:
-    trainer.zero_grad()
-    trainer.forward_backward(groups(), OBJECTIVE, denominator=1)
-    trainer.optim_step(0.1)
+def trained(engine: Trainer) -> Trainer:
+    engine.zero_grad()
+    engine.forward_backward(groups(), OBJECTIVE, denominator=1)
+    engine.optim_step(0.1)
+    return engine
 
 
-def engine(pool: EnginePool, role: str) -> ScriptedSampler:
-    """The warm sampler of a role."""
-    found = pool._warm[("sampler", role)].engine
-    assert isinstance(found, ScriptedSampler)
-    return found
+def weights(engine: Trainer) -> list[list[list[float]]]:
+    return engine.logprobs(groups(), temperature=1.0)
 
 
-def weights(trainer: Trainer) -> list[list[list[float]]]:
-    return trainer.logprobs(groups(), temperature=1.0)
-
-
-def test_a_warm_sampler_loads_once(pool: EnginePool, anchor: Checkpoint) -> None:
+def test_a_warm_sampler_loads_once(pool: EnginePool, scripted: Checkpoint) -> None:
     for name in ("anchor", "anchor", "next"):
-        pool.sampler(replace(anchor, checkpoint_id=name))
-    assert engine(pool, "solver").loaded == ["anchor", "next"]
-    pool.sampler(replace(anchor, role="generator"))
-    assert engine(pool, "generator").loaded == ["anchor"]
-    assert engine(pool, "generator") is not engine(pool, "solver")
+        pool.sampler(replace(scripted, checkpoint_id=name))
+    pool.sampler(replace(scripted, role="generator"))
+    solver, generator = (pool._warm["sampler", role].engine for role in ("solver", "generator"))
+    assert (solver.loaded, generator.loaded) == (["anchor", "next"], ["anchor"])
 
 
-def test_a_trained_engine_is_loaded_again_unless_adopted(pool: EnginePool, anchor: Checkpoint, tmp_path: Path) -> None:
-    trainer = pool.trainer(anchor)
-    start = weights(trainer)
-    step(trainer)
-    trained = weights(trainer)
-    assert trained != start
-    assert weights(pool.trainer(anchor)) == start
-    step(pool.trainer(anchor))
-    warm = pool.trainer(anchor)
-    step(warm)
+def test_a_trained_engine_is_loaded_again_unless_adopted(
+    pool: EnginePool, scripted: Checkpoint, tmp_path: Path
+) -> None:
+    start = weights(pool.trainer(scripted))
+    after = weights(trained(pool.trainer(scripted)))
+    assert after != start == weights(pool.trainer(scripted))
     (tmp_path / "next").mkdir()
-    number = warm.save(tmp_path / "next")
+    number = trained(pool.trainer(scripted)).save(tmp_path / "next")
     saved = Checkpoint(checkpoint_id="next", role="solver", path="/nowhere", step=number)
     pool.adopt(saved)
-    assert weights(pool.trainer(saved)) == trained
-
-
-def test_adopting_what_was_not_trained_here_is_not_believed(pool: EnginePool, anchor: Checkpoint) -> None:
-    pool.trainer(anchor)
-    other = replace(anchor, checkpoint_id="from the store", path="/nowhere", step=5)
+    assert weights(pool.trainer(saved)) == after
+    # What was not trained here is not believed.
+    other = replace(scripted, checkpoint_id="from the store", path="/nowhere", step=5)
     pool.adopt(other)
     with pytest.raises(CheckpointError):
         pool.trainer(other)
 
 
-def test_one_trainer_at_a_time_on_a_small_accelerator(anchor: Checkpoint) -> None:
+def test_a_trainer_serves_only_whoever_asked_for_it_last(pool: EnginePool, scripted: Checkpoint) -> None:
+    first, other = pool.trainer(scripted), pool.trainer(replace(scripted, role="generator"))
+    first.zero_grad()
+    second = pool.trainer(scripted)
+    with pytest.raises(EngineError, match="another phase has taken over"):
+        first.optim_step(0.1)
+    with pytest.raises(EngineError, match="another phase has taken over"):
+        first.zero_grad()
+    second.zero_grad()
+    other.zero_grad()
+
+
+def test_one_trainer_at_a_time_on_a_small_accelerator(scripted: Checkpoint) -> None:
     small = EnginePool(sampler="fake", trainer="fake", max_trainers=1)
-    small.trainer(anchor)
-    small.trainer(replace(anchor, role="generator"))
+    small.trainer(scripted)
+    small.trainer(replace(scripted, role="generator"))
     assert [key for key in small._warm if key[0] == "trainer"] == [("trainer", "generator")]
 
 
-def test_unknown_engines_are_named() -> None:
-    with pytest.raises(EngineError, match="unknown sampler 'vlllm'"):
-        EnginePool(sampler="vlllm").sampler(Checkpoint(checkpoint_id="a", role="solver", path="", step=0))
-
-
-def test_engines_from_elsewhere(anchor: Checkpoint) -> None:
+def test_engines_are_found_by_name_and_unknown_ones_are_named(scripted: Checkpoint) -> None:
+    with pytest.raises(EngineError, match="unknown sampler 'vlllm'") as caught:
+        EnginePool(sampler="vlllm").sampler(scripted)
+    assert "hf, vllm, fake" in caught.value.hint
     pool = EnginePool(sampler="infuser_core.engines.fake:ScriptedSampler", trainer="fake")
+    pool.sampler(scripted)
+    assert isinstance(pool._warm["sampler", "solver"].engine, ScriptedSampler)
+    assert pool.chat(scripted).name == "anchor"
+
+
+TURNS = ["trainer loads a", "trainer sleeps", "sampler loads a", "sampler sleeps", "trainer wakes", "trainer sleeps"]
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [("colocated", [*TURNS, "sampler wakes"]), ("split", ["trainer loads a", "sampler loads a"])],
+)
+def test_engines_take_turns(scripted: Checkpoint, placement: Placement, expected: list[str]) -> None:
+    """On the same accelerators one sleeps before the other wakes, and neither loads what it still holds."""
+    names = {"sampler": "napping_engines:Sampler", "trainer": "napping_engines:Trainer"}
+    pool = EnginePool(**names, max_trainers=1, placement=placement)
+    napping_engines.happened.clear()
+    for _ in range(2):
+        pool.trainer(replace(scripted, checkpoint_id="a"))
+        pool.sampler(replace(scripted, checkpoint_id="a"))
+    assert napping_engines.happened == expected
+    for ranks in (1, 8):
+        engine = EngineSettings(trainer="deepspeed", ranks=ranks, placement=placement)
+        assert TRAINERS["deepspeed"](engine)["shared"] is (placement == "colocated")
+
+
+def test_a_rank_of_its_own_lets_ray_choose() -> None:
+    for gpus, shared in ((1.0, False), (0.0, True)):
+        assert placements(None, 2, gpus=gpus, shared=shared) == [{"num_cpus": 0, "num_gpus": gpus}] * 2
+
+
+def test_engines_that_share_an_accelerator_forget_and_load_again(anchor: Checkpoint) -> None:
+    options = {"device": "cpu"}
+    pool = EnginePool(trainer_options=options, sampler_options=options, max_trainers=1, placement="colocated")
+    pool.trainer(anchor)
+    engine = pool._warm["trainer", "solver"].engine
     pool.sampler(anchor)
-    assert isinstance(engine(pool, "solver"), ScriptedSampler)
+    assert not hasattr(engine, "_flat")
+    step(pool.trainer(anchor), make_groups([(5, [4, 7])]))  # type: ignore[arg-type]
+    assert pool._warm["trainer", "solver"].engine is engine
 
 
-def test_scripted_text(pool: EnginePool, anchor: Checkpoint) -> None:
-    sampler = ScriptedSampler(reply=lambda prompt, seed: f"{prompt}{seed}")
-    tokenizer = ByteTokenizer()
+def test_scripted_text() -> None:
+    sampler, tokenizer = ScriptedSampler(reply=lambda prompt, seed: f"{prompt}{seed}"), ByteTokenizer()
     group = PromptGroup(group_id="g", token_ids=tokenizer.encode("ü?"), seeds=[7, 123])
     ((short, long),) = sampler.sample([group], SamplingParams(max_tokens=5))
     assert (tokenizer.decode(short.token_ids), short.finish_reason) == ("ü?7", "stop")
@@ -111,34 +172,102 @@ def test_scripted_text(pool: EnginePool, anchor: Checkpoint) -> None:
     assert tokenizer.decode(tokenizer.render([{"role": "user", "content": "hi"}])) == "user: hi\nassistant: "
     chat = ScriptedChat(reply=lambda messages: messages[0]["content"].upper())
     assert chat.complete([[{"role": "user", "content": "hi"}]], max_tokens=3) == ["HI"]
-    assert pool.chat(anchor).name == "anchor"
 
 
-def test_the_fake_trainer_learns_saves_and_resumes(anchor: Checkpoint, tmp_path: Path) -> None:
-    trainer = FakeTrainer()
-    trainer.load(anchor)
-    before = weights(trainer)[0][0][0]
-    step(trainer)
-    assert weights(trainer)[0][0][0] > before
+def test_the_fake_trainer_learns_saves_resumes_and_probes(scripted: Checkpoint, tmp_path: Path) -> None:
+    engine, resumed = FakeTrainer(), FakeTrainer()
+    engine.load(scripted)
+    before = weights(engine)[0][0][0]
+    engine.forward_backward(groups(), OBJECTIVE, denominator=1)
+    norm = engine.keep_gradient(tmp_path / "g.safetensors")
+    same, other = engine.probe([*groups(), *groups(shift=1)], OBJECTIVE, tmp_path / "g.safetensors")
+    assert same.raw_dot == pytest.approx(same.gradient_norm * norm, rel=1e-5) and same.dot > 0
+    assert other.raw_dot < other.gradient_norm * norm * 0.99
+    assert weights(trained(engine))[0][0][0] > before
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
-    assert trainer.save(tmp_path / "a") == 1
-    step(trainer)
-    trainer.save(tmp_path / "b")
-    resumed = FakeTrainer()
-    resumed.load(replace(anchor, path=str(tmp_path / "a")))
-    step(resumed)
-    resumed.save(tmp_path / "c")
+    assert engine.save(tmp_path / "a") == 1
+    trained(engine).save(tmp_path / "b")
+    resumed.load(replace(scripted, path=str(tmp_path / "a")))
+    trained(resumed).save(tmp_path / "c")
     for name in ("model.safetensors", "optimizer.safetensors", "trainer.json"):
         assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
 
 
-def test_the_fake_probe_scores_alike_groups_as_alike(anchor: Checkpoint, tmp_path: Path) -> None:
-    trainer = FakeTrainer()
-    trainer.load(anchor)
-    trainer.forward_backward(groups(), OBJECTIVE, denominator=1)
-    norm = trainer.keep_gradient(tmp_path / "g.safetensors")
-    same, other = trainer.probe([*groups(), *groups(shift=1)], OBJECTIVE, tmp_path / "g.safetensors")
-    assert same.raw_dot == pytest.approx(same.gradient_norm * norm, rel=1e-5)
-    assert other.raw_dot < other.gradient_norm * norm * 0.99
-    assert torch.isfinite(torch.tensor(same.dot))
+# Phases of two threads
+
+
+def drawn(pool: EnginePool, checkpoint: Checkpoint) -> list[list[list[Completion]]]:
+    """What a phase draws in several calls of one sampler."""
+    sampler = pool.sampler(checkpoint)
+    return [sampler.sample(PROMPTS, PARAMS) for _ in range(3)]
+
+
+def test_phases_that_share_a_sampler_draw_each_from_their_own_checkpoint(tmp_path: Path):
+    checkpoints = [
+        replace(make_checkpoint(tmp_path / str(number), seed=number), checkpoint_id=str(number)) for number in (0, 1)
+    ]
+    pool = EnginePool(sampler="hf", trainer="fake", sampler_options={"device": "cpu"})
+    alone = [drawn(pool, checkpoint) for checkpoint in checkpoints]
+    assert alone[0] != alone[1]
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(drawn, [pool, pool], checkpoints)) == alone
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnginePool]:
+    """A pool whose samplers are processes."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(napping_engines.__file__).parent))
+    options = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_sequences": 4}
+    found = EnginePool(sampler="vllm", trainer="fake", sampler_options=options)
+    yield found
+    found.close()
+
+
+def test_an_engine_that_dies_ends_its_own_phase_and_the_retry_has_a_fresh_one(processes: EnginePool, tmp_path: Path):
+    roles = ("solver", "generator")
+    solver, generator = (replace(uniform(tmp_path / role), role=role) for role in roles)
+    for checkpoint in (solver, generator):
+        processes.sampler(checkpoint)
+    before = {role: processes._warm["sampler", role].engine.pids for role in roles}
+    undisturbed: list[list[list[Completion]]] = []
+    beside = threading.Thread(target=lambda: undisturbed.extend(drawn(processes, generator)))
+    beside.start()
+    started = time.monotonic()
+    deadly = PromptGroup(group_id="deadly", token_ids=[DIE], seeds=[1])
+    with pytest.raises(EngineError, match=r"was killed by signal 9 \(SIGKILL\)"):
+        processes.sampler(solver).sample([*PROMPTS, deadly], PARAMS)
+    assert time.monotonic() - started < 15
+    beside.join(60)
+    assert undisturbed == [processes.sampler(solver).sample(PROMPTS, PARAMS)] * 3
+    after = {role: processes._warm["sampler", role].engine.pids for role in roles}
+    assert after["generator"] == before["generator"]
+    assert set(after["solver"]).isdisjoint(before["solver"])
+
+
+# Facts about engines
+
+
+def test_engines_that_are_asked_for_are_noted_with_what_they_are_in_the_end(anchor: Checkpoint) -> None:
+    pool = EnginePool(trainer_options={"device": "cpu", "token_budget": 512})
+    pool.trainer(anchor)
+    with noting() as used:
+        assert used.facts() == {}
+        step(pool.trainer(anchor), make_groups([(5, [4, 7])]))  # type: ignore[arg-type]
+    facts = used.facts()
+    assert set(facts) == {"trainer"}
+    assert facts["trainer"] == trainer(anchor, token_budget=512).facts()
+
+
+def test_the_record_keeps_them_outside_of_key_and_digest(tmp_path: Path) -> None:
+    recipe = Recipe(phase="dev_gradient", version=1, config={}, seed=0, inputs={}, iteration=0)
+    refs = []
+    for place, machine in enumerate([{}, {"trainer": {"engine": "local", "attention": "flash"}}]):
+        store = Store(tmp_path / str(place))
+        with store.workspace(recipe) as workspace:
+            outcome = Outcome(tables={"documents": Table(row_type=Document, rows=[])}, machine=machine)
+            refs.append(store.commit(recipe, workspace, outcome, seconds=1.0))
+        assert store.manifest(refs[-1]).machine == machine
+        (record,) = Catalogue(store.root).records.values()
+        assert record.machine == machine
+    assert refs[0] == refs[1]

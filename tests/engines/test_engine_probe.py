@@ -1,30 +1,43 @@
-"""The fast probe is the plain one up to rounding: scalars, every parameter's gradient, and what one pass yields."""
+"""The fast probe is the plain one up to rounding, the plain one is the definition, what cannot be probed is named."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from engine_tiny import VOCABULARY, make_checkpoint, make_groups
+from engine_tiny import (
+    OBJECTIVE,
+    SHAPES,
+    VOCABULARY,
+    WINDOW,
+    gradient,
+    make_checkpoint,
+    make_family,
+    make_groups,
+    step,
+    trainer,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infuser_core.algorithm.influence import cosine
+from infuser_core.algorithm.influence import cosine, direction
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.probe.fast import FastProbe
+from infuser_core.engines.probe.recorder import Recorder
 from infuser_core.engines.probe.sums import Workspace
-from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
+from infuser_core.engines.protocols import Probed, Similarity, TrainGroup
+from infuser_core.engines.training.checkpoint import read_reference
+from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
-OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
-SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
 LIMITS = {"float32": 1e-5, "float64": 1e-9}
-
+Engine = Callable[..., LocalTrainer]
 Gradients = dict[tuple[int, str], Tensor]
 
 
@@ -34,21 +47,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(folder: Path):
+def engine(folder: Path) -> Engine:
     """Trainers with two steps behind them and a reference gradient, by model and options; made once each."""
 
     @cache
     def checkpoint(family: str, tied: bool) -> Checkpoint:
-        return make_checkpoint(folder / f"{family}-{tied}", family=family, tied=tied)
+        place = folder / f"{family}-{tied}"
+        return (
+            make_family(place, family, **WINDOW)
+            if family == "olmo3"
+            else make_checkpoint(place, family=family, tied=tied)
+        )
 
     @cache
     def made(family: str = "qwen3", tied: bool = True, **options: object) -> LocalTrainer:
-        found = LocalTrainer(device="cpu", **options)  # type: ignore[arg-type]
-        found.load(checkpoint(family, tied))
+        found = trainer(checkpoint(family, tied), **options)
         for seed in range(2):
-            found.forward_backward(make_groups(SHAPES[:4], seed=seed), OBJECTIVE, denominator=4)
-            found.optim_step(1e-2)
-            found.zero_grad()
+            step(found, make_groups(SHAPES[:4], seed=seed))
         return found
 
     return made
@@ -57,8 +72,7 @@ def engine(folder: Path):
 def reference(engine: LocalTrainer, folder: Path) -> Path:
     path = folder / "reference.safetensors"
     if not path.is_file():
-        engine.zero_grad()
-        engine.forward_backward(make_groups(SHAPES[:4], seed=9), OBJECTIVE, denominator=4)
+        gradient(engine, make_groups(SHAPES[:4], seed=9), denominator=4)
         engine.keep_gradient(path)
         engine.zero_grad()
     return path
@@ -81,35 +95,29 @@ def fast_gradients(engine: LocalTrainer, groups: list[TrainGroup], path: Path) -
         engine._probe.watch = None
 
 
-def plain_gradient(engine: LocalTrainer, group: TrainGroup) -> dict[str, Tensor]:
-    engine.zero_grad()
-    engine.forward_backward([group], OBJECTIVE, denominator=1)
-    kept = {name: view.clone() for name, view in engine._flat.views(engine._flat.gradient).items()}
-    engine.zero_grad()
-    return kept
-
-
 def check_gradients(engine: LocalTrainer, groups: list[TrainGroup], found: Gradients, limit: float) -> None:
     # A group larger than the budget goes the plain way, and is seen by nobody.
     for place in {place for place, _ in found}:
-        group = groups[place]
-        expected = plain_gradient(engine, group)
-        total = torch.stack([each.double().norm() for each in expected.values()]).norm()
+        expected = engine._flat.views(gradient(engine, [groups[place]]).double())
+        total = torch.stack([each.norm() for each in expected.values()]).norm()
         for name, plain in expected.items():
             error = (found[place, name] - plain).double().norm()
             # Deep parameters can cancel to far less than the whole: below a thousandth, rounding of the whole counts.
-            assert error <= limit * max(plain.double().norm(), 1e-3 * total), (place, name)
+            assert error <= limit * max(plain.norm(), 1e-3 * total), (place, name)
+    engine.zero_grad()
+
+
+def cosines(each: Similarity) -> list[float]:
+    pairs = ((each.dot, each.direction_norm), (each.raw_dot, each.gradient_norm))
+    return [cosine(dot, length, each.reference_norm) for dot, length in pairs]
 
 
 def check_scalars(found: list[Similarity], expected: list[Similarity], limit: float) -> None:
     for one, other in zip(found, expected, strict=True):
-        assert one.group_id == other.group_id
+        assert one.group_id == other.group_id and one.reference_norm == other.reference_norm
         assert one.direction_norm == pytest.approx(other.direction_norm, rel=limit, abs=1e-30)
         assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=limit, abs=1e-30)
-        assert one.reference_norm == other.reference_norm
-        for dot, length in (("dot", "direction_norm"), ("raw_dot", "gradient_norm")):
-            cosines = [cosine(getattr(each, dot), getattr(each, length), each.reference_norm) for each in (one, other)]
-            assert cosines[0] == pytest.approx(cosines[1], abs=limit)
+        assert cosines(one) == pytest.approx(cosines(other), abs=limit)
 
 
 def agree(fast: LocalTrainer, plain: LocalTrainer, groups: list[TrainGroup], path: Path, limit: float) -> None:
@@ -125,7 +133,9 @@ SHAPE = st.tuples(st.integers(1, 12), st.lists(st.integers(1, 8), min_size=1, ma
 @pytest.mark.parametrize("tied", [True, False])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shapes=st.lists(SHAPE, min_size=1, max_size=6), seed=st.integers(0, 99), budget=st.sampled_from([30, 60, 512]))
-def test_fast_is_plain(engine, folder, dtype: str, tied: bool, shapes: list, seed: int, budget: int) -> None:
+def test_fast_is_plain(
+    engine: Engine, folder: Path, dtype: str, tied: bool, shapes: list, seed: int, budget: int
+) -> None:
     fast = engine(tied=tied, dtype=dtype, token_budget=budget)
     plain = engine(tied=tied, dtype=dtype, probe="reference")
     groups = make_groups(shapes, seed=seed)
@@ -135,27 +145,26 @@ def test_fast_is_plain(engine, folder, dtype: str, tied: bool, shapes: list, see
 
 
 @pytest.mark.parametrize(
-    ("family", "options"),
+    ("family", "tied", "options"),
     [
-        ("qwen3", {"gradient_checkpointing": True}),
-        ("qwen3", {"gradient_checkpointing": True, "token_budget": 30}),
-        ("qwen2", {}),
-        ("llama", {}),
-        ("olmo2", {}),
+        *[("qwen3", tied, {"gradient_checkpointing": True}) for tied in (True, False)],
+        ("qwen3", True, {"gradient_checkpointing": True, "token_budget": 30}),
+        *[(family, tied, {}) for family in ("qwen2", "llama", "olmo2") for tied in (True, False)],
+        ("olmo3", False, {}),
     ],
 )
-@pytest.mark.parametrize("tied", [True, False])
-def test_fast_is_plain_for(engine, folder: Path, family: str, options: dict, tied: bool) -> None:
-    for dtype, limit in LIMITS.items():
+def test_fast_is_plain_for(engine: Engine, folder: Path, family: str, tied: bool, options: dict) -> None:
+    # Four layers of 128 wide heads and sums of thousands: fp32 alone is off by more than the limit there.
+    for dtype, limit in LIMITS.items() if family != "olmo3" else [("float64", 1e-6)]:
         fast = engine(family, tied, dtype=dtype, **options)
         plain = engine(family, tied, dtype=dtype, probe="reference")
-        agree(fast, plain, make_groups(SHAPES, seed=3), reference(plain, folder / f"{family}-{tied}"), limit)
+        agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"{family}-{tied}"), limit)
 
 
 @pytest.mark.parametrize("kept_cells", [0, 1 << 20])
 @pytest.mark.parametrize("tied", [True, False])
 def test_small_pieces_change_nothing(
-    engine, folder: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, kept_cells: int
+    engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, kept_cells: int
 ) -> None:
     sizes: list[int] = []
     room = Workspace._room
@@ -168,8 +177,8 @@ def test_small_pieces_change_nothing(
     monkeypatch.setattr("infuser_core.engines.probe.sums.CPU_PIECE", 300)
     monkeypatch.setattr("infuser_core.engines.probe.target_head.CPU_ROWS", 3)
     monkeypatch.setattr(Workspace, "_room", spy)
-    fast = engine(tied=tied, dtype="float64")
-    plain = engine(tied=tied, dtype="float64", probe="reference")
+    fast, plain = engine(tied=tied, dtype="float64"), engine(tied=tied, dtype="float64", probe="reference")
+    assert isinstance(fast._probe, FastProbe)
     monkeypatch.setattr(fast._probe, "_head", replace(fast._probe._head, cells=40, kept_cells=kept_cells))
     agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"qwen3-{tied}"), 1e-9)
     # 8 groups of 32 elements are more than a piece holds; no buffer outgrows the largest of a piece and a norm.
@@ -180,21 +189,18 @@ def test_small_pieces_change_nothing(
 def test_an_output_layer_with_bias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool) -> None:
     def with_bias(*arguments: object, **options: object) -> PreTrainedModel:
         model = load_model(*arguments, **options)  # type: ignore[arg-type]
-        model.lm_head.bias = torch.nn.Parameter(torch.linspace(-1, 1, VOCABULARY, dtype=model.dtype))
+        model.lm_head.bias = nn.Parameter(torch.linspace(-1, 1, VOCABULARY, dtype=model.dtype))
         return model
 
-    for module in ("local.hub", "local.trainer"):
-        monkeypatch.setattr(f"infuser_core.engines.{module}.load_model", with_bias)
+    for module in ("hub", "trainer"):
+        monkeypatch.setattr(f"infuser_core.engines.local.{module}.load_model", with_bias)
     checkpoint = make_checkpoint(tmp_path, tied=tied)
-    fast, plain = (LocalTrainer(device="cpu", dtype="float64", probe=name) for name in ("fast", "reference"))
-    for each in (fast, plain):
-        each.load(checkpoint)
+    fast, plain = (trainer(checkpoint, dtype="float64", probe=name) for name in ("fast", "reference"))
     agree(fast, plain, make_groups(SHAPES), reference(plain, tmp_path), 1e-9)
 
 
-def test_budgets_leave_the_scores_alone(engine, folder: Path) -> None:
-    groups = make_groups(SHAPES)
-    plain = engine(dtype="float64", probe="reference")
+def test_budgets_leave_the_scores_alone(engine: Engine, folder: Path) -> None:
+    groups, plain = make_groups(SHAPES), engine(dtype="float64", probe="reference")
     path = reference(plain, folder / "qwen3-True")
     expected = plain.probe(groups, OBJECTIVE, path)
     for budget in (28, 33, 48, 64, 4096):
@@ -203,24 +209,20 @@ def test_budgets_leave_the_scores_alone(engine, folder: Path) -> None:
         engine(dtype="float64", token_budget=24).probe(groups, OBJECTIVE, path)
 
 
-def test_bfloat16_scores_are_close(engine, folder: Path) -> None:
-    groups = make_groups(SHAPES, seed=4)
-    exact, rough = engine(dtype="float32"), engine(dtype="bfloat16")
+def test_bfloat16_scores_are_close(engine: Engine, folder: Path) -> None:
+    groups, exact = make_groups(SHAPES, seed=4), engine(dtype="float32")
     path = reference(exact, folder / "qwen3-True")
-    plain = engine(dtype="bfloat16", probe="reference").probe(groups, OBJECTIVE, path)
-    for one, other, third in zip(
-        rough.probe(groups, OBJECTIVE, path), exact.probe(groups, OBJECTIVE, path), plain, strict=True
-    ):
-        values = [cosine(each.dot, each.direction_norm, each.reference_norm) for each in (one, other, third)]
-        assert values[0] == pytest.approx(values[1], abs=0.03)
-        assert values[0] == pytest.approx(values[2], abs=0.03)
+    others = (exact, engine(dtype="bfloat16", probe="reference"))
+    for other in others:
+        pairs = zip(*(each.probe(groups, OBJECTIVE, path) for each in (engine(dtype="bfloat16"), other)), strict=True)
+        for one, expected in pairs:
+            assert cosines(one)[0] == pytest.approx(cosines(expected)[0], abs=0.03)
 
 
 @pytest.mark.parametrize("options", [{}, {"token_budget": 30}, {"probe": "reference"}])
-def test_one_pass_yields_the_log_probabilities(engine, folder: Path, options: dict) -> None:
+def test_one_pass_yields_the_log_probabilities(engine: Engine, folder: Path, options: dict) -> None:
     groups = make_groups(SHAPES)
-    silent = replace(groups[1], rows=[replace(row, advantage=0.0) for row in groups[1].rows])
-    groups = [groups[0], silent, *groups[2:]]
+    groups[1] = replace(groups[1], rows=[replace(row, advantage=0.0) for row in groups[1].rows])
     groups[2] = replace(groups[2], rows=[replace(groups[2].rows[0], advantage=0.0), *groups[2].rows[1:]])
     found = engine(**options)
     seen: list[tuple[int, int, int]] = []
@@ -236,13 +238,14 @@ def test_one_pass_yields_the_log_probabilities(engine, folder: Path, options: di
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("options", [{}, {"token_budget": 30}, {"probe": "reference"}])
-def test_scoring_and_a_single_step_share_one_backward(engine, folder: Path, options: dict, tied: bool) -> None:
+def test_scoring_and_a_single_step_share_one_backward(engine: Engine, folder: Path, options: dict, tied: bool) -> None:
     groups = make_groups(SHAPES[:4], seed=5)
     path = reference(engine(tied=tied), folder / f"qwen3-{tied}")
-    shared, apart = fresh(folder, tied, **options), fresh(folder, tied, **options)
+    anchor = Checkpoint(checkpoint_id="a", role="solver", path=str(folder / f"qwen3-{tied}" / "anchor"), step=0)
+    shared, apart = (trainer(anchor, dtype="float64", **options) for _ in range(2))
     expected = apart.probe(groups, OBJECTIVE, path)
     report = apart.forward_backward(groups, OBJECTIVE, denominator=7)
-    probed = shared.probe_once(groups, OBJECTIVE, path, denominator=7)
+    probed: Probed = shared.probe_once(groups, OBJECTIVE, path, denominator=7)
     check_scalars(probed.similarities, expected, 1e-9)
     gradients = [each._flat.gradient for each in (shared, apart)]
     assert (gradients[0] - gradients[1]).norm() <= 1e-12 * gradients[1].norm()
@@ -252,42 +255,42 @@ def test_scoring_and_a_single_step_share_one_backward(engine, folder: Path, opti
     torch.testing.assert_close(shared._flat.data, apart._flat.data, rtol=1e-9, atol=1e-12)
 
 
-def test_a_kept_gradient_comes_back(engine, tmp_path: Path) -> None:
-    found = engine()
-    found.zero_grad()
-    found.forward_backward(make_groups(SHAPES[:2]), OBJECTIVE, denominator=2)
-    gradient = found._flat.gradient.clone()
-    found.keep_gradient(tmp_path / "kept.safetensors")
-    found.zero_grad()
-    found.add_gradient(tmp_path / "kept.safetensors")
-    assert torch.equal(found._flat.gradient, gradient)
-    found.zero_grad()
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_score_is_its_definition_and_the_trainer_stays_as_it_was(
+    anchor: Checkpoint, tmp_path: Path, steps: int
+) -> None:
+    engine, groups = trainer(anchor, dtype="float64", token_budget=40), make_groups(SHAPES)
+    for seed in range(steps):
+        step(engine, make_groups(SHAPES[:4], seed=seed))
+    gradient(engine, make_groups(SHAPES[:4], seed=9))
+    engine.keep_gradient(tmp_path / "g.safetensors")
+    state = [engine._flat.data, engine._flat.gradient, engine._adamw.second]
+    before = [each.clone() for each in state]
+    found = engine.probe(groups, OBJECTIVE, tmp_path / "g.safetensors")
+    assert all(torch.equal(one, other) for one, other in zip(state, before, strict=True))
+    kept = torch.zeros_like(engine._flat.data)
+    read_reference(tmp_path / "g.safetensors", engine._flat.views(kept))
+    for group, each in zip(groups, found, strict=True):
+        ascent = -gradient(engine, [group])
+        gamma = direction(ascent, engine._adamw.second, step=steps, beta2=0.999, eps=1e-8)
+        assert each.group_id == group.group_id
+        assert each.dot == pytest.approx(float(kept @ gamma), rel=1e-9, abs=1e-12)
+        assert each.raw_dot == pytest.approx(float(kept @ ascent), rel=1e-9, abs=1e-12)
+        assert each.direction_norm == pytest.approx(float(gamma.norm()), rel=1e-9)
+        assert each.gradient_norm == pytest.approx(float(ascent.norm()), rel=1e-9)
+        assert each.reference_norm == pytest.approx(float(kept.norm()), rel=1e-6)
 
 
-def fresh(folder: Path, tied: bool = True, **options: object) -> LocalTrainer:
-    """A trainer of its own, in float64, at the anchor the fixture made."""
-    anchor = str(folder / f"qwen3-{tied}" / "anchor")
-    found = LocalTrainer(device="cpu", dtype="float64", **options)  # type: ignore[arg-type]
-    found.load(Checkpoint(checkpoint_id="anchor", role="solver", path=anchor, step=0))
-    return found
-
-
-def test_the_score_predicts_the_change_of_the_dev_objective(tmp_path: Path) -> None:
+def test_the_score_predicts_the_change_of_the_dev_objective(anchor: Checkpoint, tmp_path: Path) -> None:
     """(J(theta + h d) - J(theta - h d)) / 2h = <g_dev, d> for the direction d an AdamW step would take."""
-    dev = make_groups([(7, [5, 4, 6]), (4, [6, 3])], seed=6)
-    make_checkpoint(tmp_path / "qwen3-True")
-    engine = fresh(tmp_path)
-    report = engine.forward_backward(dev, OBJECTIVE, denominator=2)
-    assert report.mean_ratio == pytest.approx(1.0)
+    dev, (question,) = make_groups([(7, [5, 4, 6]), (4, [6, 3])], seed=6), make_groups([(6, [4, 5, 3])], seed=7)
+    engine = trainer(anchor, dtype="float64")
+    ascent = -gradient(engine, dev, denominator=2)
     engine.keep_gradient(tmp_path / "dev.safetensors")
-    ascent = -engine._flat.gradient.clone()
-    engine.zero_grad()
-    (question,) = make_groups([(6, [4, 5, 3])], seed=7)
     (found,) = engine.probe([question], OBJECTIVE, tmp_path / "dev.safetensors")
-    engine.forward_backward([question], OBJECTIVE, denominator=1)
-    gradient = engine._flat.gradient
-    step = -gradient / (gradient.abs() + 1e-8)
-    assert found.dot == pytest.approx(float(ascent @ step), rel=1e-6)
+    own = gradient(engine, [question])
+    move = -own / (own.abs() + 1e-8)
+    assert found.dot == pytest.approx(float(ascent @ move), rel=1e-6)
     old = engine.logprobs(dev, temperature=OBJECTIVE.temperature)
     fixed = [
         replace(group, rows=[replace(row, old_logprobs=values) for row, values in zip(group.rows, rows, strict=True)])
@@ -296,6 +299,93 @@ def test_the_score_predicts_the_change_of_the_dev_objective(tmp_path: Path) -> N
     start, small = engine._flat.data.clone(), 1e-6
     losses = []
     for sign in (1.0, -1.0):
-        engine._flat.data.copy_(start + sign * small * step)
+        engine._flat.data.copy_(start + sign * small * move)
         losses.append(engine.forward_backward(fixed, OBJECTIVE, denominator=2).loss)
     assert (losses[1] - losses[0]) / (2 * small) == pytest.approx(found.dot, rel=1e-5)
+
+
+class Stub(nn.Module):
+    """The parts of a language model that a Recorder looks at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(6, 4)
+        self.first = nn.Linear(4, 4)
+        self.second: nn.Module = nn.Linear(4, 4, bias=False)
+        self.head: nn.Module = nn.Linear(4, 6, bias=False)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.head
+
+
+def record(model: Stub) -> Recorder:
+    return Recorder(model, compute_dtype=torch.float32)  # type: ignore[arg-type]
+
+
+def test_linear_layers_and_a_tied_head_are_known() -> None:
+    model = Stub()
+    assert not record(model).head.tied
+    model.head.weight = model.embed.weight
+    assert (record(model).head.weight, record(model).head.tied) == ("embed.weight", True)
+
+
+def other_layer(layer: nn.Module) -> Callable[[Stub], None]:
+    return lambda model: setattr(model, "second", layer)
+
+
+REFUSED: dict[str, Callable[[Stub], object]] = {
+    r"second \(LayerNorm with weight, bias\)": other_layer(nn.LayerNorm(4)),
+    r"second \(Conv1d with weight, bias\)": other_layer(nn.Conv1d(4, 4, 1)),
+    r"second \(Bilinear with weight, bias\)": other_layer(nn.Bilinear(4, 4, 4)),
+    r"second \(Embedding with weight\)": other_layer(nn.Embedding(6, 4, max_norm=1.0)),
+    r"\(Stub with gate\)": lambda model: setattr(model, "gate", nn.Parameter(torch.ones(4))),
+    r"first\.weight, shared by first and second": lambda model: setattr(model.second, "weight", model.first.weight),
+    "the output layer Sequential": lambda model: setattr(model, "head", nn.Sequential(model.head)),
+    "first, whose forward method": lambda model: setattr(model.first, "forward", lambda states: states),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_the_recorder_does_not_know_is_named(message: str) -> None:
+    model = Stub()
+    REFUSED[message](model)
+    with pytest.raises(EngineError, match=message):
+        record(model)
+
+
+def test_a_model_of_an_unknown_kind_loads_with_the_plain_probe(tmp_path: Path) -> None:
+    checkpoint, groups = make_checkpoint(tmp_path, family="gemma"), make_groups(SHAPES[:2])
+    with pytest.raises(EngineError, match=r"model\.embed_tokens .*ScaledWordEmbedding with weight.*reference"):
+        trainer(checkpoint)
+    engine = trainer(checkpoint, probe="reference")
+    found = engine.probe(groups, OBJECTIVE, reference(engine, tmp_path))
+    assert len(found) == 2 and all(each.direction_norm > 0 for each in found)
+    with pytest.raises(EngineError, match="choose one of fast, reference"):
+        LocalTrainer(device="cpu", probe="quick")
+
+
+def test_what_only_a_pass_shows_is_refused_and_leaves_the_trainer_whole(anchor: Checkpoint, tmp_path: Path) -> None:
+    engine, groups = trainer(anchor), make_groups(SHAPES[:2])
+    path = reference(engine, tmp_path)
+    before = gradient(engine, groups)
+    expected = engine.probe(groups, OBJECTIVE, path)
+    policy = engine._policy
+    layers, predictors = policy.model.model.layers, policy.predictors  # type: ignore[attr-defined]
+
+    def leaking(batch: MicroBatch) -> Tensor:
+        return predictors(batch) + 0.0 * layers[1].mlp.down_proj.weight.sum()
+
+    policy.predictors = leaking  # type: ignore[attr-defined]
+    with pytest.raises(EngineError, match=r"layers\.1\.mlp\.down_proj\.weight, which is used outside"):
+        engine.probe(groups, OBJECTIVE, path)
+    policy.predictors = predictors  # type: ignore[attr-defined]
+    own, layers[1].mlp.up_proj = layers[1].mlp.up_proj, layers[0].mlp.up_proj
+    with pytest.raises(EngineError, match=r"layers\.0\.mlp\.up_proj\.weight, which is used more than once"):
+        engine.probe(groups, OBJECTIVE, path)
+    layers[1].mlp.up_proj = own
+    assert engine.probe(groups, OBJECTIVE, path) == expected
+    assert torch.equal(engine._flat.gradient, before)
+    assert engine._flat.bound() == list(engine._flat.views(before))

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_tiny import END, make_checkpoint
+from engine_tiny import END, make_checkpoint, uniform
+from hypothesis import given
+from hypothesis import strategies as st
 from places import SUPPORT
-from safetensors.torch import load_file, save_file
 from scripted_engine import DIE, HANG, reply
 
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.vllm.process import last_words
+from infuser_core.engines.vllm.draw import GroupQueue
+from infuser_core.engines.vllm.process import VLLMOptions, engine_settings, last_words, launches
 from infuser_core.engines.vllm.sampler import VLLMSampler
 from infuser_core.errors import EngineError
-from infuser_core.schemas import Checkpoint
+from infuser_core.schemas import Checkpoint, Role
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=30)
 GROUPS = [
@@ -27,33 +29,28 @@ GROUPS = [
     for place in range(6)
 ]
 NONE = PromptGroup(group_id="none", token_ids=[2], seeds=[])
+CUDA, MODEL = torch.device("cuda"), Path("model")
 
 Make = Callable[..., VLLMSampler]
 
 
-def uniform(folder: Path) -> Checkpoint:
-    """A checkpoint that gives every token the same probability: its last norm's scale is zero."""
-    checkpoint = make_checkpoint(folder)
-    weights = load_file(f"{checkpoint.path}/model.safetensors")
-    weights["model.norm.weight"] = torch.zeros_like(weights["model.norm.weight"])
-    save_file(weights, f"{checkpoint.path}/model.safetensors", metadata={"format": "pt"})
-    return checkpoint
-
-
 @pytest.fixture(scope="module")
-def anchor(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return uniform(tmp_path_factory.mktemp("anchor"))
+def flat(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """The checkpoint that the scripted engine's answers belong to."""
+    return uniform(tmp_path_factory.mktemp("flat"))
 
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Samplers over scripted engines, closed at the end."""
+    """Samplers over scripted engines, with a checkpoint where one is given, closed at the end."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     made: list[VLLMSampler] = []
 
-    def build(**options: object) -> VLLMSampler:
+    def build(checkpoint: Checkpoint | None = None, **options: object) -> VLLMSampler:
         defaults = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_sequences": 4}
         made.append(VLLMSampler(**(defaults | options)))  # type: ignore[arg-type]
+        if checkpoint is not None:
+            made[-1].load(checkpoint)
         return made[-1]
 
     yield build
@@ -61,19 +58,17 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         sampler.close()
 
 
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+def alive(pids: list[int]) -> bool:
+    return any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_two_engines_answer_in_the_callers_order(make: Make, anchor: Checkpoint) -> None:
-    sampler = make(engines=2)
-    sampler.load(anchor)
+def test_two_engines_answer_in_the_callers_order(make: Make, flat: Checkpoint) -> None:
+    sampler = make(flat, engines=2)
     kept: dict[int, list[Completion]] = {}
     seen: list[tuple[int, int, int]] = []
-    drawn = sampler.sample(
-        [*GROUPS, NONE], PARAMS, progress=lambda *numbers: seen.append(numbers), keep=kept.__setitem__
-    )
-    expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in [*GROUPS, NONE]]
+    groups = [*GROUPS, NONE]
+    drawn = sampler.sample(groups, PARAMS, progress=lambda *numbers: seen.append(numbers), keep=kept.__setitem__)
+    expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in groups]
     assert [[(each.token_ids, each.finish_reason) for each in samples] for samples in drawn] == expected
     assert kept == {place: samples for place, samples in enumerate(drawn) if samples}
     assert seen[-1] == (12, 12, sum(len(tokens) for samples in expected for tokens, _ in samples))
@@ -81,117 +76,179 @@ def test_two_engines_answer_in_the_callers_order(make: Make, anchor: Checkpoint)
     assert [found.largest < 1e-4 for found in sampler.agreements] == [True, True]
     pids = sampler.pids
     sampler.close()
-    assert not any(map(alive, pids))
+    assert len(pids) == 2 and not alive(pids)
 
 
-def test_a_killed_engine_is_named_and_the_next_request_gets_fresh_ones(make: Make, anchor: Checkpoint) -> None:
-    sampler = make(engines=2)
-    sampler.load(anchor)
+def test_a_killed_engine_is_named_and_the_next_request_gets_fresh_ones(make: Make, flat: Checkpoint) -> None:
+    sampler = make(flat, engines=2)
     expected, before = sampler.sample(GROUPS, PARAMS), sampler.pids
     kept: list[int] = []
+    deadly = PromptGroup(group_id="deadly", token_ids=[DIE], seeds=[1])
     with pytest.raises(EngineError, match=r"vllm engine \d \(pid \d+\) was killed by signal 9 \(SIGKILL\)"):
-        deadly = PromptGroup(group_id="deadly", token_ids=[DIE], seeds=[1])
         sampler.sample([*GROUPS, deadly], PARAMS, keep=lambda place, _: kept.append(place))
-    assert kept
-    assert not any(map(alive, before))
+    assert kept and not alive(before)
     assert sampler.sample(GROUPS, PARAMS) == expected
     assert set(sampler.pids).isdisjoint(before)
-
-
-def test_an_engine_killed_between_requests_is_named(make: Make, anchor: Checkpoint) -> None:
-    sampler = make()
-    sampler.load(anchor)
     os.kill(sampler.pids[0], signal.SIGKILL)
     with pytest.raises(EngineError, match="SIGKILL"):
         sampler.sample(GROUPS, PARAMS)
-    assert sampler.sample(GROUPS[:1], PARAMS)
+    assert sampler.sample(GROUPS[:1], PARAMS) == expected[:1]
 
 
-def test_a_hung_engine_ends_the_request_within_its_limit(make: Make, anchor: Checkpoint) -> None:
-    sampler = make(silent_seconds=2.0)
-    sampler.load(anchor)
+def test_a_hung_engine_or_a_lost_listener_ends_the_request_and_the_engines(make: Make, flat: Checkpoint) -> None:
+    sampler = make(flat, silent_seconds=2.0)
     pids, started = sampler.pids, time.monotonic()
     with pytest.raises(EngineError, match="has said nothing for 2 s with work to do"):
         sampler.sample([replace(GROUPS[0], token_ids=[HANG])], PARAMS)
-    assert time.monotonic() - started < 30
-    assert not any(map(alive, pids))
-
-
-def test_whoever_stops_listening_ends_the_engines(make: Make, anchor: Checkpoint) -> None:
-    sampler = make()
-    sampler.load(anchor)
-    pids = sampler.pids
+    assert time.monotonic() - started < 30 and not alive(pids)
 
     def overdue(done: int, total: int, tokens: int) -> None:
+        pids[:] = sampler.pids
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
         sampler.sample(GROUPS, PARAMS, progress=overdue)
-    assert not any(map(alive, pids))
+    assert not alive(pids)
 
 
-@pytest.mark.parametrize("updates", ["fresh", "in_place"])
-def test_an_update_is_made_as_asked_and_checked(make: Make, anchor: Checkpoint, tmp_path: Path, updates: str) -> None:
-    (tmp_path / "uniform").mkdir()
-    (tmp_path / "other").mkdir()
-    sampler = make(updates=updates)
-    sampler.load(anchor)
+def test_another_checkpoint_gets_fresh_engines_that_are_checked(make: Make, flat: Checkpoint, tmp_path: Path) -> None:
+    sampler = make(flat)
     before = sampler.pids
     sampler.load(uniform(tmp_path / "uniform"))
-    assert (sampler.pids == before) == (updates == "in_place")
+    assert sampler.pids and sampler.pids != before and not alive(before)
     with pytest.raises(EngineError, match=r"vllm engine 0 does not hold the weights of .*nats on average"):
         sampler.load(make_checkpoint(tmp_path / "other"))
-    assert not any(map(alive, before))
     assert sampler.pids == []
 
 
 @pytest.mark.parametrize("claimed", ["-5", "nan"])
 def test_wrong_log_probabilities_stop_the_run(
-    make: Make, anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch, claimed: str
+    make: Make, flat: Checkpoint, monkeypatch: pytest.MonkeyPatch, claimed: str
 ) -> None:
     monkeypatch.setenv("SCRIPTED_LOGPROB", claimed)
     with pytest.raises(EngineError, match="does not hold the weights"):
-        make().load(anchor)
+        make(flat)
 
 
-def test_an_engine_that_cannot_start_says_why(make: Make, anchor: Checkpoint, tmp_path: Path) -> None:
+def test_an_engine_that_cannot_start_says_why(
+    make: Make, flat: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(EngineError, match="cannot be started with"):
-        make(python=str(tmp_path / "python")).load(anchor)
+        make(flat, python=str(tmp_path / "python"))
     with pytest.raises(EngineError, match=r"ended with status 1: AssertionError"):
-        make(max_sequences=0).load(anchor)
-
-
-def test_a_sleeping_engine_wakes_for_the_next_request(make: Make, anchor: Checkpoint) -> None:
-    sampler = make()
-    sampler.load(anchor)
-    expected = sampler.sample(GROUPS, PARAMS)
-    sampler.sleep()
-    sampler.sleep()
-    assert sampler.sample(GROUPS, PARAMS) == expected
-
-
-@pytest.mark.parametrize("prompt", [[], [2] * 250])
-def test_unusable_prompts_are_named_and_harm_nobody(make: Make, anchor: Checkpoint, prompt: list[int]) -> None:
-    sampler = make()
-    with pytest.raises(EngineError, match="no checkpoint"):
-        sampler.sample(GROUPS, PARAMS)
-    sampler.load(anchor)
-    before = sampler.pids
-    with pytest.raises(EngineError, match="'bad'"):
-        sampler.sample([PromptGroup(group_id="bad", token_ids=prompt, seeds=[1])], PARAMS)
-    assert sampler.pids == before
-
-
-def test_what_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+        make(flat, max_sequences=0)
     with pytest.raises(EngineError, match="not in float64"):
         VLLMSampler(dtype="float64")
     monkeypatch.delenv("INFUSER_VLLM_PYTHON", raising=False)
     if find_spec("vllm") is None:
         with pytest.raises(EngineError, match="INFUSER_VLLM_PYTHON"):
             VLLMSampler(device="cpu")
-
-
-def test_the_reason_of_a_death_is_its_last_exception() -> None:
     log = "INFO ready\nTraceback (most recent call last):\n  boom\ntorch.OutOfMemoryError: no memory\n[rank0] bye\n"
-    assert last_words(log) == "torch.OutOfMemoryError: no memory"
-    assert last_words("INFO ready\n") == ""
+    assert (last_words(log), last_words("INFO ready\n")) == ("torch.OutOfMemoryError: no memory", "")
+
+
+def test_a_sleeping_engine_wakes_and_unusable_prompts_harm_nobody(make: Make, flat: Checkpoint) -> None:
+    sampler = make()
+    with pytest.raises(EngineError, match="no checkpoint"):
+        sampler.sample(GROUPS, PARAMS)
+    sampler.load(flat)
+    expected, before = sampler.sample(GROUPS, PARAMS), sampler.pids
+    sampler.sleep()
+    sampler.sleep()
+    for prompt in ([], [2] * 250):
+        with pytest.raises(EngineError, match="'bad'"):
+            sampler.sample([PromptGroup(group_id="bad", token_ids=prompt, seeds=[1])], PARAMS)
+    assert sampler.sample(GROUPS, PARAMS) == expected and sampler.pids == before
+
+
+# How engines are started
+
+
+def test_memory_and_sleep_are_those_of_the_configuration() -> None:
+    settings = engine_settings(VLLMOptions(memory=0.4, sleep=True), model=MODEL, dtype="bfloat16", device=CUDA)
+    assert settings["gpu_memory_utilization"] == 0.4
+    assert settings["enable_sleep_mode"] is True and settings["enforce_eager"] is False
+    on_cpu = engine_settings(VLLMOptions(), model=MODEL, dtype="float32", device=torch.device("cpu"))
+    assert on_cpu["enable_sleep_mode"] is False and on_cpu["enforce_eager"] is True
+
+
+def test_engines_leave_the_trainers_accelerators_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(**options: int) -> list[str]:
+        asked = VLLMOptions(worker="scripted_engine", **options)  # type: ignore[arg-type]
+        made = launches(asked, model=MODEL, scratch=tmp_path, dtype="bfloat16", device=CUDA, threads=1)
+        return [each.environment["CUDA_VISIBLE_DEVICES"] for each in made]
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+    assert started(reserved=4, tensor_parallel=2) == ["4,5", "6,7"]
+    assert len(started()) == 8
+    with pytest.raises(EngineError, match="beside the 6 of the trainer") as caught:
+        started(reserved=6, engines=4)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(("role", "asked", "limit"), [
+    (Role.SOLVER, 100, 100),
+    (Role.GENERATOR, 10_000, 256),
+    (Role.SOLVER, None, 256),
+    (Role.JUDGE, 100, 256),
+])  # fmt: skip
+def test_sequences_are_as_long_as_the_run_needs_and_never_longer_than_the_models(
+    make: Make, flat: Checkpoint, role: str, asked: int | None, limit: int
+) -> None:
+    sampler = make(worker="missing_engine", max_model_len=asked)
+    with pytest.raises(EngineError):
+        # Nobody answers; what it was to be started with is known by then.
+        sampler.load(replace(flat, role=role))
+    assert sampler.facts()["max_model_len"] == limit
+    assert sampler._longest == (limit if asked and role != Role.JUDGE else None)
+
+
+# The queue of groups: longest first, to whoever has least left to do, each exactly once
+
+
+def queue(sizes: list[tuple[int, int]], max_tokens: int, *, engines: int, capacity: int) -> GroupQueue:
+    groups = [
+        PromptGroup(group_id=str(place), token_ids=[1] * prompt, seeds=list(range(rows)))
+        for place, (prompt, rows) in enumerate(sizes)
+    ]
+    return GroupQueue(groups, max_tokens, engines=engines, capacity=capacity)
+
+
+def given_out(waiting: GroupQueue) -> list[tuple[int, int]]:
+    return [(each.engine, each.place) for each in waiting.assign()]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 6)), max_size=20),
+    st.integers(1, 4),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
+def test_every_group_is_given_once_and_no_engine_too_much(sizes, engines, capacity, draw) -> None:
+    waiting = queue(sizes, 8, engines=engines, capacity=capacity)
+    left: list[list[int]] = [[] for _ in range(engines)]
+    given: list[int] = []
+    while True:
+        for engine, place in given_out(waiting):
+            given.append(place)
+            rows = sizes[place][1]
+            # A group larger than the capacity gets an engine of its own.
+            assert len(left[engine]) + rows <= capacity or not left[engine]
+            left[engine] += [place] * rows
+        assert waiting.busy() == [engine for engine in range(engines) if left[engine]]
+        if not waiting.busy():
+            break
+        engine = draw.choice(waiting.busy())
+        waiting.finish_row(engine, left[engine].pop(draw.randrange(len(left[engine]))))
+    assert sorted(given) == [place for place, (_, rows) in enumerate(sizes) if rows]
+
+
+def test_the_longest_come_first_and_who_is_done_takes_what_others_could_not_start() -> None:
+    even = queue([(5, 1), (20, 1), (10, 1), (15, 1)], 1, engines=2, capacity=10)
+    assert given_out(even) == [(0, 1), (1, 3), (1, 2), (0, 0)]
+    full = queue([(9, 2), (8, 2), (7, 2)], 4, engines=2, capacity=2)
+    assert given_out(full) == [(0, 0), (1, 1)]
+    full.finish_row(1, 1)
+    assert given_out(full) == []
+    full.finish_row(1, 1)
+    assert given_out(full) == [(1, 2)]

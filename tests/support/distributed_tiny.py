@@ -4,28 +4,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-from engine_tiny import make_groups
+from engine_tiny import OBJECTIVE, SHAPES, make_groups
 from safetensors.torch import load_file
 
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, Trainer, TrainGroup
+from infuser_core.engines.protocols import Trainer, TrainGroup
 from infuser_core.engines.training.adamw import AdamWOptions
 from infuser_core.schemas import Checkpoint
 
 if TYPE_CHECKING:
     from infuser_core.engines.deepspeed.rank import RankOptions
 
-OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
-SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
 BUDGET = 36
 LIMIT = 1e-5
 """Relative error between trainers of one or more ranks: fp32, with sums in another order."""
+QUESTIONS = [*SHAPES, (7, [9, 8, 9, 8, 7])]
+"""Questions of one rank, and one over the budget that ranks share."""
 
-
-def deepspeed() -> None:
-    """Skip without the package: `make test-distributed` installs it."""
-    pytest.importorskip("deepspeed", reason="needs the extra `deepspeed`: make test-distributed", exc_type=ImportError)
+_started: dict[tuple[int, int], Trainer] = {}
 
 
 def ranks(number: int, stage: int, **options: object) -> Trainer:
@@ -33,9 +29,6 @@ def ranks(number: int, stage: int, **options: object) -> Trainer:
     from infuser_core.engines.deepspeed.trainer import DeepSpeedTrainer
 
     return DeepSpeedTrainer(ranks=number, zero_stage=stage, device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
-
-
-_started: dict[tuple[int, int], Trainer] = {}
 
 
 def shared(number: int, stage: int, checkpoint: Checkpoint) -> Trainer:
@@ -65,9 +58,11 @@ def rank_options(stage: int) -> "RankOptions":
     )
 
 
-def local(**options: object) -> LocalTrainer:
+def local(checkpoint: Checkpoint, **options: object) -> LocalTrainer:
     """The trainer that defines what is right."""
-    return LocalTrainer(device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+    trainer = LocalTrainer(device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+    trainer.load(checkpoint)
+    return trainer
 
 
 def batch(seed: int = 0) -> list[TrainGroup]:
@@ -91,6 +86,14 @@ def saved(trainer: Trainer, folder: Path) -> Checkpoint:
     return Checkpoint(checkpoint_id=folder.name, role="solver", path=str(folder), step=number)
 
 
+def same_bytes(one: Path | str, other: Path | str) -> None:
+    """Two checkpoints have the same files."""
+    names = sorted(path.name for path in Path(one).iterdir())
+    assert names == sorted(path.name for path in Path(other).iterdir()) and len(names) > 3
+    for name in names:
+        assert (Path(one) / name).read_bytes() == (Path(other) / name).read_bytes(), name
+
+
 def error(one: Path, other: Path) -> float:
     """Relative distance of two files of tensors with the same names and shapes."""
     left, right = load_file(one), load_file(other)
@@ -98,9 +101,9 @@ def error(one: Path, other: Path) -> float:
     return _norm(left[name] - right[name] for name in left) / max(_norm(right.values()), 1e-30)
 
 
-def state_error(one: Path, other: Path) -> float:
+def state_error(one: Path | str, other: Path | str) -> float:
     """The larger of the errors of weights and moments."""
-    return max(error(one / name, other / name) for name in ("model.safetensors", "optimizer.safetensors"))
+    return max(error(Path(one) / name, Path(other) / name) for name in ("model.safetensors", "optimizer.safetensors"))
 
 
 def _norm(tensors: Iterable) -> float:

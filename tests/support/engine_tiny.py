@@ -1,66 +1,138 @@
-"""A random two-layer model with a word tokenizer, and groups of random responses: what the engine tests run on."""
+"""Tiny random models of any architecture with a word tokenizer, and groups of random responses for engine tests."""
 
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from infuser_core.engines.local.hub import prepare_anchor
-from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint
 
 VOCABULARY = 64
-END = 1
+END, TURN = 1, 4
+TEMPLATE = "{% for m in messages %}w2 {{ m['content'] }} w4 {% endfor %}{% if add_generation_prompt %}w3{% endif %}"
+OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
+SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
+"""Prompt length and response lengths of groups of unlike shapes."""
+
+COMMON = {
+    "vocab_size": VOCABULARY,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "eos_token_id": END,
+    "bos_token_id": None,
+    "pad_token_id": 0,
+    # Wide initial weights, so that the next token depends visibly on the context.
+    "initializer_range": 0.2,
+}
+TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+SMALL = {"hidden_size": 128, "intermediate_size": 96, "num_hidden_layers": 4}
+WINDOW = {"sliding_window": 8}
+"""Three layers of four look back on eight tokens, one on everything."""
 
 
-def make_checkpoint(folder: Path, *, seed: int = 0, tied: bool = True, family: str = "qwen3") -> Checkpoint:
-    """An anchor of the tiny model in `folder`; `family` is a model type of transformers."""
+def make_source(folder: Path, family: str = "qwen3", *, seed: int = 0, tied: bool = False, **changes: object) -> Path:
+    """A model folder as a hub would give it; `family` is a model type of transformers, `changes` are keys of its
+    config. Biases and norm scales, which start at zero and one, have values of their own."""
     torch.manual_seed(seed)
-    sizes = {} if family == "olmo2" else {"head_dim": 8}
-    config = AutoConfig.for_model(
-        family,
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        tie_word_embeddings=tied,
-        eos_token_id=END,
-        bos_token_id=None,
-        pad_token_id=0,
-        # Wide initial weights, so that the next token depends visibly on the context.
-        initializer_range=0.2,
-        **sizes,
-    )
-    source = folder / "source"
+    sizes = SMALL | ({"head_dim": 32, "hidden_size": 64} if family == "qwen3" else {})
+    config = AutoConfig.for_model(family, **(COMMON | sizes | {"tie_word_embeddings": tied} | changes))
     model = AutoModelForCausalLM.from_config(config)
-    if family != "qwen3":
-        _disturb(model)
-    model.save_pretrained(source)
+    _disturb(model)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
+
+
+def save_tokenizer(folder: Path, *, template: str | None = TEMPLATE, end: str = "w1") -> None:
+    """A tokenizer of the words w0 to w63."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        eos_token="w1",
-        pad_token="w0",
-        chat_template="{% for m in messages %}w2 {{ m['content'] }} {% endfor %}w3",
-    )
-    tokenizer.save_pretrained(source)
-    prepare_anchor(source, folder / "anchor")
-    return Checkpoint(checkpoint_id="anchor", role="solver", path=str(folder / "anchor"), step=0)
+    made = PreTrainedTokenizerFast(tokenizer_object=words, eos_token=end, pad_token="w0")
+    made.chat_template = template
+    made.save_pretrained(folder)
 
 
 @torch.no_grad()
 def _disturb(model: PreTrainedModel) -> None:
-    """Give biases and norm scales values of their own: they start at zero and one."""
     for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
+
+
+def make_family(folder: Path, family: str, *, seed: int = 0, tied: bool = False, **changes: object) -> Checkpoint:
+    """An anchor of such a model."""
+    return anchored(make_source(folder / "source", family, seed=seed, tied=tied, **changes), f"{family}-{seed}")
+
+
+def make_checkpoint(folder: Path, *, seed: int = 0, tied: bool = True, family: str = "qwen3") -> Checkpoint:
+    """An anchor of a two-layer model."""
+    torch.manual_seed(seed)
+    sizes = TINY | ({} if family == "olmo2" else {"head_dim": 8})
+    config = AutoConfig.for_model(family, **(COMMON | sizes | {"tie_word_embeddings": tied}))
+    model = AutoModelForCausalLM.from_config(config)
+    if family != "qwen3":
+        _disturb(model)
+    model.save_pretrained(folder / "source")
+    save_tokenizer(folder / "source")
+    return anchored(folder / "source")
+
+
+def anchored(source: Path, name: str = "anchor") -> Checkpoint:
+    """The anchor of a model folder, beside it."""
+    prepare_anchor(source, source.parent / "anchor")
+    return Checkpoint(checkpoint_id=name, role="solver", path=str(source.parent / "anchor"), step=0)
+
+
+def uniform(folder: Path) -> Checkpoint:
+    """A checkpoint that gives every token the same probability: its last norm's scale is zero."""
+    checkpoint = make_checkpoint(folder)
+    weights = load_file(f"{checkpoint.path}/model.safetensors")
+    weights["model.norm.weight"] = torch.zeros_like(weights["model.norm.weight"])
+    save_file(weights, f"{checkpoint.path}/model.safetensors", metadata={"format": "pt"})
+    return checkpoint
+
+
+def trainer(anchor: Checkpoint, **options: object) -> LocalTrainer:
+    """A local trainer at the anchor."""
+    engine = LocalTrainer(device="cpu", **options)  # type: ignore[arg-type]
+    engine.load(anchor)
+    return engine
+
+
+def step(engine: LocalTrainer, groups: list[TrainGroup], *, rate: float = 1e-2) -> float:
+    """One AdamW step on the groups; the gradient's norm before clipping."""
+    engine.zero_grad()
+    engine.forward_backward(groups, OBJECTIVE, denominator=4)
+    norm = engine.optim_step(rate)
+    engine.zero_grad()
+    return norm
+
+
+def gradient(engine: LocalTrainer, groups: list[TrainGroup], *, denominator: int = 1) -> Tensor:
+    """The gradient of -J of the groups alone, flat."""
+    engine.zero_grad()
+    engine.forward_backward(groups, OBJECTIVE, denominator=denominator)
+    return engine._flat.gradient.clone()
+
+
+def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
+    """The checkpoint's model as transformers itself computes it."""
+    return AutoModelForCausalLM.from_pretrained(checkpoint.path, dtype=dtype, attn_implementation="eager")
+
+
+def stock_logprobs(model: PreTrainedModel, prompt: list[int], response: list[int], temperature: float) -> Tensor:
+    """log pi of every response token under a stock model, one response after the other."""
+    logits = model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1] / temperature
+    return torch.log_softmax(logits, -1).gather(1, torch.tensor(response)[:, None])[:, 0]
 
 
 def make_groups(shapes: Sequence[tuple[int, Sequence[int]]], *, seed: int = 0, old: bool = False) -> list[TrainGroup]:

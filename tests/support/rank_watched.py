@@ -4,7 +4,8 @@ import gc
 from typing import Any
 
 import torch
-from distributed_tiny import OBJECTIVE, batch
+from distributed_tiny import batch
+from engine_tiny import OBJECTIVE
 
 from infuser_core.engines.deepspeed.rank import DeepSpeedRank
 from infuser_core.engines.deepspeed.split import split

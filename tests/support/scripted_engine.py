@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.vllm.worker import Row, main
+from infuser_core.engines.vllm.worker import Row, VLLMEngine, main
 
 DIE, HANG = 63, 62
 VOCABULARY = 64
@@ -30,15 +30,16 @@ def reply(seed: int, limit: int, ends: list[int]) -> tuple[list[int], str]:
     return tokens, "length"
 
 
-class ScriptedEngine:
-    """vllm_worker.Engine; one response a step, in the order they came."""
+class ScriptedEngine(VLLMEngine):
+    """One response a step, in the order they came."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         assert settings["max_num_seqs"] > 0, "no room"
         assert not Path(settings["model"], "optimizer.safetensors").exists()
         self._waiting: list[tuple[dict[str, Any], str, list[int], int]] = []
         self._awake = True
-        self.reload(settings["model"])
+        assert Path(settings["model"], "model.safetensors").is_file()
+        self._logprob = float(os.environ.get("SCRIPTED_LOGPROB") or -math.log(VOCABULARY))
 
     def facts(self) -> dict[str, Any]:
         return {"pid": os.getpid()}
@@ -58,10 +59,6 @@ class ScriptedEngine:
             time.sleep(600)
         tokens, reason = reply(seed, params["max_tokens"], params["stop_token_ids"])
         return [Row(key=key, tokens=tokens, logprobs=[self._logprob] * len(tokens), reason=reason)]
-
-    def reload(self, model: str) -> None:
-        assert Path(model, "model.safetensors").is_file()
-        self._logprob = float(os.environ.get("SCRIPTED_LOGPROB") or -math.log(VOCABULARY))
 
     def sleep(self) -> None:
         self._awake = False

@@ -16,9 +16,9 @@ import torch
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import Part, cut, split
-from infuser_core.engines.deepspeed.zero import OFFLOADS, ZeroOptions
+from infuser_core.engines.deepspeed.zero import ZeroOptions
 from infuser_core.engines.hf.causal_lm import choose_device
-from infuser_core.engines.local.trainer import PROBES, TOKEN_BUDGETS
+from infuser_core.engines.local.trainer import TOKEN_BUDGETS
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.protocols import (
     Objective,
@@ -62,7 +62,10 @@ class DeepSpeedTrainer:
         shared: bool = False,
         optimizer: AdamWOptions | Mapping[str, float] | None = None,
     ) -> None:
-        _refuse(zero_stage=zero_stage, offload=offload, dtype=dtype, probe=probe)
+        if find_spec("deepspeed") is None:
+            raise EngineError(
+                "the trainer `deepspeed` needs the package of that name", hint="pip install 'infuser[deepspeed]'"
+            )
         kind = choose_device(device).type
         self._options = RankOptions(
             zero=ZeroOptions(stage=zero_stage, offload=offload),
@@ -239,24 +242,6 @@ class DeepSpeedTrainer:
         if self._asleep:
             self._asleep = False
             self._everyone("wake")
-
-
-def _refuse(*, zero_stage: int, offload: str, dtype: str, probe: str) -> None:
-    """Options that cannot run, before any process starts. Raises EngineError."""
-    if find_spec("deepspeed") is None:
-        raise EngineError(
-            "the trainer `deepspeed` needs the package of that name", hint="pip install 'infuser[deepspeed]'"
-        )
-    if zero_stage not in (2, 3):
-        raise EngineError(f"unknown ZeRO stage {zero_stage}", hint="choose 2 or 3")
-    if offload not in OFFLOADS or (offload == "all" and zero_stage != 3):
-        raise EngineError(
-            f"offload {offload!r} with ZeRO stage {zero_stage}", hint="choose none, optimizer, or with stage 3 all"
-        )
-    if dtype == "float64":
-        raise EngineError("the trainer `deepspeed` keeps fp32 masters", hint="choose float32 or bfloat16")
-    if probe not in PROBES:
-        raise EngineError(f"unknown probe {probe!r}", hint=f"choose one of {', '.join(PROBES)}")
 
 
 def _by_group(progress: Progress, groups: int, rows: int) -> Progress:

@@ -27,9 +27,6 @@ from infuser_core.engines.training.policy import ModelPolicy
 ONE_GROUP = 10**15
 """Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
 
-OFFLOADS = ("none", "optimizer", "all")
-"""What may lie in host memory."""
-
 
 class Parked:
     """Buffers without storage until `restore`: the `kept` ones have copies on the host, the rest is lost."""

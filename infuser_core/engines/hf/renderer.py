@@ -11,8 +11,8 @@ from pathlib import Path
 from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from infuser_core.engines.protocols import Messages
-from infuser_core.errors import CheckpointError
+from infuser_core.engines.protocols import Messages, PromptGroup, SamplingParams
+from infuser_core.errors import CheckpointError, EngineError
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where transformers looks for a template beside the tokenizer."""
@@ -120,3 +120,17 @@ def _read(folder: Path) -> PreTrainedTokenizerBase:
             hint="give a folder with tokenizer.json; code that comes with a tokenizer is never run",
         ) from error
     return found
+
+
+def require_room(groups: Sequence[PromptGroup], params: SamplingParams, limit: int | None) -> None:
+    """Raises EngineError for a prompt without tokens, or one that leaves no room for its response."""
+    for group in groups:
+        length = len(group.token_ids)
+        if length == 0:
+            raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
+        if limit is not None and length + params.max_tokens > limit:
+            raise EngineError(
+                f"prompt of {group.group_id!r}: {length} tokens and a response limit of {params.max_tokens} exceed "
+                f"the {limit} positions of the model or engine",
+                hint="lower max_tokens or shorten the prompt",
+            )

@@ -1,7 +1,8 @@
 """A sampler over a transformers causal language model: prompts once per group, one decode loop for all rows.
 
-Shapes: _R rows, _V vocabulary. The uniform number of a token is a hash of (its sample's seed, its position), so a
-response depends on nothing else that happens to be sampled beside it.
+The uniform number of a token is a hash of (its sample's seed, its position), so a response depends on nothing else that
+happens to be sampled beside it. Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt tokens,
+_V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from infuser_core.engines.hf.causal_lm import (
     repeat_exactly,
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
-from infuser_core.engines.hf.renderer import Renderer
+from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
@@ -42,6 +43,9 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 CHUNK_CELLS = 1 << 25
 """Logits handled at a time: fp64 cumulative sums of this many take 256 MiB."""
+
+SHRINK_AT = 0.75
+"""The batch is rebuilt without finished rows once it fits into this share of its rows: rebuilding copies the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,16 +118,12 @@ def _restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams)
     return order_RV.gather(1, _inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
 
 
-SHRINK_AT = 0.75
-"""The batch is rebuilt without finished rows once it fits into this share of its rows: rebuilding copies the cache."""
-
-
 class HFSampler:
     """protocols.Sampler on one device.
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
-    the prompt tokens of one prefill call. `deterministic`: see exactness; on an accelerator torch has no repeatable
-    cumulative sum, and says so.
+    the prompt tokens of one prefill call. `deterministic`: see `repeat_exactly`; on an accelerator torch has no
+    repeatable cumulative sum, and says so.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class HFSampler:
         """One completion per seed and group, in the caller's order. Raises EngineError for an unusable prompt."""
         if self._model is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
-        self._check(groups, params)
+        require_room(groups, params, getattr(self._model.config, "max_position_embeddings", None))
         results: list[list[Completion]] = [[] for _ in groups]
         total, done, tokens = sum(len(group.seeds) for group in groups), 0, 0
         for places in self._batches(groups, params):
@@ -205,20 +205,6 @@ class HFSampler:
                 keep(place, completions)
             progress(done, total, tokens)
         return results
-
-    def _check(self, groups: Sequence[PromptGroup], params: SamplingParams) -> None:
-        assert self._model is not None
-        limit = getattr(self._model.config, "max_position_embeddings", None)
-        for group in groups:
-            length = len(group.token_ids)
-            if length == 0:
-                raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
-            if limit is not None and length + params.max_tokens > limit:
-                raise EngineError(
-                    f"prompt of {group.group_id!r}: {length} tokens and a response limit of {params.max_tokens} "
-                    f"exceed the model's {limit} positions",
-                    hint="lower max_tokens or shorten the prompt",
-                )
 
     def _batches(self, groups: Sequence[PromptGroup], params: SamplingParams) -> Iterator[list[int]]:
         """Places of the groups of each batch, longest prompts first so that a batch pads little."""
@@ -328,17 +314,15 @@ class _Batch:
         return self._model.get_output_embeddings()(hidden)
 
     def _completions(self, first: int, count: int) -> list[Completion]:
-        completions = []
-        for row in range(first, first + count):
-            length = int(self._lengths_R[row])
-            completions.append(
-                Completion(
-                    token_ids=self._tokens_RT[row, :length].tolist(),
-                    logprobs=self._logprobs_RT[row, :length].tolist(),
-                    finish_reason="stop" if self._stopped_R[row] else "length",
-                )
+        rows, lengths = range(first, first + count), self._lengths_R.tolist()
+        return [
+            Completion(
+                token_ids=self._tokens_RT[row, : lengths[row]].tolist(),
+                logprobs=self._logprobs_RT[row, : lengths[row]].tolist(),
+                finish_reason="stop" if self._stopped_R[row] else "length",
             )
-        return completions
+            for row in rows
+        ]
 
 
 def _grid(groups: list[PromptGroup], samples: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,8 @@
-"""Device memory: free space, peaks, and the number of tokens per micro-batch that fits."""
+"""Device memory: free space, peaks, and the number of tokens per micro-batch that fits.
+
+A token budget found here depends on the machine. It changes rounding alone, and is rounded down to a power of two so
+that two starts on one machine find the same.
+"""
 
 import os
 import re
@@ -18,6 +22,20 @@ _CLEAR = Path("/proc/self/clear_refs")
 _CGROUP = Path("/sys/fs/cgroup")
 _PEAK = "5"
 """What resets the peak of the resident set."""
+
+
+SHARE = 0.85
+"""Share of the free memory that is planned with: the rest goes to fragments and to what the model leaves out."""
+LEAST = 256
+"""Fewest tokens of a micro-batch."""
+PROBED = 2048
+"""Most tokens of the measured micro-batch."""
+BELIEVED = (0.5, 4.0)
+"""Bounds of measured over predicted bytes per token: a measurement beyond them is taken for one of something else."""
+STATE = 16
+"""Bytes per parameter of weights, gradient and both moments."""
+
+Asked = int | Literal["auto"]
 
 
 class MemoryReader(Protocol):
@@ -77,25 +95,6 @@ class HostMemory:
             return None
 
 
-class ScriptedMemory:
-    """A device of a given size on which work takes `fixed` bytes and `per_token` for every token: for tests."""
-
-    def __init__(self, *, free: int, per_token: int, fixed: int = 0) -> None:
-        self._free, self._per_token, self._fixed = free, per_token, fixed
-        self.measured: list[int] = []
-        """Tokens of every micro-batch that was measured."""
-
-    def free(self) -> int:
-        """As given."""
-        return self._free
-
-    def growth(self, work: Callable[[], object], *, tokens: int) -> int | None:
-        """Does the work, and answers by the formula."""
-        work()
-        self.measured.append(tokens)
-        return self._fixed + self._per_token * tokens
-
-
 def memory_of(device: torch.device) -> MemoryReader:
     """The reader of a device."""
     return DeviceMemory(device) if device.type == "cuda" else HostMemory()
@@ -115,20 +114,6 @@ def _contained() -> int:
     except OSError:
         return 1 << 62
     return max(0, int(limit) - int(used)) if limit.isdigit() else 1 << 62
-
-
-SHARE = 0.85
-"""Share of the free memory that is planned with: the rest goes to fragments and to what the model leaves out."""
-LEAST = 256
-"""Fewest tokens of a micro-batch."""
-PROBED = 2048
-"""Most tokens of the measured micro-batch."""
-BELIEVED = (0.5, 4.0)
-"""Bounds of measured over predicted bytes per token: a measurement beyond them is taken for one of something else."""
-STATE = 16
-"""Bytes per parameter of weights, gradient and both moments."""
-
-Asked = int | Literal["auto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ waits for another and a long response holds up nothing but itself.
 """
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -20,7 +20,7 @@ from infuser_core.engines.hf.causal_lm import (
     link_model_files,
     read_config,
 )
-from infuser_core.engines.hf.renderer import Renderer
+from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
@@ -114,7 +114,7 @@ class VLLMSampler:
         """
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
-        self._check(groups, params)
+        require_room(groups, params, self._limit)
         if not self._engines:
             self._take(self._folder)
         self.wake()
@@ -143,18 +143,11 @@ class VLLMSampler:
             self.close()
 
     def _take(self, folder: Path) -> None:
-        """Engines that hold the folder's weights, and the proof."""
-        with ExitStack() as failed, closing(Reference(folder)) as reference:
-            # Whatever they hold then, it is not what was asked for.
-            failed.callback(self._fail)
-            if self._engines and self._options.updates == "in_place":
-                self.wake()
-                self._ask("reload", str(self._view(folder)))
-            else:
-                self.close()
-                self._start(folder)
+        """Fresh engines that hold the folder's weights, and the proof. vLLM's own reload gets some models wrong."""
+        with self._whole(), closing(Reference(folder)) as reference:
+            self.close()
+            self._start(folder)
             self.agreements = [self._agreement(engine, reference) for engine in self._engines]
-            failed.pop_all()
 
     def _view(self, folder: Path) -> Path:
         """A folder of links to the model's files alone: the engine would take optimizer state for weights."""
@@ -197,21 +190,23 @@ class VLLMSampler:
             capacity=self._options.max_sequences,
             silent_seconds=self._options.silent_seconds,
         )
-        with ExitStack() as failed:
-            # The engines still compute for a caller who is gone, or do not live any more.
-            failed.callback(self._fail)
-            drawn = draw.run(progress, keep)
-            failed.pop_all()
-        return drawn
+        with self._whole():
+            return draw.run(progress, keep)
 
-    def _ask(self, command: str, *values: Any) -> None:
+    def _ask(self, command: str) -> None:
         """Let every engine do something, all at the same time."""
-        with ExitStack() as failed:
-            failed.callback(self._fail)
+        with self._whole():
             for engine in self._engines:
-                engine.send(command, *values)
+                engine.send(command)
             for engine in self._engines:
                 engine.expect("obeyed", command, seconds=self._options.start_seconds)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Whatever goes wrong inside ends every engine: they hold something else, or compute for nobody."""
+        with ExitStack() as failed:
+            failed.callback(self._fail)
+            yield
             failed.pop_all()
 
     def _fail(self) -> None:
@@ -223,15 +218,3 @@ class VLLMSampler:
         for engine in self._engines:
             engine.kill()
         self._engines, self._asleep = [], False
-
-    def _check(self, groups: Sequence[PromptGroup], params: SamplingParams) -> None:
-        for group in groups:
-            length = len(group.token_ids)
-            if length == 0:
-                raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
-            if self._limit is not None and length + params.max_tokens > self._limit:
-                raise EngineError(
-                    f"prompt of {group.group_id!r}: {length} tokens and a response limit of {params.max_tokens} "
-                    f"exceed the engine's {self._limit} positions",
-                    hint="lower max_tokens or shorten the prompt",
-                )

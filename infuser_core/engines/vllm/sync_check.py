@@ -76,7 +76,7 @@ class Reference:
                 f"{name} does not hold the weights of {self._folder}: log-probabilities of {found.tokens} sampled "
                 f"tokens differ from the checkpoint's by {found.mean:.3g} nats on average and {found.largest:.3g} at "
                 f"most (limits {mean:g} and {largest:g} for {dtype})",
-                hint="load checkpoints into fresh engines (updates: fresh)",
+                hint="the engines were fresh, so this build of vllm computes something else: try another version",
             )
         return found
 

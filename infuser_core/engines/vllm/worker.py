@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 BEAT_SECONDS = 1.0
 """Longest silence of an engine at work: the sampler tells a slow engine from a hung one by it."""
@@ -37,40 +37,8 @@ class Row:
     """Why it ended; empty until then."""
 
 
-class Engine(Protocol):
-    """What the process serves."""
-
-    def facts(self) -> dict[str, Any]:
-        """What the engine is, in plain values."""
-        ...
-
-    def busy(self) -> bool:
-        """Whether responses are under way."""
-        ...
-
-    def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """Take one more response to compute."""
-        ...
-
-    def step(self) -> list[Row]:
-        """One token of every response under way, as far as memory goes."""
-        ...
-
-    def reload(self, model: str) -> None:
-        """Take the weights of another folder."""
-        ...
-
-    def sleep(self) -> None:
-        """Give the accelerator's memory back."""
-        ...
-
-    def wake(self) -> None:
-        """Take it again."""
-        ...
-
-
 class VLLMEngine:
-    """A vLLM engine in this process."""
+    """A vLLM engine in this process: what a Server serves."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         from vllm import SamplingParams, __version__
@@ -94,34 +62,29 @@ class VLLMEngine:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Version, limit and dtype."""
+        """Version, limit and dtype, in plain values."""
         config = self._engine.model_config
         return {"vllm": self._version, "max_model_len": config.max_model_len, "dtype": str(config.dtype)}
 
     def busy(self) -> bool:
-        """See Engine."""
+        """Whether responses are under way."""
         return bool(self._engine.has_unfinished_requests())
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """See Engine; `params` are SamplingParams by name and the tokens that end a response."""
+        """Take one more response to compute; `params` are SamplingParams by name and the tokens that end a response."""
         wanted = self._params(**params, seed=seed, logprobs=0, detokenize=False)
         self._engine.add_request(key, {"prompt_token_ids": prompt}, wanted)
 
     def step(self) -> list[Row]:
-        """See Engine."""
+        """One token of every response under way, as far as memory goes."""
         return [_row(output) for output in self._engine.step()]
 
-    def reload(self, model: str) -> None:
-        """See Engine; cached prompts of the old weights go."""
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_path": model})
-        self._engine.reset_prefix_cache()
-
     def sleep(self) -> None:
-        """See Engine."""
+        """Give the accelerator's memory back."""
         self._engine.sleep(level=1)
 
     def wake(self) -> None:
-        """See Engine."""
+        """Take it again."""
         self._engine.wake_up()
 
 
@@ -137,7 +100,7 @@ def _row(output: Any) -> Row:
 class Server:
     """An engine at its pipe."""
 
-    def __init__(self, engine: Engine, pipe: Connection) -> None:
+    def __init__(self, engine: VLLMEngine, pipe: Connection) -> None:
         self._engine, self._pipe = engine, pipe
         self._lengths: dict[str, int] = {}
         self._said = time.monotonic()
@@ -170,12 +133,7 @@ class Server:
             for key, prompt, seed in rows:
                 self._engine.add(params, key, prompt, seed)
             return
-        actions: dict[str, Callable[..., None]] = {
-            "reload": self._engine.reload,
-            "sleep": self._engine.sleep,
-            "wake": self._engine.wake,
-        }
-        actions[command](*values)
+        {"sleep": self._engine.sleep, "wake": self._engine.wake}[command]()
         self._say("obeyed", command)
 
     def _say(self, *message: Any) -> None:
@@ -183,7 +141,7 @@ class Server:
         self._pipe.send(message)
 
 
-def main(arguments: list[str], build: Callable[[dict[str, Any]], Engine] = VLLMEngine) -> None:
+def main(arguments: list[str], build: Callable[[dict[str, Any]], VLLMEngine] = VLLMEngine) -> None:
     """Build an engine from `FD SETTINGS` and serve it."""
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
     pipe = Connection(int(arguments[0]))

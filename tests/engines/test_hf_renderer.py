@@ -1,0 +1,160 @@
+"""Prompts and ends of responses, for chat models and base models; nothing that comes with a model is run."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from engine_tiny import END, TEMPLATE, TURN, anchored, make_source, save_tokenizer, trainer
+from hypothesis import given
+from hypothesis import strategies as st
+from places import ROOT
+from transformers import AutoTokenizer
+
+from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_config
+from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
+from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.errors import CheckpointError
+
+SYSTEM = [{"role": "system", "content": "w7"}, {"role": "user", "content": "w8 w9"}]
+ALONE = SYSTEM[1:]
+ENDS = "{% if add_generation_prompt %}w6{% endif %}"
+SHOWS = "{% for m in messages %}w2 {{ m['content'] }} w4 {% endfor %}" + ENDS
+REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turn') }}{% endif %}" + SHOWS
+IGNORES = "{% for m in messages if m['role'] != 'system' %}w2 {{ m['content'] }} w4 {% endfor %}" + ENDS
+DEFAULT = "{% if messages[0]['role'] != 'system' %}w5 w4 {% endif %}" + SHOWS
+SHOWN, MERGED = [2, 7, TURN, 2, 8, 9, TURN, 6], [2, 7, 8, 9, TURN, 6]
+PLAINLY = "System:\nw7\n\nUser:\nw8 w9\n\nAssistant:\n"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_source(tmp_path / "source")
+
+
+def retold(source: Path, template: str | None) -> None:
+    """Give the model folder another template, or none."""
+    (source / TEMPLATE_FILE).unlink()
+    save_tokenizer(source, template=template)
+
+
+def changed(path: Path, **values: object) -> None:
+    """Set keys of a JSON file."""
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps(content | values))
+
+
+@pytest.mark.parametrize(
+    ("template", "with_system", "without"),
+    [
+        (SHOWS, SHOWN, [2, 8, 9, TURN, 6]),
+        (DEFAULT, SHOWN, [5, TURN, 2, 8, 9, TURN, 6]),
+        (REFUSES, MERGED, [2, 8, 9, TURN, 6]),
+        (IGNORES, MERGED, [2, 8, 9, TURN, 6]),
+    ],
+    ids=["shows it", "has a default of its own", "refuses it", "leaves it out"],
+)
+def test_no_template_loses_the_system_turn(source: Path, template: str, with_system: list[int], without: list[int]):
+    retold(source, template)
+    folder = Path(anchored(source).path)
+    assert (folder / TEMPLATE_FILE).read_text() == template
+    renderer = Renderer(folder)
+    assert renderer.own_template
+    assert (renderer.render(SYSTEM), renderer.render(ALONE)) == (with_system, without)
+
+
+def test_a_base_model_gets_plain_turns_and_its_anchor_records_them(source: Path, tmp_path: Path) -> None:
+    retold(source, None)
+    bare, anchor = Renderer(source), anchored(source)
+    assert not bare.own_template
+    assert (Path(anchor.path) / TEMPLATE_FILE).read_text() == PLAIN
+    stock = AutoTokenizer.from_pretrained(anchor.path)
+    assert stock.apply_chat_template(SYSTEM, tokenize=False, add_generation_prompt=True) == PLAINLY
+    recorded = Renderer(Path(anchor.path))
+    assert recorded.own_template
+    assert recorded.render(SYSTEM) == bare.render(SYSTEM) and len(bare.render(SYSTEM)) > len(bare.render(ALONE))
+    # A checkpoint saved from the anchor carries the file on.
+    (tmp_path / "next").mkdir()
+    trainer(anchor).save(tmp_path / "next")
+    assert (tmp_path / "next" / TEMPLATE_FILE).read_text() == PLAIN
+
+
+def test_a_template_inside_the_tokenizers_configuration_counts(source: Path) -> None:
+    (source / TEMPLATE_FILE).unlink()
+    changed(source / "tokenizer_config.json", chat_template=TEMPLATE)
+    folder = Path(anchored(source).path)
+    assert not (folder / TEMPLATE_FILE).exists()
+    assert Renderer(folder).render(SYSTEM) == [*SHOWN[:-1], 3]
+
+
+turns = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": st.text(max_size=5)}), max_size=4
+)
+
+
+@given(turns, st.text(max_size=5))
+def test_merging_loses_no_text_and_leaves_no_system_turn(after: list[dict[str, str]], system: str):
+    found = merged([{"role": "system", "content": system}, *after])
+    assert all(turn["role"] != "system" for turn in found) and found[0]["role"] == "user"
+    joined = "".join(turn["content"] for turn in found).replace("\n\n", "")
+    assert joined == "".join([system, *(turn["content"] for turn in after)]).replace("\n\n", "")
+    assert merged(after) == after
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "tokenizer", "ends"),
+    [
+        # A base model: the end of text alone, whatever ends a turn in its template.
+        (END, END, "w1", [END]),
+        # A chat model whose tokenizer ends turns, beside the end of text of its configuration.
+        (END, END, "w4", [END, TURN]),
+        ([TURN, END], END, "w4", [TURN, END]),
+        (None, END, "w1", [END]),
+        (None, None, "w4", [TURN]),
+    ],
+)
+def test_responses_end_at_what_model_and_tokenizer_name(
+    source: Path, generation: object, config: object, tokenizer: str, ends: list[int]
+) -> None:
+    changed(source / "generation_config.json", eos_token_id=generation)
+    changed(source / "config.json", eos_token_id=config)
+    save_tokenizer(source, end=tokenizer)
+    assert folder_ends(source, Renderer(source).end_token) == ends
+    anchor, sampler = anchored(source), HFSampler(device="cpu")
+    sampler.load(anchor)
+    assert sampler._ends == folder_ends(Path(anchor.path), Renderer(Path(anchor.path)).end_token) == ends
+
+
+def test_code_that_comes_with_a_model_is_refused_unrun(source: Path, tmp_path: Path) -> None:
+    (source / "payload.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: ...\nclass Model: ...\n")
+    changed(source / "config.json", auto_map={"AutoModelForCausalLM": "payload.Model"})
+    # A known architecture with code beside it loads without the code.
+    assert load_model(source, dtype=torch.float32, device=torch.device("cpu")).config.vocab_size == 64
+    own = {"AutoConfig": "payload.Config", "AutoModelForCausalLM": "payload.Model"}
+    changed(source / "config.json", model_type="payload", auto_map=own)
+    with pytest.raises(CheckpointError, match="code that comes with a model is never run"):
+        read_config(source)
+    changed(
+        source / "tokenizer_config.json",
+        tokenizer_class="Payload",
+        auto_map={"AutoTokenizer": ["payload.Config", None]},
+    )
+    (source / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match="never run"):
+        Renderer(source)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_every_loader_says_that_it_trusts_no_code() -> None:
+    """Left unsaid, transformers asks at the terminal."""
+    said = {
+        f"{path.name}:{call.lineno}": [ast.unparse(each) for each in call.keywords]
+        for path in (ROOT / "infuser_core").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and re.fullmatch(r"Auto\w+\.from_pretrained", ast.unparse(call.func))
+    }
+    assert len(said) >= 3
+    assert [place for place, keywords in said.items() if "trust_remote_code=False" not in keywords] == []
+    assert (ROOT / "infuser_core/engines/vllm/worker.py").read_text().count("trust_remote_code=False") == 1

@@ -1,0 +1,159 @@
+"""The local sampler draws what its seeds say from the model's own distribution, whatever is drawn beside it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from engine_tiny import (
+    END,
+    TURN,
+    VOCABULARY,
+    WINDOW,
+    make_checkpoint,
+    make_family,
+    stock_logprobs,
+    stock_model,
+)
+
+from infuser_core.engines.hf.sampler import HFSampler, pick, uniforms
+from infuser_core.engines.pool import SamplerChat
+from infuser_core.engines.protocols import PromptGroup, SamplingParams
+from infuser_core.errors import EngineError
+from infuser_core.schemas import Checkpoint
+
+PARAMS = SamplingParams(temperature=1.0, max_tokens=90)
+
+
+def loaded(checkpoint: Checkpoint, **options: int) -> HFSampler:
+    engine = HFSampler(device="cpu", **options)
+    engine.load(checkpoint)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def sampler(anchor: Checkpoint) -> HFSampler:
+    return loaded(anchor)
+
+
+def groups(count: int = 7) -> list[PromptGroup]:
+    draw = np.random.default_rng(0)
+    return [
+        PromptGroup(
+            group_id=f"g{place}",
+            token_ids=draw.integers(2, VOCABULARY, 3 + 4 * (place % 3)).tolist(),
+            seeds=[100 * place + sample for sample in range(1 + place % 4)],
+        )
+        for place in range(count)
+    ]
+
+
+def test_a_sample_depends_on_its_prompt_and_seed_alone(sampler: HFSampler, anchor: Checkpoint) -> None:
+    seen: list[tuple[int, int, int]] = []
+    together = sampler.sample(groups(), PARAMS, progress=lambda *numbers: seen.append(numbers))
+    every = [each for samples in together for each in samples]
+    assert {each.finish_reason for each in every} == {"stop", "length"}
+    assert seen[-1] == (len(every), len(every), sum(len(each.token_ids) for each in every))
+    for each in every:
+        assert END not in each.token_ids[:-1] and len(each.token_ids) == len(each.logprobs) <= 90
+        assert (each.finish_reason == "stop") == (each.token_ids[-1] == END)
+    for group, samples in zip(groups(), together, strict=True):
+        for seed, completion in zip(group.seeds, samples, strict=True):
+            alone = PromptGroup(group_id="alone", token_ids=group.token_ids, seeds=[seed])
+            ((single,),) = sampler.sample([alone], PARAMS)
+            assert single.token_ids == completion.token_ids
+            assert single.logprobs == pytest.approx(completion.logprobs, abs=1e-4)
+    small = loaded(anchor, cache_tokens=150, prefill_tokens=10)
+    drawn = [[each.token_ids for each in samples] for samples in small.sample(groups(), PARAMS)]
+    assert drawn == [[each.token_ids for each in samples] for samples in together]
+
+
+MODELS = {
+    "tiny": None,
+    "qwen3": ("qwen3", {}),
+    "olmo3": ("olmo3", WINDOW),
+    "olmo3, window of one": ("olmo3", {"sliding_window": 1}),
+    "mistral": ("mistral", WINDOW),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_log_probabilities_are_those_of_the_plain_model(tmp_path: Path, model: str) -> None:
+    found = MODELS[model]
+    checkpoint = make_checkpoint(tmp_path) if found is None else make_family(tmp_path, found[0], **found[1])
+    plain, sampler = stock_model(checkpoint), loaded(checkpoint)
+    prompts = [
+        PromptGroup(group_id=str(n), token_ids=[2 + token % 60 for token in range(length)], seeds=[n, 50 + n])
+        for n, length in enumerate([3, 9, 20, 20])
+    ]
+    restricted = SamplingParams(temperature=0.7, top_p=0.9, top_k=20, max_tokens=12)
+    for params in (SamplingParams(temperature=0.7, max_tokens=40), restricted):
+        drawn = sampler.sample(prompts, params)
+        assert params is restricted or max(len(each.token_ids) for samples in drawn for each in samples) > 20
+        for group, samples in zip(prompts, drawn, strict=True):
+            for each in samples:
+                wanted = stock_logprobs(plain, group.token_ids, each.token_ids, 0.7)
+                assert each.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+
+
+def test_greedy_follows_the_most_likely_token(sampler: HFSampler, anchor: Checkpoint) -> None:
+    model = stock_model(anchor)
+    greedy = SamplingParams(temperature=0.0, max_tokens=6)
+    for group, samples in zip(groups(), sampler.sample(groups(), greedy), strict=True):
+        ids = list(group.token_ids)
+        for token in samples[0].token_ids:
+            assert token == int(model(torch.tensor([ids])).logits[0, -1].argmax())
+            ids.append(token)
+        assert all(each.token_ids == samples[0].token_ids for each in samples)
+
+
+def test_unusable_prompts_are_named_and_none_are_no_trouble(sampler: HFSampler) -> None:
+    for prompt in ([], [2] * 200):
+        with pytest.raises(EngineError, match="'bad'"):
+            sampler.sample([PromptGroup(group_id="bad", token_ids=prompt, seeds=[1])], PARAMS)
+    assert sampler.sample([], PARAMS) == []
+    assert sampler.sample([PromptGroup(group_id="none", token_ids=[2], seeds=[])], PARAMS) == [[]]
+
+
+def test_chat_and_renderer(sampler: HFSampler) -> None:
+    renderer, turns = sampler.tokenizer, [{"role": "user", "content": "w7 w8"}]
+    prompt = renderer.render(turns)
+    assert prompt == [2, 7, 8, TURN, 3]
+    assert (renderer.encode("w5 w6"), renderer.decode([5, 6, END])) == ([5, 6], "w5 w6")
+    chat = SamplerChat(sampler, name="tiny")
+    group = PromptGroup(group_id="c", token_ids=prompt, seeds=[9])
+    ((greedy,),) = sampler.sample([group], SamplingParams(temperature=0.0, max_tokens=5))
+    assert (chat.name, chat.complete([turns], max_tokens=5)) == ("tiny", [renderer.decode(greedy.token_ids)])
+
+
+def test_uniforms_are_uniform_and_fixed() -> None:
+    draws = np.stack([uniforms(np.arange(2000, dtype=np.uint64), position) for position in range(20)])
+    assert (draws.min() >= 0, draws.max() < 1) == (True, True)
+    assert draws.mean() == pytest.approx(0.5, abs=0.01)
+    assert np.histogram(draws, bins=10, range=(0, 1))[0] == pytest.approx([4000] * 10, rel=0.06)
+    assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.08
+    # A pinned value: stored rollouts can be drawn again only while this function stays as it is.
+    assert uniforms(np.array([42], dtype=np.uint64), 3)[0] == 0.06735789320333596
+
+
+def test_sampled_frequencies_match_the_distribution() -> None:
+    logits, rows = torch.tensor([0.0, 1.0, 2.0, -1.0]), 40_000
+    draws = torch.from_numpy(uniforms(np.arange(rows, dtype=np.uint64), 0))
+    picked = pick(logits.expand(rows, -1), draws, SamplingParams(temperature=0.7, max_tokens=1))
+    expected = torch.softmax(logits / 0.7, -1)
+    frequencies = torch.bincount(picked.tokens_R, minlength=4) / rows
+    assert frequencies.tolist() == pytest.approx(expected.tolist(), abs=0.01)
+    assert picked.logprobs_R.tolist() == pytest.approx(expected.log()[picked.tokens_R].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("top_p", "top_k", "kept"),
+    [(1.0, 2, {1, 3}), (0.6, -1, {1, 3}), (0.4, -1, {1}), (0.5, 3, {1}), (1.0, 4, {0, 1, 2, 3}), (0.0, -1, {1})],
+)
+def test_restrictions_keep_the_right_tokens(top_p: float, top_k: int, kept: set[int]) -> None:
+    logits = torch.tensor([0.05, 0.5, 0.15, 0.3]).log()
+    draws = torch.linspace(0, 1 - 1e-9, 1000, dtype=torch.float64)
+    params = SamplingParams(temperature=1.0, top_p=top_p, top_k=top_k, max_tokens=1)
+    picked = pick(logits.expand(1000, -1), draws, params)
+    assert set(picked.tokens_R.tolist()) == kept
+    assert picked.logprobs_R.exp().tolist() == pytest.approx(logits.exp()[picked.tokens_R].tolist(), abs=1e-6)
