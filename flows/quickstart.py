@@ -60,8 +60,7 @@ def _finish(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
-    from tasks.inspection import curves
-    from tasks.reporting import comparison_page, describe_result
+    from infuser_core.report.build import comparison_page, curves, describe_result
 
     names = {"INFUSER": main.run_name(), "fixed generator": control.run_name()}
     typer.echo("\nvalidation accuracy by iteration")

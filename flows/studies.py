@@ -128,6 +128,6 @@ def frozen_solver(
     preflight(config)
     name = config.run_name()
     execute(config, name)
-    from tasks.inspection import influence_curve
+    from infuser_core.report.build import influence_curve
 
     return influence_curve(settings.store_root(), name, figure=figure)

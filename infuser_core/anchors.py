@@ -5,7 +5,7 @@ from pathlib import Path
 
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError
-from infuser_core.nano.lab import anchor_path
+from infuser_core.nano.lab import NOTES, anchor_path
 
 _ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 
@@ -22,6 +22,11 @@ def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
             f"anchor.path = {anchor.path!r}: no config.json there", hint="name a model folder in Hugging Face layout"
         )
     return folder
+
+
+def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ...]:
+    """Sentences about the anchor that a reader of a run's numbers has to know."""
+    return NOTES if isinstance(anchor, NanoAnchor) else ()
 
 
 def anchor_digest(folder: Path) -> str:

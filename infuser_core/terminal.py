@@ -1,9 +1,11 @@
-"""Terminal output: a live progress line with speed and time left."""
+"""Terminal output: a live progress line with speed and time left, and tables."""
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
+from typing import Any
 
 _EVERY = 0.2
 _WIDTH = 118
@@ -73,3 +75,42 @@ class Console:
             text = "  |  ".join(stage.text for stage in list(self._stages.values()))
             sys.stderr.write("\r\x1b[2K" + text[:_WIDTH])
             sys.stderr.flush()
+
+
+def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
+    """Rows as a table: fitted to the window on a terminal, columns aligned by blanks elsewhere; long values cut."""
+    if not rows:
+        return "no rows"
+    names = list(rows[0])
+    cells = [[_cell(row[name], width) for name in names] for row in rows]
+    if not sys.stdout.isatty():
+        return _aligned([names, *cells])
+    # Imported here: most commands print no table.
+    from rich import box
+    from rich.console import Console as Window
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="")
+    for name in names:
+        numbers = all(isinstance(row[name], int | float | None) for row in rows)
+        drawn.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+    for line in cells:
+        drawn.add_row(*map(Text, line))
+    window = Window()
+    with window.capture() as captured:
+        window.print(drawn)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    ruled = [lines[0], ["-" * size for size in widths], *lines[1:]]
+    return "\n".join(
+        "  ".join(value.ljust(size) for value, size in zip(line, widths, strict=True)).rstrip() for line in ruled
+    )
+
+
+def _cell(value: Any, width: int) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value).replace("\n", " ")
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -291,8 +291,3 @@ def peak_memory_mb() -> float:
     peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     # Linux counts in KiB, macOS in bytes.
     return max(peaks) / (1024 if sys.platform != "darwin" else 1024 * 1024)
-
-
-def report_folder(root: Path, name: str) -> Path:
-    """Where a run's report lies."""
-    return runs.runs_folder(root) / name / "report"

@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from infuser_core import durable
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import UsageError
 from infuser_core.phases import influence_study as study
 from infuser_core.phases import rollout_dev, update_solver
 from infuser_core.phases.answering import AnswerSettings, answer_questions
 from infuser_core.phases.groups import by_group
-from infuser_core.report.study_figure import draw_study
+from infuser_core.report import charts
 from infuser_core.schemas import InfluenceScore, Question, Role, Rollout
 from infuser_core.statistics.correlation import RankCorrelation, pearson, rank_correlations
 from infuser_core.store.recipe import ArtifactRef
@@ -171,7 +172,8 @@ def study_result(run: Run, ref: ArtifactRef, *, figure: Path | None = None) -> d
     rows = run.store.rows(ref, "influence_correlations", RankCorrelation)
     trials = run.store.rows(ref, "influence_trials", study.Trial)
     if figure is not None:
-        draw_study([t.preconditioned_cosine for t in trials], [t.dev_change for t in trials], rows, figure)
+        drawn = charts.study([t.preconditioned_cosine for t in trials], [t.dev_change for t in trials], rows)
+        durable.write(figure, drawn)
     return {
         "run": run.name,
         "iteration": manifest.recipe["iteration"],

@@ -125,7 +125,7 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
     """Show a run's benchmarks: the anchor beside the selected checkpoint."""
     name = runs.find_run(settings.store_root(), run)
     if as_json:
-        from tasks.reporting import result as of_run
+        from infuser_core.report.build import result as of_run
 
         typer.echo(json.dumps(of_run(settings.store_root(), name)))
         return
@@ -133,7 +133,7 @@ def result(run: RunName = None, as_json: AsJson = False) -> None:
 
 
 def _print_result(name: str) -> None:
-    from tasks.reporting import describe_result
+    from infuser_core.report.build import describe_result
 
     typer.echo(describe_result(settings.store_root(), name))
 
@@ -191,11 +191,11 @@ def validate_influence(
 
 
 def _study_table(found: dict[str, Any]) -> str:
-    from tasks.inspection import text_table
+    from infuser_core.terminal import table
 
     head = f"run {found['run']}, iteration {found['iteration']}, {found['trials']} questions"
     reliability = "; ".join(f"{name}: {value:.3f}" for name, value in found["reliability"].items())
-    return "\n".join([head, f"test-retest r of the score: {reliability}", text_table(found["correlations"])])
+    return "\n".join([head, f"test-retest r of the score: {reliability}", table(found["correlations"])])
 
 
 @app.command("frozen-solver")
@@ -209,11 +209,11 @@ def frozen_solver(
 ) -> None:
     """The control of the paper: with a frozen solver and one batch of documents, does the mean score rise?"""
     from flows.studies import frozen_solver as control
-    from tasks.inspection import text_table
+    from infuser_core.terminal import table
 
     found = control(configs, set_ or [], seed=seed, updates=updates, figure=figure)
     head = f"mean score of the first five updates {found['first']:.4f}, of the last five {found['last']:.4f}"
-    typer.echo(json.dumps(found) if as_json else f"run {found['run']}: {head}\n{text_table(found['curve'])}")
+    typer.echo(json.dumps(found) if as_json else f"run {found['run']}: {head}\n{table(found['curve'])}")
 
 
 @app.command()

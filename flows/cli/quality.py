@@ -30,7 +30,7 @@ def swg(
 ) -> None:
     """How much more often do strong solvers agree with the generator's keys than the base does?"""
     from flows.studies import swg as go
-    from tasks.inspection import text_table
+    from infuser_core.terminal import table
 
     found = go(run, iteration=iteration, solvers=solver or [], samples=samples, warn=_warn)
     if as_json:
@@ -38,7 +38,7 @@ def swg(
         return
     typer.echo(f"run {found['run']}, questions of iteration {found['iteration']}, against the generator's own keys")
     rows = [{"gap": None, "low": None, "high": None} | row for row in found["solvers"]]
-    typer.echo(text_table([{name: row[name] for name in _GAP} for row in rows]))
+    typer.echo(table([{name: row[name] for name in _GAP} for row in rows]))
 
 
 def quality(
@@ -75,17 +75,17 @@ def quality(
 
 
 def _show(found: dict[str, Any]) -> None:
-    from tasks.inspection import text_table
+    from infuser_core.terminal import table
 
     typer.echo(f"run {found['run']}, generated questions against the generator's own keys; base {found['base'] or '-'}")
     if found["solvers"]:
-        typer.echo(text_table([{name: row[name] for name in _SOLVER} for row in found["solvers"]]))
+        typer.echo(table([{name: row[name] for name in _SOLVER} for row in found["solvers"]]))
     keys = ("agrees", "disputes", "undecided")
     rows = [
         {name: row[name] for name in _CHECKS} | {f"key {name}": row["keys"].get(name) for name in keys}
         for row in found["iterations"]
     ]
-    typer.echo(text_table(rows))
+    typer.echo(table(rows))
     typer.echo(f"keys by {found['strongest'] or 'nobody'}; self-contained by {found['judge'] or 'rules'}")
     typer.echo(f"page: {found['page']}")
 
@@ -98,7 +98,7 @@ def retention(
     """What answers look like over training: boxes, ends, chat marks, script, lengths, and the generator's JSON."""
     from infuser_core import settings
     from infuser_core.report import habits as of_run
-    from tasks.inspection import text_table
+    from infuser_core.terminal import table
 
     found = of_run.habits(settings.store_root(), run, phase=phase)
     if as_json:
@@ -106,7 +106,7 @@ def retention(
         return
     typer.echo(f"run {found['run']}, answers of {found['phase'] or 'nobody'}")
     for rows in of_run.tables(found):
-        typer.echo(text_table(rows))
+        typer.echo(table(rows))
 
 
 def _warn(line: str) -> None:

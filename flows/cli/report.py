@@ -1,12 +1,12 @@
 """Commands that show results: reports, comparisons, publication tables, the paper's own numbers."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from infuser_core import settings
+from infuser_core.errors import UsageError
 from infuser_core.store import runs
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the latest when left out.")]
@@ -35,17 +35,17 @@ def report(
     compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn beside a single run's.")] = None,
 ) -> None:
     """Write a run's report again, or one page for several runs; print where."""
-    from tasks import reporting
+    from infuser_core.report import build
 
     root = settings.store_root()
-    chosen = reporting.find_runs(root, names or [])
+    chosen = build.find_runs(root, names or [])
     if len(chosen) == 1:
         other = runs.find_run(root, compare_with) if compare_with else None
-        files = reporting.report(root, chosen[0], compare_with=other, html=html, figures=figures)
+        files = build.report(root, chosen[0], compare_with=other, html=html, figures=figures)
         typer.echo(html or files.html)
         return
     page = html or root / "reports" / "report.html"
-    reporting.report_several(root, chosen, html=page, figures=figures)
+    build.report_several(root, chosen, html=page, figures=figures)
     typer.echo(page)
 
 
@@ -57,14 +57,13 @@ def compare(
     figures: Figures = None,
 ) -> None:
     """Compare runs by variant: area under the validation curve and test accuracy, with their spread over seeds."""
-    from tasks import reporting
-    from tasks.inspection import compare as table
+    from infuser_core.report import build
 
     root = settings.store_root()
-    typer.echo(table(root, names or [], as_json=as_json, against=against))
+    typer.echo(build.compare(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
         page = html or root / "reports" / "compare.html"
-        reporting.report_several(root, reporting.finished_runs(root, names or []), html=page, figures=figures)
+        build.report_several(root, build.finished_runs(root, names or []), html=page, figures=figures)
         typer.echo(f"page: {page}", err=True)
 
 
@@ -81,8 +80,8 @@ def paper_tables(
     out: Annotated[Path | None, typer.Option(help="Write the tables here instead of printing them.")] = None,
 ) -> None:
     """Print publication tables: our runs beside the numbers that the paper reports, or the paper's alone."""
+    from infuser_core.report.build import publish
     from infuser_core.report.paper_tables import Wanted
-    from tasks.reporting import publish
 
     wanted = Wanted(
         table=table,
@@ -102,18 +101,9 @@ def paper_tables(
     typer.echo(out)
 
 
-def paper(
-    table: Annotated[str, typer.Option(help="Only this table, e.g. main.")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Every check, also the exact ones.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown instead of plain text.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Recompute the paper's averages, gains and deviations from its own cells, and list where they disagree."""
-    from infuser_core.paper.consistency import findings
-    from infuser_core.report.paper_tables import counts_rows, describe, rows
-
-    if as_json:
-        found = {"counts": counts_rows(table=table), "checks": rows(table=table, everything=everything)}
-        typer.echo(json.dumps({**found, "findings": list(findings())}))
-        return
-    typer.echo(describe(table=table, style="markdown" if markdown else "text", everything=everything))
+def paper() -> None:
+    """Print where the paper's tables disagree with their own cells: docs/paper-inconsistencies.md of the checkout."""
+    page = Path(__file__).parents[2] / "docs" / "paper-inconsistencies.md"
+    if not page.is_file():
+        raise UsageError(f"{page}: no such file", hint="read docs/paper-inconsistencies.md in the repository")
+    typer.echo(page.read_text(encoding="utf-8"), nl=False)

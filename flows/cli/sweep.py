@@ -39,7 +39,7 @@ def sweep(
         typer.echo(json.dumps(rows) if as_json else "\n".join(lines))
         return
     from flows.sweep import sweep as run_all
-    from tasks.inspection import compare
+    from infuser_core.report.build import compare
 
     run_all(members, jobs=jobs, quiet=as_json)
     typer.echo(compare(root, [member.run for member in members], as_json=as_json, against=against))

@@ -14,6 +14,14 @@ from infuser_core.nano.world import Split, WorldName
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
+NOTES = (
+    "The nano lab's headroom is constructed: its anchor was pre-trained to follow a sound method less than half of "
+    "the time, so that reinforcement learning has something to gain.",
+    "What drives the gain here is mostly key quality: the influence reward teaches the generator to write right "
+    "reference answers, and to a lesser part to choose the target's topics.",
+)
+"""Sentences that a reader of a nano run's numbers has to know."""
+
 
 def anchor_path(world: WorldName = "basic") -> Path:
     """Folder of the world's shipped anchor, in Hugging Face layout."""

@@ -1,20 +1,34 @@
-"""Builds reports from SQL alone: the same data gives the same bytes."""
+"""Reports, comparisons and result summaries of the runs in a store, as files and as text for a terminal."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from infuser_core import durable
-from infuser_core.report import markdown, page, sections
-from infuser_core.report.content import Query, Report, Section
-from infuser_core.report.figures import png, svg
-from infuser_core.report.others import Answered
-from infuser_core.report.queries import Chosen
+from infuser_core.anchors import anchor_notes
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import UsageError
+from infuser_core.report import charts, comparison, figures, habits, markdown, outline, page
+from infuser_core.report.comparison import Contrast, Standing
+from infuser_core.report.content import Report
+from infuser_core.report.figures import Series
+from infuser_core.report.paper_tables import Wanted, published
+from infuser_core.report.quality import Answered
+from infuser_core.report.queries import choose
+from infuser_core.store import runs
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
+from infuser_core.terminal import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
-    """Where the report was written."""
+    """Paths of a written report."""
 
     markdown: Path
     """`report.md`: tables and texts."""
@@ -22,36 +36,302 @@ class ReportFiles:
     """`report.html`: one self-contained page with charts."""
 
 
-def build(
-    query: Query,
-    *,
-    run: str,
-    out: Path,
-    compare_with: str | None = None,
-    notes: Sequence[str] = (),
-    chosen: Chosen | None = None,
-    answered: Sequence[Answered] = (),
-    added: Sequence[Section] = (),
-    figures: Path | None = None,
+def report_folder(root: Path, name: str) -> Path:
+    """Folder of a run's report."""
+    return runs.runs_folder(root) / name / "report"
+
+
+def find_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """Runs by name, once each; the latest without names. Raises UsageError for one that does not exist."""
+    return list(dict.fromkeys(runs.find_run(root, name) for name in names)) or [runs.find_run(root, None)]
+
+
+def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """Runs by name, once each; without names all that are finished. Raises UsageError when none is."""
+    found = find_runs(root, names) if names else [n for n in runs.list_runs(root) if Journal(root, n).is_finished()]
+    if not found:
+        raise UsageError("no finished runs to compare", hint="name runs, or finish one")
+    return found
+
+
+@contextmanager
+def _views(root: Path, names: Sequence[str]) -> Iterator[Lens]:
+    """SQL over these runs."""
+    lens = Lens(Store(root), runs=list(names))
+    try:
+        yield lens
+    finally:
+        lens.close()
+
+
+def report(
+    root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
 ) -> ReportFiles:
-    """Write `report.md` and `report.html` of a run into the folder `out`, and its charts as files into `figures`."""
-    known = chosen or Chosen(run=run, variant=run, seed=0, leaves={})
-    report = sections.report(
-        query, run=run, compare_with=compare_with, notes=notes, chosen=known, answered=answered, added=added
-    )
-    files = ReportFiles(markdown=out / "report.md", html=out / "report.html")
-    durable.write(files.markdown, markdown.render(report))
-    durable.write(files.html, page.render(report))
+    """Write the report of a run, optionally beside another one's curve, as a copy too and with its charts as files."""
+    raw = runs.read_config(root, name)
+    checked = runs.runs_folder(root) / name / "quality" / "quality.json"
+    with _views(root, [name, *([compare_with] if compare_with else [])]) as lens:
+        made = outline.of_run(
+            lens.query,
+            choose({name: raw})[0],
+            compare_with=compare_with,
+            notes=_notes(RunConfig.model_validate(raw), lens, name),
+            answered=answered(root, [name]),
+            checked=json.loads(checked.read_text(encoding="utf-8")) if checked.is_file() else None,
+            specials=habits.special_tokens(root, name),
+        )
+    files = write(made, report_folder(root, name))
     if figures is not None:
-        save_figures(report, figures)
+        save_figures(made, figures)
+    if html is not None:
+        durable.write(html, files.html.read_bytes())
     return files
 
 
-def save_figures(report: Report, folder: Path) -> list[Path]:
+def write(made: Report, folder: Path) -> ReportFiles:
+    """Write `report.md` and `report.html`; the same data gives the same bytes."""
+    files = ReportFiles(markdown=folder / "report.md", html=folder / "report.html")
+    durable.write(files.markdown, markdown.render(made))
+    durable.write(files.html, page.render(made))
+    return files
+
+
+def save_figures(made: Report, folder: Path) -> list[Path]:
     """Every chart as an SVG and a PNG file on white, named by what it shows; returns the paths."""
     saved = []
-    for figure in (one for section in report.sections for one in section.figures):
-        for ending, content in (("svg", svg(figure.drawing, themed=False)), ("png", png(figure.drawing))):
-            saved.append(folder / f"{figure.drawing.name}.{ending}")
+    for figure in (one for section in made.sections for one in section.figures):
+        for ending, content in (("svg", figures.svg(figure, themed=False)), ("png", figures.png(figure))):
+            saved.append(folder / f"{figure.name}.{ending}")
             durable.write(saved[-1], content)
     return saved
+
+
+def report_several(
+    root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None, heading: str = ""
+) -> list[Path]:
+    """One page for several runs, and its charts as files in the folder `figures`; returns what was written."""
+    with _views(root, names) as lens:
+        chosen = choose({name: runs.read_config(root, name) for name in names})
+        made = outline.of_runs(lens.query, chosen, answered=answered(root, names), heading=heading)
+    durable.write(html, page.render(made))
+    return [html, *(save_figures(made, figures) if figures is not None else [])]
+
+
+def comparison_page(root: Path, name: str, other: str) -> Path:
+    """The run's report beside another run's curve, written again only if one of them moved."""
+    shown = report_folder(root, name) / "report.html"
+    moved = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
+    return report(root, name, compare_with=other).html if moved or not shown.exists() else shown
+
+
+def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
+    notes = list(anchor_notes(config.anchor))
+    silent = lens.query("select iteration from gradients where run = ? and norm = 0 order by iteration", [name])
+    if silent:
+        first = silent[0]["iteration"]
+        notes.append(
+            f"Dev signal exhausted in {len(silent)} iterations, first in iteration {first}: every dev group had zero "
+            "variance, so scores are 0 and the generator's update was skipped there."
+        )
+    return notes
+
+
+def answered(root: Path, names: Sequence[str]) -> list[Answered]:
+    """Evaluations of these runs' generated questions, made by `infuser swg`."""
+    found = []
+    for record in sorted((root / "evaluations").glob("*/evaluation.json")):
+        scores = record.parent / "question_scores.parquet"
+        if not scores.exists():
+            continue
+        facts = json.loads(record.read_text(encoding="utf-8"))
+        asked = record.stat().st_mtime
+        for sheet in facts["sheets"]:
+            run, _, iteration = str(sheet["label"]).rpartition("-questions-")
+            if run in names and iteration.isdigit():
+                solver = str(facts["model"])
+                found.append(Answered(run=run, iteration=int(iteration), solver=solver, scores=scores, asked=asked))
+    return found
+
+
+def publish(root: Path | None, names: Sequence[str], wanted: Wanted) -> str:
+    """Publication tables of these runs beside the paper's; without runs the paper's alone."""
+    if root is None:
+        return published(None, (), wanted)
+    chosen = find_runs(root, names)
+    with _views(root, chosen) as lens:
+        return published(lens.query, choose({name: runs.read_config(root, name) for name in chosen}), wanted)
+
+
+def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
+    """Runs by variant, and the differences between variants with their intervals, as tables or JSON.
+
+    With `against`, every variant beside that one alone, as a Markdown table or JSON.
+    """
+    chosen = finished_runs(root, names)
+    configs = {name: runs.read_config(root, name) for name in chosen}
+    variants = {name: f"{config['name']}-{config['variant']}".rstrip("-") for name, config in configs.items()}
+    seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
+    with _views(root, chosen) as lens:
+        found = comparison.read(lens.query, variants, seeds)
+    if against:
+        beside = comparison.standings(found, against)
+        return json.dumps([asdict(row) for row in beside]) if as_json else _beside(beside)
+    rows, gaps = comparison.summaries(found), comparison.contrasts(found)
+    if as_json:
+        return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
+    means = table(rows)
+    return means if not gaps else f"{means}\n\n{DIFFERENCES}\n{table([_short(gap) for gap in gaps])}"
+
+
+DIFFERENCES = (
+    "differences at the selected checkpoints, paired by question; [low, high]: 95% bootstrap over questions;\n"
+    "detectable: smallest difference found with 80% power at 5%; seeds [low, high]: 95% t interval over seeds"
+)
+
+
+def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[dict[str, Any]]:
+    """A variant minus each earlier one; of a single variant the differences between its runs."""
+    return [asdict(gap) for gap in gaps if gap.variant == variant or variants == 1]
+
+
+def _short(gap: Contrast) -> dict[str, Any]:
+    """One line of the terminal's table."""
+    return {
+        "benchmark": gap.benchmark if gap.phase == "evaluate" else f"{gap.benchmark} (selection saw it)",
+        "difference": f"{gap.variant} - {gap.against}",
+        "by": _signed(gap.difference),
+        "questions [low, high]": _ends(gap.low, gap.high),
+        "sign share": _signed(gap.sign_share, sign=""),
+        "detectable": _signed(gap.detectable, sign=""),
+        "questions": f"{gap.questions} ({gap.left_out} left out)" if gap.left_out else gap.questions,
+        "seeds [low, high]": f"{gap.seeds} {_ends(gap.seed_low, gap.seed_high)}" if gap.seeds else "-",
+    }
+
+
+def _signed(value: float | None, *, sign: str = "+") -> str:
+    return "-" if value is None else f"{value:{sign}.4f}"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"
+
+
+def _beside(rows: Sequence[Standing]) -> str:
+    """Markdown, one line per variant: mean, deviation, gain with its interval over seeds, and verdict by measure."""
+    measures = list(dict.fromkeys(row.measure for row in rows))
+    cells = {(row.variant, row.measure): row for row in rows}
+    head = ["variant", "seeds", *measures]
+    lines = [" | ".join(head), " | ".join(["---"] * len(head))]
+    for variant in dict.fromkeys(row.variant for row in rows):
+        own = [cells.get((variant, measure)) for measure in measures]
+        number = max(row.seeds for row in own if row)
+        lines.append(" | ".join([variant, str(number), *(_standing(row) for row in own)]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _standing(row: Standing | None) -> str:
+    if row is None:
+        return ""
+    value = f"{row.mean:.3f}" + ("" if row.sd is None else f" ± {row.sd:.3f}")
+    if row.gain is None:
+        return value
+    interval = "" if row.seed_low is None or row.seed_high is None else f" [{row.seed_low:+.3f}, {row.seed_high:+.3f}]"
+    mark = f"**{row.verdict}**" if row.verdict in ("above", "below") else row.verdict
+    return f"{value}; {row.gain:+.3f}{interval}, {mark}"
+
+
+def curves(root: Path, names: Mapping[str, str]) -> str:
+    """Validation curves of several runs side by side; `names` maps a heading to a run."""
+    with _views(root, list(names.values())) as lens:
+        rows = lens.query(
+            "select iteration, run, accuracy from benchmark_scores where phase = 'validate' order by iteration"
+        )
+    places = {(row["iteration"], row["run"]): f"{row['accuracy']:.3f}" for row in rows}
+    return table(
+        [
+            {"iteration": number} | {label: places.get((number, run), "") for label, run in names.items()}
+            for number in sorted({row["iteration"] for row in rows})
+        ]
+    )
+
+
+def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dict[str, Any]:
+    """Mean influence score per iteration over all questions, with the means of the first and the last five."""
+    with _views(root, [name]) as lens:
+        curve = lens.query("select iteration, avg(score) as score from scores group by iteration order by iteration")
+    means = [row["score"] for row in curve]
+    if figure is not None:
+        line = Series(label=name, x=[row["iteration"] for row in curve], y=means)
+        caption = "Mean influence score per iteration"
+        drawn = charts.lines(caption, [line], name="curve", label="mean influence score", xlabel="generator updates")
+        durable.write(figure, figures.svg(drawn, themed=False))
+    return {"run": name, "first": mean(means[:5]), "last": mean(means[-5:]), "curve": curve}
+
+
+def count_phases(entries: Sequence[runs.Entry]) -> dict[str, dict[str, float]]:
+    """Per phase, how many stages ran or were found, and the seconds spent."""
+    phases: dict[str, dict[str, float]] = {}
+    for entry in entries:
+        facts = phases.setdefault(entry.phase, {"ran": 0, "cached": 0, "seconds": 0.0})
+        if entry.state in facts:
+            facts[entry.state] += 1
+        facts["seconds"] = round(facts["seconds"] + entry.seconds, 4)
+    return phases
+
+
+def result(root: Path, name: str) -> dict[str, Any]:
+    """The run's outcome as one JSON object."""
+    with _views(root, [name]) as lens:
+        chosen = lens.query("select selected_iteration from selections")
+        selected = chosen[0]["selected_iteration"] if chosen else None
+        scores = lens.query(
+            "select iteration, s.* exclude (iteration) from benchmark_scores s where phase = 'evaluate'"
+        )
+        seen = lens.query("select benchmark, share from leaks order by benchmark")
+    path = runs.runs_folder(root) / name / "attempt.json"
+    attempt = json.loads(path.read_text()) if path.exists() else {}
+    return {
+        "run": name,
+        "benchmarks": _benchmarks(scores, selected),
+        "selected_iteration": selected,
+        "seen_in_validation": {row["benchmark"]: row["share"] for row in seen},
+        "phases": count_phases(Journal(root, name).last_attempt()),
+        "seconds": attempt.get("seconds"),
+        "peak_memory_mb": attempt.get("peak_memory_mb"),
+    }
+
+
+def _benchmarks(scores: Sequence[Mapping[str, Any]], selected: int | None) -> dict[str, Any]:
+    found = {(row["benchmark"], row["iteration"]): row for row in scores}
+    return {
+        label: {
+            "anchor": found[label, 0]["accuracy"],
+            "selected": best["accuracy"],
+            "low": best["low"],
+            "high": best["high"],
+            "questions": best["num_questions"],
+        }
+        for label in sorted({row["benchmark"] for row in scores})
+        if (best := found.get((label, selected))) and (label, 0) in found
+    }
+
+
+def describe_result(root: Path, name: str) -> str:
+    """The run's outcome as a few lines for a terminal."""
+    found = result(root, name)
+    ran, cached = (sum(int(phase[state]) for phase in found["phases"].values()) for state in ("ran", "cached"))
+    lines = [
+        f"run {name}: {found['seconds']} s, peak memory {found['peak_memory_mb']} MB",
+        f"stages: {ran} ran, {cached} cached; selected iteration {found['selected_iteration']}",
+    ]
+    lines += [
+        f"{label}: {share:.1%} of its questions are in the validation set that chose the checkpoint"
+        for label, share in found["seen_in_validation"].items()
+        if share
+    ]
+    lines += [
+        f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
+        f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
+        for label, score in found["benchmarks"].items()
+    ]
+    return "\n".join([*lines, f"report: {report_folder(root, name) / 'report.html'}"])

@@ -1,25 +1,30 @@
-"""What a report consists of, before it is written as Markdown or as a page. Cells and lines are plain text."""
+"""Parts of a report before it is written as a page or as Markdown: sections, tables, charts, sample texts."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infuser_core.report.figures import Drawing
+    from infuser_core.report.figures import Figure
 
-Query = Callable[[str], list[dict[str, object]]]
+Row = dict[str, Any]
+Query = Callable[[str], list[Row]]
 """Runs one SQL statement over the run's views and returns its rows."""
+Formats = Mapping[str, Callable[[Any], str]]
+"""Column of a query to the function that writes its values."""
 
 NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One number worth a glance."""
+    """One headline number."""
 
     label: str
-    """What it is."""
+    """Name of the number."""
     value: str
     """The number, formatted."""
     detail: str
@@ -41,18 +46,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A chart; its numbers also stand in a table of the section."""
-
-    title: str
-    """Caption, and the description for those who cannot see the chart."""
-    drawing: "Drawing"
-    """What is drawn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A generated question with what became of it."""
+    """A generated question with its scores and texts."""
 
     title: str
     """Iteration and question id."""
@@ -64,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One heading of the report."""
+    """One heading of the report. Lines and cells are plain text."""
 
     title: str
     """Heading."""
@@ -72,7 +67,7 @@ class Section:
     """Sentences below the heading; where a view is empty, the one that says so."""
     cards: list[Card] = field(default_factory=list)
     """Headline numbers."""
-    figures: list[Figure] = field(default_factory=list)
+    figures: list["Figure"] = field(default_factory=list)
     """Charts."""
     tables: list[Table] = field(default_factory=list)
     """Tables."""
@@ -92,11 +87,37 @@ class Report:
     """Sections in reading order."""
 
 
+def table(title: str, rows: Sequence[Row], formats: Formats | None = None, *, without: Sequence[str] = ()) -> Table:
+    """Rows of a query under the names of its columns, but those `without`; numbers have three decimals, or none."""
+    assert rows, title
+    shows = {name: (formats or {}).get(name, plain) for name in rows[0] if name not in without}
+    leading = list(takewhile(lambda name: shows[name] is plain and _is_text(rows, name), shows))
+    return Table(
+        title=title,
+        columns=list(shows),
+        rows=[[show(row[name]) for name, show in shows.items()] for row in rows],
+        text_columns=max(1, len(leading)),
+    )
+
+
+def _is_text(rows: Sequence[Row], name: str) -> bool:
+    return any(isinstance(row[name], str) for row in rows)
+
+
+def plain(value: object) -> str:
+    """A text or a number as it stands in a table."""
+    return text(value) if isinstance(value, str) else number(value)
+
+
 def number(value: object, digits: int = 3) -> str:
     """A number with fixed decimals (whole numbers without), or a dash where there is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+tenths = partial(number, digits=1)
+"""A number with one decimal."""
 
 
 def small(value: object) -> str:
@@ -107,6 +128,23 @@ def small(value: object) -> str:
 def percent(value: object) -> str:
     """A share as a percentage with one decimal."""
     return f"{100 * value:.1f}%" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
+
+
+def interval(ends: Sequence[object]) -> str:
+    """An interval of shares, or a dash where an end is missing."""
+    shown = [percent(end) for end in ends]
+    return NOTHING if NOTHING in shown else " to ".join(shown)
+
+
+def points(value: object) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return f"{100 * value:+.1f}" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
+
+
+def points_interval(ends: Sequence[object]) -> str:
+    """An interval of such differences."""
+    shown = [points(end) for end in ends]
+    return NOTHING if NOTHING in shown else " to ".join(shown)
 
 
 def text(value: object) -> str:

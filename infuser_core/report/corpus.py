@@ -1,15 +1,36 @@
-"""Report sections on the corpus and sample questions."""
+"""Report sections on the corpus: funnel, pool, overlap audit, the anchor's training data, coverage, samples."""
 
 import re
 from collections.abc import Sequence
 
-from infuser_core.report import queries
-from infuser_core.report.content import Query, Sample, Section, Table, number, percent, printable, small, text
+from infuser_core.report import charts
+from infuser_core.report.bands import BAND, bands, grouped, spread, spread_table
+from infuser_core.report.content import (
+    Formats,
+    Query,
+    Row,
+    Sample,
+    Section,
+    Table,
+    number,
+    percent,
+    printable,
+    small,
+    table,
+    text,
+)
+from infuser_core.report.figures import Figure, Series
+from infuser_core.report.queries import Chosen, by_variant, literal
 
 SHOWN_REASONS = 12
 """Reasons listed per stage and decision; the rest is counted in one row."""
+SHOWN_PAIRS = 20
+"""Matching pairs with the anchor's data that are listed; all of them are in the store."""
 LONGEST_TEXT = 4000
 """Longest text shown of a sample, characters."""
+SAMPLES = 3
+"""Sample questions per iteration."""
+SIDES = {"dev": "dev set", "document": "document pool", "validation": "validation set"}
 
 _SHARE = re.compile(r"(?P<of>^|: )(?:minhash_)?(?:recall|false[_ ]matches)(?: \([^)]*\))?(?P<between>_|, )")
 """Names of shares: `recall_edited` of `controls_edited`, `data: recall (exact), edited` of `data: controls, edited`."""
@@ -20,67 +41,86 @@ _SAME = ("references", "short_references", "tiny_references", "below_paper_floor
 
 def corpus(query: Query, run: str) -> Section:
     """From textbooks offered to the document pool, and the overlap audit."""
-    title = "Corpus"
-    found = [table for table in (_funnel(query, run), _pool(query, run), *_audit(query, run)) if table.rows]
-    return Section(title=title, lines=[] if found else ["No corpus stages in this run."], tables=found)
+    found = [
+        *_table("What was kept and why the rest was not", _funnel(query, run)),
+        *_table("Document pool", _pool(query, run)),
+        *_table("Overlap audit; the share of planted controls found is its recall", _overlaps(query, run), _PAIRS),
+        *_audit(query, run),
+    ]
+    return Section(title="Corpus", lines=[] if found else ["No corpus stages in this run."], tables=found)
 
 
-def _funnel(query: Query, run: str) -> Table:
-    cells: list[list[str]] = []
-    shown: dict[tuple[str, bool], int] = {}
-    rest: dict[tuple[str, bool], int] = {}
-    for row in queries.funnel(query, run):
-        key, items = (text(row["stage"]), bool(row["kept"])), row["items"]
-        shown[key] = shown.get(key, 0) + 1
-        if shown[key] <= SHOWN_REASONS:
-            cells.append([key[0], "kept" if key[1] else "dropped", text(row["reason"]), number(items)])
-        else:
-            rest[key] = rest.get(key, 0) + (items if isinstance(items, int) else 0)
-    for (stage, kept), items in rest.items():
-        cells.append([stage, "kept" if kept else "dropped", "other reasons", number(items)])
-    columns = ["stage", "decision", "reason", "items"]
-    return Table(title="What was kept and why the rest was not", columns=columns, rows=cells, text_columns=3)
+def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> list[Table]:
+    return [table(title, rows, formats)] if rows else []
 
 
-def _pool(query: Query, run: str) -> Table:
-    names = ("sources", "chunks", "tokens")
-    cells = [[text(row["domain"]), *(number(row[name]) for name in names)] for row in queries.pool(query, run)]
-    return Table(title="Document pool", columns=["domain", "textbooks", "chunks", "tokens"], rows=cells)
+def _funnel(query: Query, run: str) -> list[Row]:
+    """Each corpus stage with what it kept and dropped, and why; the most frequent reasons first within a stage."""
+    name = literal(run)
+    found = query(f"""
+        SELECT stage, CASE WHEN kept THEN 'kept' ELSE 'dropped' END AS decision, reason, items FROM (
+            SELECT 1 AS n, 'textbooks offered' AS stage, status = 'admitted' AS kept, reason, count(*) AS items
+            FROM sources WHERE run = {name} GROUP BY status, reason
+            UNION ALL
+            SELECT 2, 'textbooks converted', status = 'converted', reason, count(*)
+            FROM pages WHERE run = {name} GROUP BY status, reason
+            UNION ALL
+            SELECT 3, 'chunks judged by ' || decided_by, keep, CASE WHEN keep THEN '' ELSE reason END, count(*)
+            FROM judgements WHERE run = {name} GROUP BY ALL
+        ) ORDER BY n, stage, kept DESC, items DESC, reason""")
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        groups.setdefault((text(row["stage"]), row["decision"]), []).append(row)
+    listed = [row for held in groups.values() for row in held[:SHOWN_REASONS]]
+    return listed + [
+        {**held[0], "reason": "other reasons", "items": sum(row["items"] for row in held[SHOWN_REASONS:])}
+        for held in groups.values()
+        if len(held) > SHOWN_REASONS
+    ]
+
+
+def _pool(query: Query, run: str) -> list[Row]:
+    return query(f"""
+        SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
+        FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
+
+
+_PAIRS: Formats = {"matched share": percent}
+
+
+def _overlaps(query: Query, run: str) -> list[Row]:
+    """Real pairs, and planted controls by kind: their matched share is the audit's recall."""
+    # OVERLAPS is an SQL keyword: the view's name needs its quotes.
+    return query(f"""
+        SELECT CASE WHEN reference_id LIKE 'control:%' THEN 'planted: ' || split_part(reference_id, ':', 2)
+            ELSE 'pool against questions' END AS pairs,
+            count(*) AS listed, sum(matched::INT)::BIGINT AS matched, avg(matched::INT) AS "matched share",
+            max(jaccard) AS "largest Jaccard", max(longest_run) AS "longest run, words"
+        FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
 
 
 def _audit(query: Query, run: str) -> list[Table]:
-    cells = [
-        [
-            text(row["pairs"]),
-            number(row["compared"]),
-            number(row["matched"]),
-            _share(row["matched"], row["compared"]),
-            number(row["jaccard"]),
-            number(row["longest_run"]),
-        ]
-        for row in queries.overlaps(query, run)
-    ]
-    columns = ["pairs", "listed", "matched", "matched share", "largest Jaccard", "longest run, words"]
-    audit = Table(title="Overlap audit; the share of planted controls found is its recall", columns=columns, rows=cells)
     facts = _facts(query, run)
-    recalls = [[name, small(value)] for name, value in facts.items() if _is_share(name)]
-    counts = [[name, _fact(value)] for name, value in facts.items() if not _is_share(name)]
+    recalls = [{"planted": name, "share": value} for name, value in facts.items() if _is_share(name)]
+    counts = [{"quantity": name, "value": value} for name, value in facts.items() if not _is_share(name)]
     return [
-        audit,
-        Table(title="Planted overlaps found, and unrelated texts matched", columns=["planted", "share"], rows=recalls),
-        Table(title="Audit summary", columns=["quantity", "value"], rows=counts),
+        *_table("Planted overlaps found, and unrelated texts matched", recalls, {"share": small}),
+        *_table("Audit summary", counts, {"value": _fact}),
     ]
 
 
 def _facts(query: Query, run: str) -> dict[str, float]:
     """The audits' numbers over all groups of books: counts added up, shares weighted by the controls of their group."""
     groups: dict[str, dict[str, float]] = {}
-    rows = query(f"SELECT artifact_key, name, value FROM audit_summary WHERE run = {queries.literal(run)} ORDER BY ALL")
+    rows = query(f"SELECT artifact_key, name, value FROM audit_summary WHERE run = {literal(run)} ORDER BY ALL")
     for row in rows:
-        value = row["value"]
-        groups.setdefault(text(row["artifact_key"]), {})[str(row["name"])] = value if isinstance(value, float) else 0.0
+        groups.setdefault(row["artifact_key"], {})[row["name"]] = row["value"] or 0.0
     names = sorted({name for group in groups.values() for name in group})
     return {name: _over_groups(name, [group for group in groups.values() if name in group]) for name in names}
+
+
+def _fact(value: float) -> str:
+    return number(int(value)) if value.is_integer() else small(value)
 
 
 def _over_groups(name: str, groups: Sequence[dict[str, float]]) -> float:
@@ -88,7 +128,8 @@ def _over_groups(name: str, groups: Sequence[dict[str, float]]) -> float:
         return max(group[name] for group in groups)
     if not _is_share(name):
         return sum(group[name] for group in groups)
-    weights = [group.get(_planted(name), 1.0) for group in groups]
+    planted = _SHARE.sub(lambda match: f"{match['of'] or ''}controls{match['between']}", name)
+    weights = [group.get(planted, 1.0) for group in groups]
     return sum(group[name] * weight for group, weight in zip(groups, weights, strict=True)) / (sum(weights) or 1.0)
 
 
@@ -96,33 +137,120 @@ def _is_share(name: str) -> bool:
     return bool(_SHARE.search(name))
 
 
-def _planted(name: str) -> str:
-    """The count of the controls that a share is of."""
-    return _SHARE.sub(lambda match: f"{match['of'] or ''}controls{match['between']}", name)
+def mixture(query: Query, run: str) -> Section:
+    """What an instruction-finetuned anchor's training data holds of pool and questions, the longest matches first."""
+    title, name = "Anchor's training data", literal(run)
+    facts = query(f"""
+        SELECT name, any_value(value) AS value FROM audit_summary
+        WHERE run = {name} AND name LIKE 'mixture %' GROUP BY name ORDER BY name""")
+    if not facts:
+        said = "No audit of instruction data: corpus.overlap.mixture names what the anchor was finetuned on."
+        return Section(title=title, lines=[said])
+    values = {row["name"]: int(row["value"]) for row in facts}
+    labels = sorted({said.removesuffix(": read") for said in values if said.endswith(": read")})
+    counts = [
+        {
+            "data": label.removeprefix("mixture "),
+            "compared with": shown,
+            "records": values.get(f"{label}: read"),
+            "texts compared": values.get(f"{label}: {side} compared"),
+            "sharing n-grams": values.get(f"{label}: {side} sharing"),
+            "matched": values.get(f"{label}: {side} matched"),
+        }
+        for label in labels
+        for side, shown in SIDES.items()
+    ]
+    pairs = query(f"""
+        SELECT side AS "in", item_id AS "text", shard || '#' || record AS record, rule AS "matches by",
+            jaccard AS "Jaccard", containment_item AS "of the text", containment_record AS "of the record",
+            longest_run AS "longest run, words"
+        FROM mixture_overlaps WHERE run = {name} AND matched
+        ORDER BY longest_run DESC, side, item_id, record""")
+    said = "Nothing matches; what the search would have found of planted passages stands with the corpus."
+    if pairs:
+        shown = min(len(pairs), SHOWN_PAIRS)
+        said = f"Matching pairs: {len(pairs)}, listed: {shown}; `mixture_overlaps` holds every pair."
+    named = [{**pair, "in": SIDES[pair["in"]]} for pair in pairs[:SHOWN_PAIRS]]
+    tables = [
+        *_table("Texts of this run in the anchor's data", counts),
+        *_table("Matching pairs, the longest runs first", named, {"of the text": percent, "of the record": percent}),
+    ]
+    return Section(title=title, lines=[said], tables=tables)
 
 
-def _share(part: object, whole: object) -> str:
-    return percent(part / whole) if isinstance(part, int) and isinstance(whole, int) and whole else "-"
+def coverage(query: Query, found: Sequence[Chosen]) -> Section:
+    """Share of the document pool that the generator has read by each iteration, and the pool by domain."""
+    title = "Corpus coverage"
+    per_run = """    SELECT c.variant, '' AS part, f.run, f.iteration,
+        sum(f.fresh) OVER (PARTITION BY f.run ORDER BY f.iteration)
+            / (SELECT count(DISTINCT d.document_id) FROM documents d WHERE d.run = f.run) AS value
+    FROM (SELECT run, iteration, count(*) AS fresh FROM (
+            SELECT run, group_id, min(iteration) AS iteration FROM rollouts WHERE role = 'generator' GROUP BY ALL)
+        GROUP BY ALL) f
+    JOIN chosen c ON c.run = f.run"""
+    rows = spread(query, found, per_run)
+    pool = by_variant(
+        query,
+        found,
+        """,
+used AS (SELECT DISTINCT run, group_id FROM rollouts WHERE role = 'generator')
+SELECT c.variant, d.run, d.domain, count(DISTINCT d.source_id) AS textbooks, count(*) AS documents,
+    sum(d.num_tokens)::BIGINT AS tokens, count(u.group_id) AS "documents read",
+    count(u.group_id) / count(*) AS "share read"
+FROM documents d JOIN chosen c ON c.run = d.run LEFT JOIN used u ON u.run = d.run AND u.group_id = d.document_id
+GROUP BY ALL ORDER BY d.domain, d.run""",
+    )
+    if not rows or not pool:
+        return Section(title=title, lines=["No documents were read: runs that generate questions from a pool do."])
+    caption = f"Share of the document pool read by the generator so far. {BAND}"
+    drawn = charts.lines(caption, bands(rows), name="coverage", label="share of documents", share=True)
+    by_domain = table("Document pool by domain", pool, {"share read": percent}, without=("variant",))
+    return Section(
+        title=title,
+        figures=[drawn, _domains(pool)],
+        tables=[spread_table("Share of the pool read", rows, share=True), by_domain],
+    )
 
 
-def _fact(value: float) -> str:
-    return number(int(value)) if value.is_integer() else small(value)
+def _domains(pool: Sequence[Row]) -> Figure:
+    names = sorted({text(row["domain"]) for row in pool})
+    layers = []
+    for variant, mine in grouped(pool, "variant").items():
+        domains = grouped(mine, "domain")
+        read = [sum(row["documents read"] for row in domains.get(name, ())) for name in names]
+        whole = [sum(row["documents"] for row in domains.get(name, ())) for name in names]
+        y = [round(part / all_, 9) if all_ else 0.0 for part, all_ in zip(read, whole, strict=True)]
+        layers.append(Series(label=variant, x=list(range(len(names))), y=y))
+    caption = "Share of each domain's documents that the generator has read"
+    return charts.groups(caption, names, layers, name="domains", label="share of documents read", share=True)
 
 
 def samples(query: Query, run: str) -> Section:
-    """Questions of the first and the last iteration."""
-    rows = queries.samples(query, run)
+    """Questions of the first and the last iteration, drawn by a hash of their id, not by how good they look."""
+    name = literal(run)
+    rows = query(f"""
+        WITH mine AS (SELECT * FROM questions WHERE run = {name}),
+        drawn AS (
+            SELECT * FROM mine
+            WHERE iteration IN ((SELECT min(iteration) FROM mine), (SELECT max(iteration) FROM mine))
+            QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY md5(question_id), question_id) <= {SAMPLES}
+        ), answered AS (
+            SELECT iteration, group_id, min_by(text, sample_index) AS response, min_by(verdict, sample_index) AS verdict
+            FROM rollouts WHERE run = {name} AND role = 'solver' GROUP BY iteration, group_id
+        )
+        SELECT q.iteration, q.question_id, q.document_id, q.text, q.choices, q.answer, q.reasoning,
+            s.status, s.score, s.solver_accuracy, a.response, a.verdict
+        FROM drawn q
+        LEFT JOIN scores s ON s.run = {name} AND s.iteration = q.iteration AND s.question_id = q.question_id
+        LEFT JOIN answered a ON a.iteration = q.iteration AND a.group_id = q.question_id
+        ORDER BY q.iteration, md5(q.question_id), q.question_id""")
     if not rows:
         return Section(title="Sample questions", lines=["No generated questions in this run."])
     said = "Drawn by a hash of the question's id from the first and the last iteration, not by quality."
     return Section(title="Sample questions", lines=[said], samples=[_sample(row) for row in rows])
 
 
-def _sample(row: dict[str, object]) -> Sample:
-    choices = row["choices"]
-    lettered = [
-        f"{chr(65 + index)}) {choice}" for index, choice in enumerate(choices if isinstance(choices, list) else [])
-    ]
+def _sample(row: Row) -> Sample:
     facts = [
         ("answer", text(row["answer"])),
         ("influence", small(row["score"]) if row["status"] == "scored" else text(row["status"])),
@@ -130,7 +258,7 @@ def _sample(row: dict[str, object]) -> Sample:
         ("document", text(row["document_id"])),
     ]
     texts = [
-        ("question", "\n".join([str(row["text"]), *lettered])),
+        ("question", with_choices(row)),
         ("author's reasoning", row["reasoning"]),
         (f"one response ({text(row['verdict'])})", row["response"]),
     ]
@@ -141,7 +269,12 @@ def _sample(row: dict[str, object]) -> Sample:
     )
 
 
+def with_choices(row: Row) -> str:
+    """A question with its lettered choices."""
+    lettered = [f"{chr(65 + place)}) {choice}" for place, choice in enumerate(row["choices"] or [])]
+    return "\n".join([str(row["text"]), *lettered])
+
+
 def _shorten(body: str) -> str:
-    return (
-        body if len(body) <= LONGEST_TEXT else body[:LONGEST_TEXT] + f"\n[{len(body) - LONGEST_TEXT} more characters]"
-    )
+    rest = len(body) - LONGEST_TEXT
+    return body if rest <= 0 else f"{body[:LONGEST_TEXT]}\n[{rest} more characters]"

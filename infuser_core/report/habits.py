@@ -7,10 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import UsageError
-from infuser_core.report import figures
-from infuser_core.report.content import Figure, Query, Section, Table, number, percent, text
-from infuser_core.report.figures import Series
-from infuser_core.report.queries import Row, literal, selected_iteration
+from infuser_core.report import charts
+from infuser_core.report.content import (
+    Formats,
+    Query,
+    Row,
+    Section,
+    Table,
+    percent,
+    points,
+    points_interval,
+    table,
+    tenths,
+)
+from infuser_core.report.figures import series_of
+from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, Change, Manners, Retained
 from infuser_core.store.runs import Journal, find_run
@@ -67,21 +78,66 @@ def look(query: Query, run: str, *, phase: str = "", specials: Sequence[int] = (
 
 def section(found: Habits) -> Section:
     """The habits as a section: figure, checkpoints, changes, generator replies."""
-    tables = [*_checkpoints(found), *_changes(found), *_generator_table(found), *_inside_table(found)]
+    tables = _tables(found)
     if not tables:
         return Section(title=TITLE, lines=["No answers and no generator replies in this run."])
-    lines = [f"Shares of {ANSWERS[found.phase]}; iteration 0 is the anchor."] if found.phase else []
-    series = [
-        Series(
-            label=label,
-            x=[one.iteration for one in found.checkpoints],
-            y=[round(one.shares[name], 9) for one in found.checkpoints],
-        )
-        for name, label in MEASURES.items()
+    rows = [{"iteration": one.iteration, **one.shares} for one in found.checkpoints]
+    lines = [series_of(label, rows, name) for name, label in MEASURES.items()]
+    caption = "Form of the answers over training"
+    drawn = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
+    said = [f"Shares of {ANSWERS[found.phase]}; iteration 0 is the anchor."] if found.phase else []
+    return Section(title=TITLE, lines=said, figures=drawn, tables=tables)
+
+
+def _tables(found: Habits) -> list[Table]:
+    checkpoints = [
+        {
+            "iteration": one.iteration,
+            "answers": one.responses,
+            "median tokens": one.median_tokens,
+            **{label: one.shares[name] for name, label in MEASURES.items()},
+        }
+        for one in found.checkpoints
     ]
-    drawing = figures.lines(series, name="habits", label="share of answers", share=True)
-    shown = [Figure(title="Form of the answers over training", drawing=drawing)] if found.checkpoints else []
-    return Section(title=TITLE, lines=lines, figures=shown, tables=tables)
+    at = f"iteration {found.at}"
+    changes = [
+        {
+            "measure": MEASURES[one.measure],
+            "anchor": one.before,
+            at: one.after,
+            "change, points": one.difference.value,
+            "95% interval": (one.difference.low, one.difference.high),
+            "questions": one.difference.questions,
+        }
+        for one in found.changes
+    ]
+    replies = [
+        {
+            "iteration": row["iteration"],
+            "replies": row["replies"],
+            "median tokens": row["tokens"],
+            **{label: row[name] for name, label in _REPLIES.items()},
+        }
+        for row in found.replies
+    ]
+    inside = [
+        {
+            "phase": row["phase"],
+            "iteration": row["iteration"],
+            "responses": row["responses"],
+            "with a special token inside": row["special"],
+        }
+        for row in found.inside
+    ]
+    shares: Formats = {"median tokens": tenths, **dict.fromkeys((*MEASURES.values(), *_REPLIES.values()), percent)}
+    moved: Formats = {"anchor": percent, at: percent, "change, points": points, "95% interval": points_interval}
+    made: list[tuple[str, Sequence[Row], Formats]] = [
+        ("Form of the answers by checkpoint", checkpoints, shares),
+        ("What was kept and what was lost", changes, moved),
+        ("Form of the generator's replies", replies, shares),
+        ("Special tokens before the end of a response", inside, {"with a special token inside": percent}),
+    ]
+    return [table(title, rows, formats) for title, rows, formats in made if rows]
 
 
 def _chosen(query: Query, run: str, wanted: str) -> str:
@@ -117,7 +173,7 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
         FROM answers WHERE finish_reason <> 'prompt_too_long' ORDER BY iteration, question_id, tail, tokens""")
     answers: dict[int, list[Manners]] = {}
     for row in rows:
-        answers.setdefault(_whole(row["iteration"]), []).append(_manners(row))
+        answers.setdefault(row["iteration"], []).append(_manners(row))
     return answers
 
 
@@ -126,7 +182,7 @@ def _manners(row: Row) -> Manners:
     told = {name: bool(row[name]) for name in MEASURES if name in row}
     return Manners(
         question_id=str(row["question_id"]),
-        tokens=_whole(row["tokens"]),
+        tokens=row["tokens"],
         holds={**told, "one_box": box.single, "box_last": box.final},
     )
 
@@ -148,56 +204,6 @@ def _inside(query: Query, run: str, specials: Sequence[int]) -> list[Row]:
             avg(list_has_any(token_ids[1:greatest(len(token_ids) - 1, 0)], [{listed}])::INT) AS special
         FROM rollouts WHERE run = {literal(run)} GROUP BY phase, iteration HAVING special > 0
         ORDER BY phase, iteration""")
-
-
-def _checkpoints(found: Habits) -> list[Table]:
-    cells = [
-        [number(one.iteration), number(one.responses), number(one.median_tokens, 1)]
-        + [percent(one.shares[name]) for name in MEASURES]
-        for one in found.checkpoints
-    ]
-    columns = ["iteration", "answers", "median tokens", *MEASURES.values()]
-    return [Table(title="Form of the answers by checkpoint", columns=columns, rows=cells)] if cells else []
-
-
-def _changes(found: Habits) -> list[Table]:
-    cells = [
-        [
-            MEASURES[one.measure],
-            percent(one.before),
-            percent(one.after),
-            f"{100 * one.difference.value:+.1f}",
-            f"{100 * one.difference.low:+.1f} to {100 * one.difference.high:+.1f}",
-            number(one.difference.questions),
-        ]
-        for one in found.changes
-    ]
-    columns = ["measure", "anchor", f"iteration {found.at}", "change, points", "95% interval", "questions"]
-    return [Table(title="What was kept and what was lost", columns=columns, rows=cells)] if cells else []
-
-
-def _generator_table(found: Habits) -> list[Table]:
-    cells = [
-        [number(row["iteration"]), number(row["replies"]), number(row["tokens"], 1)]
-        + [percent(row[name]) for name in _REPLIES]
-        for row in found.replies
-    ]
-    columns = ["iteration", "replies", "median tokens", *_REPLIES.values()]
-    return [Table(title="Form of the generator's replies", columns=columns, rows=cells)] if cells else []
-
-
-def _inside_table(found: Habits) -> list[Table]:
-    cells = [
-        [text(row["phase"]), number(row["iteration"]), number(row["responses"]), percent(row["special"])]
-        for row in found.inside
-    ]
-    columns = ["phase", "iteration", "responses", "with a special token inside"]
-    return [Table(title="Special tokens before the end of a response", columns=columns, rows=cells)] if cells else []
-
-
-def _whole(value: object) -> int:
-    assert isinstance(value, int), value
-    return value
 
 
 def special_tokens(root: Path, run: str) -> list[int]:

@@ -31,7 +31,8 @@ def _table(table: Table) -> str:
     marks = [" :--- " if index < table.text_columns else " ---: " for index in range(len(table.columns))]
     rows = [[f" {escape(cell)} " for cell in row] for row in [table.columns, *table.rows]]
     lines = ["|".join(["", *row, ""]) for row in [rows[0], marks, *rows[1:]]]
-    return "\n".join([f"**{escape(table.title)}**", "", *lines])
+    title = [f"**{escape(table.title)}**", ""] if table.title else []
+    return "\n".join([*title, *lines])
 
 
 def _sample(sample: Sample) -> str:

@@ -1,12 +1,11 @@
 """The numbers that the INFUSER paper prints, as printed.
 
 `numbers.csv` holds every cell of its tables and the numbers stated in its prose (columns table, anchor, column, row,
-value, std), transcribed from the INFUSER paper; `claims.csv` adds counts that its prose states; `questions.csv` holds
-the questions per benchmark that its cells are multiples of (BBEH: 26 fewer than upstream publishes).
+value, std), transcribed from the INFUSER paper.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -114,14 +113,10 @@ def is_benchmark(row: str) -> bool:
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    """Every number of `numbers.csv` and `claims.csv`, in order."""
-    return tuple(cell for name in ("numbers.csv", "claims.csv") for cell in _read(name))
-
-
-def _read(name: str) -> Iterable[Cell]:
-    with (files(__package__) / name).open(encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            yield Cell(
+    """Every number of `numbers.csv`, in order."""
+    with (files(__package__) / "numbers.csv").open(encoding="utf-8") as file:
+        return tuple(
+            Cell(
                 table=line["table"],
                 anchor=line["anchor"],
                 column=line["column"],
@@ -129,6 +124,8 @@ def _read(name: str) -> Iterable[Cell]:
                 text=line["value"],
                 std=line["std"],
             )
+            for line in csv.DictReader(file)
+        )
 
 
 @cache
@@ -152,21 +149,6 @@ def sheet(table: str, anchor: str = "") -> Sheet | None:
 def accuracy_sheets() -> tuple[Sheet, ...]:
     """Tables of accuracies with category averages."""
     return tuple(found for found in sheets() if any(row.startswith(AVERAGE) for row in found.rows))
-
-
-@cache
-def questions() -> dict[str, int]:
-    """Questions per benchmark row."""
-    with (files(__package__) / "questions.csv").open(encoding="utf-8") as file:
-        return {line["row"]: int(line["questions"]) for line in csv.DictReader(file)}
-
-
-@cache
-def samples(row: str) -> int:
-    """Responses per question of a benchmark row, as the paper tabulates them."""
-    stated = [cell for cell in cells() if cell.table == "eval_samples" and cell.column == "n per question"]
-    own = [cell for cell in stated if row.startswith(cell.row)]
-    return int((own or [cell for cell in stated if cell.row.startswith("all other")])[0].value)
 
 
 def row_of(name: str, known: Sequence[str]) -> str:

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, get_args
+
+import numpy as np
 
 from infuser_core.errors import UsageError
-from infuser_core.paper.check import Check, Status
-from infuser_core.paper.consistency import counts, findings, paper_check
-from infuser_core.report import markdown, paper_numbers
+from infuser_core.report import paper_numbers
 from infuser_core.report.comparison import tallies
-from infuser_core.report.content import Query, Report, Section, Table, text
-from infuser_core.report.evaluations import MEASURED
+from infuser_core.report.content import Query, text
+from infuser_core.report.figures import value
 from infuser_core.report.paper_numbers import Cell, Sheet, row_of
 from infuser_core.report.publication import (
     Layout,
@@ -28,96 +28,12 @@ from infuser_core.report.publication import (
     relative_row,
     render,
 )
-from infuser_core.report.queries import Chosen, chosen_sql, variants
-from infuser_core.report.training import value
+from infuser_core.report.queries import MEASURED, Chosen, chosen_sql, variants
 from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.rounding import Number, Rounding, exactly
 from infuser_core.statistics.tally import shares
 
-TITLE = "The paper's numbers, recomputed"
 OVERALL = "Overall"
-
-
-def rows(*, table: str = "", everything: bool = True) -> list[dict[str, Any]]:
-    """The checks as plain rows, for JSON; without `everything` only those that are not exact."""
-    return [asdict(check) | {"status": str(check.status)} for check in _chosen(table, everything)]
-
-
-def counts_rows(*, table: str = "") -> list[dict[str, Any]]:
-    """Numbers of checks by group and status, for JSON."""
-    return [asdict(count) for count in counts(_chosen(table, True))]
-
-
-def describe(*, table: str = "", style: Literal["text", "markdown"] = "text", everything: bool = False) -> str:
-    """What the paper's numbers say when they are recomputed: counts, disagreements, findings.
-
-    `table` keeps one table's checks; `everything` also lists the exact ones. Raises UsageError for an unknown table.
-    """
-    found = sections(table=table, everything=everything)
-    if style == "markdown":
-        return markdown.render(Report(title=TITLE, sections=found))
-    blocks = []
-    for section in found:
-        lines = [line if len(section.lines) == 1 else f"- {line}" for line in section.lines]
-        blocks.append("\n".join([section.title, *lines, *(aligned(one) for one in section.tables)]))
-    return "\n\n".join(blocks) + "\n"
-
-
-def sections(*, table: str = "", everything: bool = False) -> list[Section]:
-    """The same as sections of a report."""
-    checks, listed = _chosen(table, True), _chosen(table, everything)
-    summary = Table(
-        title="Recomputed numbers by table",
-        columns=["table", "exact", "within rounding", "inconsistent"],
-        rows=[[c.group, str(c.exact), str(c.rounding), str(c.inconsistent)] for c in counts(checks)],
-    )
-    found = [Section(title=TITLE, lines=[_sentence(checks)], tables=[summary])]
-    for status in reversed(Status):
-        mine = [check for check in listed if check.status == status]
-        if mine:
-            found.append(Section(title=status.capitalize(), tables=[_listing(status, mine)]))
-    if not table:
-        found.append(Section(title="Findings", lines=list(findings())))
-    return found
-
-
-def _sentence(checks: Sequence[Check]) -> str:
-    exact, rounding, not_so = (sum(check.status == status for check in checks) for status in Status)
-    return (
-        f"{len(checks)} checks of printed numbers ({paper_numbers.SOURCE}): {exact} exact, {rounding} within rounding, "
-        f"{not_so} inconsistent."
-    )
-
-
-def _listing(status: Status, checks: Sequence[Check]) -> Table:
-    return Table(
-        title=f"Numbers that are {status}",
-        columns=["table", "cell", "kind", "note", "printed", "recomputed"],
-        rows=[[c.table, c.cell, c.kind, c.note, c.printed, c.recomputed] for c in checks],
-        text_columns=4,
-    )
-
-
-def _chosen(table: str, everything: bool) -> list[Check]:
-    checks = paper_check()
-    known = list(dict.fromkeys(check.table for check in checks))
-    if table and table not in known:
-        raise UsageError(f"no table {table!r} with numbers to recompute", hint=f"one of {', '.join(known)}")
-    return [c for c in checks if table in ("", c.table) and (everything or c.status != Status.EXACT)]
-
-
-def aligned(table: Table) -> str:
-    """A table for a terminal: columns of equal width, numbers flush right."""
-    cells = [table.columns, *table.rows]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(table.columns))]
-    lines = [
-        "  ".join(
-            value.ljust(size) if at < table.text_columns else value.rjust(size)
-            for at, (value, size) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-    return "\n".join([lines[0], "  ".join("-" * size for size in widths), *lines[1:]])
 
 
 def beside_paper(
@@ -188,11 +104,6 @@ def _sheet(table: str, anchor: str) -> Sheet:
     return chosen
 
 
-def paper_table(table: str, anchor: str, *, style: Style = "markdown") -> str:
-    """The paper's own table as text, every column marked as reported."""
-    return render(accuracy_layout(table, anchor), style)
-
-
 def accuracy_layout(table: str, anchor: str) -> Layout:
     """The paper's own table of accuracies, every column marked as reported."""
     found = _sheet(table, anchor)
@@ -258,19 +169,14 @@ def published(query: Query | None, found: Sequence[Chosen], wanted: Wanted) -> s
 
 def _papers(wanted: Wanted) -> list[Layout]:
     """The paper's tables, as printed."""
-    accuracy = {(found.table, found.anchor) for found in paper_numbers.accuracy_sheets()}
-    places = dict.fromkeys(
-        (found.table, found.anchor)
-        for found in paper_numbers.sheets()
-        if wanted.table in ("", found.table) and wanted.anchor in ("", found.anchor)
-    )
-    if not places:
+    sheets = paper_numbers.sheets(wanted.table)
+    chosen = [found for found in sheets if wanted.anchor in ("", found.anchor)]
+    if not chosen:
         known = ", ".join(dict.fromkeys(f"{found.table} {found.anchor}".strip() for found in paper_numbers.sheets()))
         raise UsageError(f"the paper has no table {wanted.table!r} {wanted.anchor}".rstrip(), hint=f"tables: {known}")
-    sheets = [found for found in paper_numbers.sheets() if (found.table, found.anchor) in places]
+    accuracy = paper_numbers.accuracy_sheets()
     return [
-        accuracy_layout(found.table, found.anchor) if (found.table, found.anchor) in accuracy else printed_layout(found)
-        for found in sheets
+        accuracy_layout(found.table, found.anchor) if found in accuracy else printed_layout(found) for found in chosen
     ]
 
 
@@ -337,8 +243,6 @@ def question_intervals(query: Query, found: Sequence[Chosen]) -> dict[str, Mappi
 
 
 def _interval(seeds: Sequence[Mapping[str, float]]) -> tuple[float, float]:
-    import numpy as np
-
     common = [name for name in seeds[0] if all(name in seed for seed in seeds)]
     found = estimate(np.array([sum(seed[name] for seed in seeds) / len(seeds) for name in common]))
     return 100 * found.low, 100 * found.high

@@ -1,24 +1,110 @@
-"""The section on generated questions over training, as `infuser quality` found them."""
+"""Report sections on generated questions: gaps between solvers, and the checks that `infuser quality` made."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from infuser_core.report import figures
-from infuser_core.report.content import Figure, Sample, Section, Table, number, percent, printable, text
-from infuser_core.report.figures import Series
-from infuser_core.statistics.question_quality import KEYS
+from infuser_core.report import charts
+from infuser_core.report.bands import grouped
+from infuser_core.report.content import (
+    Formats,
+    Query,
+    Row,
+    Sample,
+    Section,
+    Table,
+    interval,
+    percent,
+    points,
+    points_interval,
+    printable,
+    table,
+    text,
+)
+from infuser_core.report.corpus import with_choices
+from infuser_core.report.figures import Figure, Series, series_of
+from infuser_core.report.queries import literal, tally_of
+from infuser_core.statistics.question_quality import KEYS, strong_weak_gaps
+from infuser_core.statistics.tally import accuracy
 
-TITLE = "Generated questions over training"
-Row = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Generated questions of one iteration, answered by one solver."""
+
+    run: str
+    """Run whose generator wrote the questions."""
+    iteration: int
+    """Iteration of the questions."""
+    solver: str
+    """Solver that answered."""
+    scores: Path
+    """Parquet file with one row per question."""
+    asked: float = 0.0
+    """Time of the answers, seconds since 1970: the first solver asked about an iteration is its base."""
 
 
-def quality(found: Row | None) -> Section:
+def strong_weak(query: Query, answered: Sequence[Answered]) -> Section:
+    """Strong-against-weak gap of generated questions, over the iterations that other solvers answered."""
+    title = "Strong-against-weak gap"
+    if not answered:
+        said = "No generated questions were answered by other solvers: "
+        said += "`infuser swg RUN --solver RUN@0 --solver RUN@selected` asks them."
+        return Section(title=title, lines=[said])
+    rows: list[Row] = []
+    for run, iteration in sorted({(one.run, one.iteration) for one in answered}):
+        mine = [one for one in answered if (one.run, one.iteration) == (run, iteration)]
+        mine.sort(key=lambda one: (one.asked, one.solver))
+        tallies = {one.solver: tally_of(query(_ANSWERS.format(file=literal(str(one.scores))))) for one in mine}
+        base = mine[0].solver
+        place = {"run": run, "solver": base, "iteration": iteration, "agreement with the key": accuracy(tallies[base])}
+        nothing = {"gap, points": None, "95% interval": (None, None)}
+        rows.append({**place, **nothing, "questions": len(tallies[base].question_ids)})
+        for gap in strong_weak_gaps(tallies, base):
+            rows.append(
+                {
+                    **place,
+                    "solver": gap.solver,
+                    "agreement with the key": gap.accuracy,
+                    "gap, points": gap.gap.value,
+                    "95% interval": (gap.gap.low, gap.gap.high),
+                    "questions": gap.gap.questions,
+                }
+            )
+    formats: Formats = {"agreement with the key": percent, "gap, points": points, "95% interval": points_interval}
+    shown = table("Solvers on generated questions", rows, formats)
+    layers = _gap_lines([row for row in rows if row["gap, points"] is not None])
+    if not layers:
+        return Section(title=title, lines=["Only one solver answered: a gap needs two."], tables=[shown])
+    drawn = charts.lines(
+        "Agreement with the generator's key beyond the base solver's, 95% intervals over questions", layers,
+        name="swg", label="gap over the base solver, points", xlabel="iteration of the questions",
+    )  # fmt: skip
+    return Section(title=title, lines=["The base is the solver that was asked first."], figures=[drawn], tables=[shown])
+
+
+def _gap_lines(rows: Sequence[Row]) -> list[Series]:
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        ends = [100 * end for end in row["95% interval"]]
+        drawn = {"iteration": row["iteration"], "gap": 100 * row["gap, points"], "low": ends[0], "high": ends[1]}
+        lines.setdefault(f"{row['run']}: {row['solver']}", []).append(drawn)
+    return [series_of(label, held, "gap", low="low", high="high") for label, held in lines.items()]
+
+
+_ANSWERS = """SELECT question_id, num_correct, num_samples
+FROM read_parquet({file}) WHERE num_samples > 0 ORDER BY question_id"""
+
+
+def quality(found: Mapping[str, Any] | None) -> Section:
     """Agreement and gap per solver, checks per iteration, and questions of the same document side by side."""
+    title = "Generated questions over training"
     if found is None:
         said = "Nobody has looked at the questions: `infuser quality RUN --solver RUN@0 --solver RUN@selected` does."
-        return Section(title=TITLE, lines=[said])
+        return Section(title=title, lines=[said])
     return Section(
-        title=TITLE,
+        title=title,
         lines=_said(found),
         figures=_figures(found),
         tables=[*_solvers(found), _checks(found)],
@@ -26,7 +112,7 @@ def quality(found: Row | None) -> Section:
     )
 
 
-def _said(found: Row) -> list[str]:
+def _said(found: Mapping[str, Any]) -> list[str]:
     judge = f"the judge {text(found['judge'])}, rules where it gave no usable reply" if found["judge"] else "rules"
     lines = [f"Whether a question stands alone is decided by {judge}."]
     if found["strongest"]:
@@ -46,88 +132,79 @@ def _said(found: Row) -> list[str]:
     return lines
 
 
-def _figures(found: Row) -> list[Figure]:
-    charts = []
-    agreement = _series(found["solvers"], "agreement", "agreement_low", "agreement_high")
-    if agreement:
-        drawing = figures.lines(agreement, name="agreement", label="agreement with the key", share=True,
-                                xlabel="iteration of the questions")  # fmt: skip
-        charts.append(Figure(title="Agreement with the generator's key, 95% intervals over questions", drawing=drawing))
-    gaps = _series(found["solvers"], "gap", "low", "high", scale=100.0)
-    if gaps:
-        label, xlabel = "gap over the base solver, points", "iteration of the questions"
-        drawing = figures.lines(gaps, name="quality-swg", label=label, xlabel=xlabel)
-        title = f"Agreement beyond that of {text(found['base'])}, paired 95% intervals"
-        charts.append(Figure(title=title, drawing=drawing))
+def _figures(found: Mapping[str, Any]) -> list[Figure]:
+    drawings = []
+    xlabel = "iteration of the questions"
+    if agreement := _lines(found["solvers"], "agreement", "agreement_low", "agreement_high"):
+        caption, label = "Agreement with the generator's key, 95% intervals over questions", "agreement with the key"
+        drawings.append(charts.lines(caption, agreement, name="agreement", label=label, share=True, xlabel=xlabel))
+    if gaps := _lines(found["solvers"], "gap", "low", "high", scale=100.0):
+        caption, label = f"Agreement beyond that of {text(found['base'])}, paired 95% intervals", "gap over the base"
+        drawings.append(charts.lines(caption, gaps, name="quality-swg", label=f"{label} solver, points", xlabel=xlabel))
+    rows = found["iterations"]
     checks = [
-        Series(label="stands alone", x=_column(found, "iteration"), y=_column(found, "self_contained"),
-               low=_column(found, "low"), high=_column(found, "high")),
-        Series(label="distinct", x=_column(found, "iteration"), y=_column(found, "distinct")),
-    ]  # fmt: skip
-    if any(row["oracle_checked"] for row in found["iterations"]):
-        known = [row for row in found["iterations"] if row["oracle_checked"]]
-        sound = [round(row["oracle_sound"], 9) for row in known]
-        checks.append(Series(label="key right, by the labeller", x=[row["iteration"] for row in known], y=sound))
-    drawing = figures.lines(checks, name="quality-checks", label="share of questions", share=True)
-    return [*charts, Figure(title="Questions that stand alone, and that are no copies", drawing=drawing)]
-
-
-def _series(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float = 1.0) -> list[Series]:
-    held: dict[str, list[Row]] = {}
-    for row in rows:
-        if row[name] is not None:
-            held.setdefault(text(row["solver"]), []).append(row)
-    return [
-        Series(
-            label=solver,
-            x=[row["iteration"] for row in mine],
-            y=[round(scale * row[name], 9) for row in mine],
-            low=[round(scale * row[low], 9) for row in mine],
-            high=[round(scale * row[high], 9) for row in mine],
-        )
-        for solver, mine in held.items()
+        series_of("stands alone", rows, "self_contained", low="low", high="high"),
+        series_of("distinct", rows, "distinct"),
     ]
+    if known := [row for row in rows if row["oracle_checked"]]:
+        checks.append(series_of("key right, by the labeller", known, "oracle_sound"))
+    caption = "Questions that stand alone, and that are no copies"
+    drawings.append(charts.lines(caption, checks, name="quality-checks", label="share of questions", share=True))
+    return drawings
 
 
-def _column(found: Row, name: str) -> list[float]:
-    return [round(float(row[name]), 9) for row in found["iterations"]]
+def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float = 1.0) -> list[Series]:
+    """One line per solver that has the number."""
+    scaled = [
+        {**row, **{field: scale * row[field] for field in (name, low, high)}} for row in rows if row[name] is not None
+    ]
+    return [series_of(solver, mine, name, low=low, high=high) for solver, mine in grouped(scaled, "solver").items()]
 
 
-def _solvers(found: Row) -> list[Table]:
-    cells = [
-        [
-            text(row["solver"]),
-            number(row["iteration"]),
-            number(row["questions"]),
-            percent(row["agreement"]),
-            f"{percent(row['agreement_low'])} to {percent(row['agreement_high'])}",
-            "-" if row["gap"] is None else f"{100 * row['gap']:+.1f}",
-            "-" if row["gap"] is None else f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}",
-        ]
+def _solvers(found: Mapping[str, Any]) -> list[Table]:
+    rows = [
+        {
+            "solver": row["solver"],
+            "iteration": row["iteration"],
+            "questions": row["questions"],
+            "agreement": row["agreement"],
+            "95% interval": (row["agreement_low"], row["agreement_high"]),
+            "gap, points": row["gap"],
+            "95% interval, paired": (row["low"], row["high"]),
+        }
         for row in found["solvers"]
     ]
-    columns = ["solver", "iteration", "questions", "agreement", "95% interval", "gap, points", "95% interval, paired"]
-    return [Table(title="Solvers against the generator's keys", columns=columns, rows=cells)] if cells else []
+    formats: Formats = {"agreement": percent, "95% interval": interval}
+    formats = {**formats, "gap, points": points, "95% interval, paired": points_interval}
+    return [table("Solvers against the generator's keys", rows, formats)] if rows else []
 
 
-def _checks(found: Row) -> Table:
-    cells = [
-        [number(row["iteration"]), number(row["questions"]), percent(row["distinct"]), percent(row["self_contained"])]
-        + [f"{percent(row['low'])} to {percent(row['high'])}"]
-        + [number(row[name]) for name in ("pointing", "judged", "overruled")]
-        + [number(row["keys"].get(name)) for name in KEYS]
-        + [number(row["oracle_checked"]), percent(row["oracle_sound"]), percent(row["oracle_disputed"])]
+def _checks(found: Mapping[str, Any]) -> Table:
+    rows = [
+        {
+            "iteration": row["iteration"],
+            "questions": row["questions"],
+            "distinct": row["distinct"],
+            "stand alone": row["self_contained"],
+            "95% interval": (row["low"], row["high"]),
+            "pointing, by rules": row["pointing"],
+            "judged": row["judged"],
+            "judge overrules": row["overruled"],
+            **{f"key: solver {name}": row["keys"].get(name) for name in KEYS},
+            "keys the labeller knows": row["oracle_checked"],
+            "key right": row["oracle_sound"],
+            "disputed keys that are wrong": row["oracle_disputed"],
+        }
         for row in found["iterations"]
     ]
-    columns = ["iteration", "questions", "distinct", "stand alone", "95% interval", "pointing, by rules", "judged"]
-    columns += ["judge overrules", *(f"key: solver {name}" for name in KEYS), "keys the labeller knows", "key right"]
-    return Table(title="Checks of the questions", columns=[*columns, "disputed keys that are wrong"], rows=cells)
+    shares = ("distinct", "stand alone", "key right", "disputed keys that are wrong")
+    return table("Checks of the questions", rows, {**dict.fromkeys(shares, percent), "95% interval": interval})
 
 
 def _pair(pair: Row) -> Sample:
     before, after = pair["before"], pair["after"]
     facts = [(f"iteration {row['iteration']}", _facts(row)) for row in (before, after)]
-    texts = [(f"iteration {row['iteration']}", _question(row)) for row in (before, after)]
+    texts = [(f"iteration {row['iteration']}", printable(with_choices(row))) for row in (before, after)]
     return Sample(title=f"Document {text(pair['document_id'])}", facts=facts, texts=texts)
 
 
@@ -139,8 +216,3 @@ def _facts(row: Row) -> str:
     if row["oracle"]:
         said.append(f"labeller: {row['oracle']}")
     return text("; ".join(said))
-
-
-def _question(row: Row) -> str:
-    lettered = [f"{chr(65 + place)}) {choice}" for place, choice in enumerate(row["choices"])]
-    return printable("\n".join([row["text"], *lettered]))

@@ -1,109 +1,14 @@
-"""Report sections on training: one measure over iterations and seeds, influence, topics, group deviations."""
+"""Report sections on training, by variant: one measure over iterations and seeds, topics, group deviations, budget."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from infuser_core.report import figures
-from infuser_core.report.content import Figure, Query, Section, Table, number, percent, small, text
-from infuser_core.report.figures import Series
-from infuser_core.report.queries import Chosen, Row, chosen_sql
-
-Show = Callable[[object], str]
-BAND = "Line: mean over seeds; band: smallest to largest seed."
-
-
-def spread_sql(found: Sequence[Chosen], per_run: str) -> str:
-    """Mean, sample deviation and ends over the runs of a variant of `value` per `variant, iteration, part`.
-
-    `per_run` is a SELECT over `chosen` and the views with these three columns, one row per run.
-    """
-    return f"""{chosen_sql(found)},
-per_run AS (
-{per_run})
-SELECT variant, part, iteration, count(*) AS runs, avg(value) AS mean, stddev_samp(value) AS sd,
-    min(value) AS low, max(value) AS high
-FROM per_run WHERE isfinite(value) GROUP BY variant, part, iteration ORDER BY variant, part, iteration"""
-
-
-def order(rows: Sequence[Row], found: Sequence[Chosen]) -> list[Row]:
-    """Rows with variants in the order in which the runs were named."""
-    places = {variant: at for at, variant in enumerate(dict.fromkeys(one.variant for one in found))}
-    return sorted(rows, key=lambda row: places[str(row["variant"])])
-
-
-def series(rows: Sequence[Row], *, bands: bool = True) -> list[Series]:
-    """One line per variant and part, with a band where some point has several seeds."""
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        lines.setdefault((text(row["variant"]), str(row["part"] or "")), []).append(row)
-    return [
-        Series(
-            label=": ".join(filter(None, name)),
-            x=column(mine, "iteration"),
-            y=column(mine, "mean"),
-            low=column(mine, "low") if bands and _several(mine) else (),
-            high=column(mine, "high") if bands and _several(mine) else (),
-        )
-        for name, mine in lines.items()
-    ]
-
-
-def _several(rows: Sequence[Row]) -> bool:
-    return any(isinstance(row["runs"], int) and row["runs"] > 1 for row in rows)
-
-
-def column(rows: Sequence[Row], name: str) -> list[float]:
-    """Numbers of one column."""
-    # Sums over threads differ in the last bits; charts must not.
-    return [round(value(row[name]), 9) for row in rows]
-
-
-def value(found: object) -> float:
-    """A number, 0 where there is none."""
-    return float(found) if isinstance(found, int | float) else 0.0
-
-
-def spread_table(
-    rows: Sequence[Row], *, title: str, show: Show, place: str = "iteration", part: str = "", at: Show = number
-) -> Table:
-    """Mean, deviation and ends per variant and place; `part` names the middle column where rows have one."""
-    columns = ["variant", *([part] if part else []), place, "runs", "mean", "sd over seeds", "smallest", "largest"]
-    cells = [
-        [text(row["variant"]), *([text(row["part"])] if part else []), at(row["iteration"]), number(row["runs"])]
-        + [show(row[name]) for name in ("mean", "sd", "low", "high")]
-        for row in rows
-    ]
-    return Table(title=title, columns=columns, rows=cells, text_columns=2 if part else 1)
-
-
-def band_section(
-    query: Query,
-    found: Sequence[Chosen],
-    per_run: str,
-    *,
-    title: str,
-    name: str,
-    label: str,
-    missing: str,
-    share: bool = False,
-    part: str = "",
-    lines: Sequence[str] = (),
-) -> Section:
-    """A whole section of one measure; `missing` says what would fill it."""
-    rows = order(query(spread_sql(found, per_run)), found)
-    if not rows:
-        return Section(title=title, lines=[missing])
-    drawn = series(rows)
-    caption = f"{title} per iteration. {BAND}" if any(one.low for one in drawn) else f"{title} per iteration"
-    figure = Figure(title=caption, drawing=figures.lines(drawn, name=name, label=label, share=share))
-    shown = percent if share else small
-    return Section(
-        title=title,
-        lines=list(lines),
-        figures=[figure],
-        tables=[spread_table(rows, title=f"{title}, in numbers", show=shown, part=part)],
-    )
-
+from infuser_core.report import charts
+from infuser_core.report.bands import BAND, band_section, bands, grouped, spread
+from infuser_core.report.content import Formats, Query, Row, Section, percent, small, table, tenths, text
+from infuser_core.report.figures import Series, column, series_of, value
+from infuser_core.report.queries import PHASES, Chosen, by_variant
+from infuser_core.statistics.correlation import fit_lengths
 
 SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
         avg(s.score) FILTER (WHERE s.status = 'scored' AND isfinite(s.score)) AS value
@@ -111,7 +16,7 @@ SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
 ENDS = 5
 """Updates whose mean stands for the start and the end of a frozen-solver run (paper: influence diagnostics)."""
 SHOWN = 8
-"""Topics or textbooks with bars of their own."""
+"""Topics, textbooks or phases with bars of their own."""
 
 
 def validation(query: Query, found: Sequence[Chosen]) -> Section:
@@ -134,134 +39,280 @@ def influence(query: Query, found: Sequence[Chosen]) -> Section:
     )  # fmt: skip
 
 
+def response_length(query: Query, found: Sequence[Chosen]) -> Section:
+    """Mean length of the solver's answers to generated questions."""
+    per_run = """    SELECT c.variant, '' AS part, r.run, r.iteration, avg(len(r.token_ids)) AS value
+    FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.phase = 'rollout_questions' GROUP BY ALL"""
+    return band_section(
+        query, found, per_run, title="Response length over training", name="length", label="tokens per answer",
+        missing="No answers to generated questions: co-training samples them.",
+    )  # fmt: skip
+
+
+def validity(query: Query, found: Sequence[Chosen]) -> Section:
+    """Share of generator rollouts that are questions, and of keys that an oracle calls right."""
+    per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
+        avg((r.malformed_reason = '')::INT) AS value
+    FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' GROUP BY ALL
+    UNION ALL
+    SELECT c.variant, 'right keys', l.run, l.iteration, avg((l.key = 'sound')::INT)
+    FROM question_labels l JOIN chosen c ON c.run = l.run WHERE l.key <> 'unknown' GROUP BY ALL"""
+    return band_section(
+        query, found, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
+        missing="No generator rollouts: runs that generate questions have them.",
+    )  # fmt: skip
+
+
 def frozen(query: Query, found: Sequence[Chosen]) -> Section:
     """The control: with a solver that never moves, the score can only rise because the generator climbs it."""
     title = "Frozen-solver control"
     still = [one for one in found if one.leaves.get("cotrain.solver.update") is False]
-    missing = "No run here has a frozen solver: `infuser frozen-solver CONFIG` makes one."
-    rows = order(query(spread_sql(still, SCORE)), still) if still else []
-    if not rows:
+    if not still:
         return Section(
-            title=title, lines=["The runs with a frozen solver have no influence scores." if still else missing]
+            title=title, lines=["No run here has a frozen solver: `infuser frozen-solver CONFIG` makes one."]
         )
-    lines = series(rows)
-    cells = [
-        [
-            one.label,
-            number(len(one.y)),
-            small(_mean(one.y[:ENDS])),
-            small(_mean(one.y[-ENDS:])),
-            f"{_mean(one.y[-ENDS:]) - _mean(one.y[:ENDS]):+.3g}",
-        ]
+    rows = spread(query, still, SCORE)
+    if not rows:
+        return Section(title=title, lines=["The runs with a frozen solver have no influence scores."])
+    lines = bands(rows)
+    ends = [
+        {
+            "variant": one.label,
+            "updates": len(one.y),
+            f"first {ENDS}": _mean(one.y[:ENDS]),
+            f"last {ENDS}": _mean(one.y[-ENDS:]),
+            "rise": f"{_mean(one.y[-ENDS:]) - _mean(one.y[:ENDS]):+.3g}",
+        }
         for one in lines
     ]
-    columns = ["variant", "updates", f"first {ENDS}", f"last {ENDS}", "rise"]
-    drawing = figures.lines(lines, name="frozen", label="mean influence score", xlabel="generator updates")
-    figure = Figure(title="Mean influence against a solver that does not move", drawing=drawing)
-    table = Table(title="Mean influence at the start and at the end", columns=columns, rows=cells)
-    return Section(title=title, figures=[figure], tables=[table])
+    drawn = charts.lines(
+        "Mean influence against a solver that does not move", lines, name="frozen", label="mean influence score",
+        xlabel="generator updates",
+    )  # fmt: skip
+    shown = table("Mean influence at the start and at the end", ends, {f"first {ENDS}": small, f"last {ENDS}": small})
+    return Section(title=title, figures=[drawn], tables=[shown])
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def shares(query: Query, found: Sequence[Chosen], *, by: str) -> Section:
-    """What the questions are about (`topic`) or drawn from (`source`): share, and mean influence where scored."""
-    title = "Topics and their influence" if by == "topic" else "Textbooks and their influence"
-    label = {
-        "topic": "coalesce(l.topic, nullif(trim(q.subdomain), ''), 'unknown')",
-        "source": "coalesce(t.title, 'unknown')",
-    }[by]
-    joins = {
-        "topic": "LEFT JOIN question_labels l ON l.run = q.run AND l.iteration = q.iteration "
+def topics(query: Query, found: Sequence[Chosen]) -> Section:
+    """Share and mean influence of the generated questions by topic."""
+    return _shares(
+        query, found, title="Topics and their influence", by="topic", name="shares-topic",
+        label="coalesce(l.topic, nullif(trim(q.subdomain), ''), 'unknown')",
+        joins="LEFT JOIN question_labels l ON l.run = q.run AND l.iteration = q.iteration "
         "AND l.question_id = q.question_id",
-        "source": "LEFT JOIN documents d ON d.run = q.run AND d.document_id = q.document_id\n"
+    )  # fmt: skip
+
+
+def textbooks(query: Query, found: Sequence[Chosen]) -> Section:
+    """Share and mean influence of the generated questions by the textbook that they were drawn from."""
+    return _shares(
+        query, found, title="Textbooks and their influence", by="textbook", name="shares-source",
+        label="coalesce(t.title, 'unknown')",
+        joins="LEFT JOIN documents d ON d.run = q.run AND d.document_id = q.document_id\n"
         "    LEFT JOIN (SELECT run, source_id, any_value(title) AS title FROM sources\n"
         "        WHERE status = 'admitted' GROUP BY ALL) t ON t.run = q.run AND t.source_id = d.source_id",
-    }[by]
-    rows = order(
-        query(f"""{chosen_sql(found)},
+    )  # fmt: skip
+
+
+def _shares(
+    query: Query, found: Sequence[Chosen], *, title: str, by: str, name: str, label: str, joins: str
+) -> Section:
+    rows = by_variant(
+        query,
+        found,
+        f""",
 asked AS (
-    SELECT c.variant, {label} AS part, s.score, s.status
+    SELECT c.variant, {label} AS {by}, s.score, s.status
     FROM questions q JOIN chosen c ON c.run = q.run
     {joins}
     LEFT JOIN scores s ON s.run = q.run AND s.iteration = q.iteration AND s.question_id = q.question_id)
-SELECT variant, part, count(*) AS questions, count(*) / sum(count(*)) OVER (PARTITION BY variant) AS share,
-    avg(score) FILTER (WHERE status = 'scored' AND isfinite(score)) AS score
-FROM asked GROUP BY variant, part ORDER BY questions DESC, part, variant"""),
-        found,
+SELECT variant, {by}, count(*) AS questions, count(*) / sum(count(*)) OVER (PARTITION BY variant) AS share,
+    avg(score) FILTER (WHERE status = 'scored' AND isfinite(score)) AS "mean influence"
+FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant""",
     )
     if not rows:
         return Section(title=title, lines=["No generated questions: co-training writes them."])
-    names = list(dict.fromkeys(text(row["part"]) for row in sorted(rows, key=lambda row: -value(row["questions"]))))
+    names = list(dict.fromkeys(text(row[by]) for row in sorted(rows, key=lambda row: -row["questions"])))
     places = {name: at for at, name in enumerate(names[:SHOWN])}
     layers = []
-    for variant in dict.fromkeys(text(row["variant"]) for row in rows):
-        mine = [row for row in rows if text(row["variant"]) == variant and text(row["part"]) in places]
-        layers.append(Series(label=variant, x=[places[text(row["part"])] for row in mine], y=column(mine, "share")))
-    drawing = figures.groups(list(places), layers, name=f"shares-{by}", label="share of questions", share=True)
-    cells = [
-        [text(row["variant"]), text(row["part"]), number(row["questions"]), percent(row["share"]), small(row["score"])]
-        for row in rows
-    ]
-    columns = ["variant", by if by == "topic" else "textbook", "questions", "share", "mean influence"]
-    caption = f"Share of the generated questions by {columns[1]}, all iterations"
+    for variant, mine in grouped(rows, "variant").items():
+        kept = [row for row in mine if text(row[by]) in places]
+        layers.append(Series(label=variant, x=[places[text(row[by])] for row in kept], y=column(kept, "share")))
+    caption = f"Share of the generated questions by {by}, all iterations"
+    drawn = charts.groups(caption, list(places), layers, name=name, label="share of questions", share=True)
     said = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
     return Section(
         title=title,
         lines=said if len(names) > SHOWN else [],
-        figures=[Figure(title=caption, drawing=drawing)],
-        tables=[Table(title=f"Questions by {columns[1]}", columns=columns, rows=cells, text_columns=2)],
+        figures=[drawn],
+        tables=[table(f"Questions by {by}", rows, {"share": percent, "mean influence": small})],
     )
 
 
 def deviations(query: Query, found: Sequence[Chosen]) -> Section:
-    """How strongly groups are trained on: deviation of the advantages in a group against that of its rewards."""
+    """Deviation of the advantages in a group against that of its rewards: how strongly groups are trained on."""
     title = "Deviation within groups"
-    rows = order(
-        query(f"""{chosen_sql(found)},
+    rows = by_variant(
+        query,
+        found,
+        """,
 groups AS (
     SELECT c.variant, g.run, g.iteration, g.document_id, stddev_pop(g.reward) AS sigma,
         stddev_pop(g.advantage) AS advantage
     FROM generator_scores g JOIN chosen c ON c.run = g.run GROUP BY ALL)
 SELECT variant, iteration, sigma, advantage FROM groups
-WHERE isfinite(sigma) AND isfinite(advantage) ORDER BY variant, sigma, advantage, iteration"""),
-        found,
+WHERE isfinite(sigma) AND isfinite(advantage) ORDER BY variant, sigma, advantage, iteration""",
     )
-    if not any(value(row["sigma"]) > 0 for row in rows):
+    if not any(row["sigma"] > 0 for row in rows):
         return Section(title=title, lines=["No generator rewards that vary: runs that train the generator have them."])
-    layers, cells = [], []
-    for variant in dict.fromkeys(text(row["variant"]) for row in rows):
-        mine = [row for row in rows if text(row["variant"]) == variant]
-        sigmas, advantages = column(mine, "sigma"), column(mine, "advantage")
-        layers.append(Series(label=variant, x=sigmas, y=advantages))
-        cells += [
-            [
-                variant,
-                f"{part + 1} of 4",
-                number(len(chunk)),
-                small(_mean([sigmas[at] for at in chunk])),
-                small(_mean([advantages[at] for at in chunk])),
-            ]
-            for part, chunk in enumerate(_quarters(len(mine)))
-            if chunk
-        ]
-    drawing = figures.points(
-        layers, name="deviations", label="std of advantages", xlabel="std of rewards in the group", log=False
-    )
-    columns = ["variant", "quarter by std of rewards", "groups", "mean std of rewards", "mean std of advantages"]
+    variants = grouped(rows, "variant")
+    layers = [series_of(name, mine, "advantage", x="sigma") for name, mine in variants.items()]
+    drawn = charts.points(
+        "Within-group deviation of advantages against that of rewards", layers, name="deviations",
+        label="std of advantages", xlabel="std of rewards in the group", log=False,
+    )  # fmt: skip
     said = (
         "One point per document group. DuGRPO divides by the group's deviation plus the batch's mean one: flat groups "
         "stay quiet, and no group dominates. Division by the group's own deviation alone puts every group at 1."
     )
-    figure = Figure(title="Within-group deviation of advantages against that of rewards", drawing=drawing)
+    quarters = [quarter for name, mine in variants.items() for quarter in _quarters(name, mine)]
+    formats: Formats = {"mean std of rewards": small, "mean std of advantages": small}
     return Section(
-        title=title, lines=[said], figures=[figure],
-        tables=[Table(title="Groups by deviation of their rewards", columns=columns, rows=cells, text_columns=2)],
+        title=title, lines=[said], figures=[drawn],
+        tables=[table("Groups by deviation of their rewards", quarters, formats)],
     )  # fmt: skip
 
 
-def _quarters(count: int) -> list[range]:
-    ends = [count * part // 4 for part in range(5)]
-    return [range(low, high) for low, high in itertools.pairwise(ends)]
+def _quarters(variant: str, rows: Sequence[Row]) -> list[Row]:
+    """Means of four equal parts of the groups, ordered by the deviation of their rewards."""
+    ends = [len(rows) * part // 4 for part in range(5)]
+    return [
+        {
+            "variant": variant,
+            "quarter by std of rewards": f"{part} of 4",
+            "groups": high - low,
+            "mean std of rewards": _mean(column(rows[low:high], "sigma")),
+            "mean std of advantages": _mean(column(rows[low:high], "advantage")),
+        }
+        for part, (low, high) in enumerate(itertools.pairwise(ends), start=1)
+        if high > low
+    ]
+
+
+def budget(query: Query, found: Sequence[Chosen]) -> Section:
+    """Shares of the documents by arm of an adaptive budget, and what the shares follow from."""
+    title = "Budget of documents"
+    per_run = """    SELECT c.variant, a.arm AS part, a.run, a.iteration, avg(a.share) AS value
+    FROM allocations a JOIN chosen c ON c.run = a.run GROUP BY ALL"""
+    rows = spread(query, found, per_run)
+    if not rows:
+        said = "Documents had constant shares: `cotrain.budget.mode` bandit makes them follow the influence."
+        return Section(title=title, lines=[said])
+    caption = "Share of the iteration's documents by arm"
+    drawn = charts.lines(caption, bands(rows), name="budget", label="share of documents", share=True)
+    arms = by_variant(
+        query,
+        found,
+        """,
+titles AS (
+    SELECT run, source_id, any_value(title) AS title FROM sources WHERE status = 'admitted' GROUP BY ALL)
+SELECT c.variant, a.arm, any_value(t.title) AS title, sum(a.count)::BIGINT AS "documents drawn",
+    sum(a.count) / sum(sum(a.count)) OVER (PARTITION BY c.variant) AS share,
+    arg_min(a.share, a.iteration) AS "share at first", arg_max(a.share, a.iteration) AS "share at last"
+FROM allocations a JOIN chosen c ON c.run = a.run
+    LEFT JOIN titles t ON t.run = a.run AND t.source_id = a.arm
+GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm""",
+    )
+    steps = by_variant(
+        query,
+        found,
+        """
+SELECT c.variant, a.arm, a.iteration, avg(a.count) AS documents, avg(a.share) AS share,
+    avg(a.pulls) AS "measured in the window", avg(a.mean) AS "mean influence", avg(a.bound) AS bound
+FROM allocations a JOIN chosen c ON c.run = a.run
+GROUP BY c.variant, a.iteration, a.arm ORDER BY c.variant, a.iteration, a.arm""",
+    )
+    shares: Formats = dict.fromkeys(("share", "share at first", "share at last"), percent)
+    followed: Formats = dict.fromkeys(("documents", "measured in the window"), tenths)
+    followed = {**followed, "share": percent, "mean influence": small, "bound": small}
+    tables = [
+        table("Arms over all iterations", arms, {**shares, "title": text}),
+        table("Shares and what they follow from, means over seeds", steps, followed),
+    ]
+    return Section(title=title, lines=[BAND], figures=[drawn], tables=tables)
+
+
+def length_accuracy(query: Query, found: Sequence[Chosen]) -> Section:
+    """Accuracy against response length, one point per validated checkpoint, with the logarithmic fit."""
+    title = "Length against accuracy"
+    rows = by_variant(
+        query,
+        found,
+        """
+SELECT c.variant, b.run, b.iteration, avg(b.mean_response_tokens) AS "tokens per answer", avg(b.accuracy) AS accuracy
+FROM benchmark_scores b JOIN chosen c ON c.run = b.run
+WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY ALL""",
+    )
+    if not rows:
+        return Section(title=title, lines=["No validated checkpoints with response lengths."])
+    fit = fit_lengths(column(rows, "tokens per answer"), column(rows, "accuracy"))
+    layers = [
+        series_of(variant, mine, "accuracy", x="tokens per answer")
+        for variant, mine in grouped(rows, "variant").items()
+    ]
+    said = f"{fit.points} checkpoints. {fit.reason.capitalize()}." if fit.reason else ""
+    if fit.pearson is not None:
+        said = (
+            f"accuracy = {fit.intercept:.3f} {fit.slope:+.3f} ln(tokens) over {fit.points} checkpoints; Pearson's r = "
+            f"{fit.pearson:.3f} [{fit.low:.3f}, {fit.high:.3f}]{f' ({fit.reason})' if fit.reason else ''}. "
+            "Checkpoints of one run are not independent of each other."
+        )
+    drawn = charts.points(
+        "Validation accuracy against mean response length, one point per checkpoint", layers, name="length-accuracy",
+        label="validation accuracy", xlabel="mean tokens per answer (log)", share=True,
+        fit=(fit.intercept, fit.slope) if fit.slope else None,
+    )  # fmt: skip
+    shown = table("Validated checkpoints", rows, {"tokens per answer": tenths, "accuracy": percent})
+    return Section(title=title, lines=[said], figures=[drawn], tables=[shown])
+
+
+def durations(query: Query, found: Sequence[Chosen]) -> Section:
+    """Seconds per phase, mean over the runs of a variant; a reused stage counts with the time it first took."""
+    title = "Wall-clock by phase"
+    rows = by_variant(
+        query,
+        found,
+        """,
+per_run AS (
+    SELECT c.variant, a.run, a.phase, sum(m.seconds) AS seconds, count(*) AS stages,
+        coalesce(sum(m.seconds) FILTER (WHERE a.state = 'cached'), 0) AS reused
+    FROM run_artifacts a JOIN chosen c ON c.run = a.run JOIN artifacts m ON m.artifact_key = a.artifact_key
+    GROUP BY ALL)
+SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(seconds) AS "seconds per run",
+    avg(reused) AS "of which reused"
+FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase""",
+    )
+    if not rows:
+        return Section(title=title, lines=["No stages yet."])
+    names = list(grouped(rows, "variant"))
+    phases = {phase: sum(column(mine, "seconds per run")) for phase, mine in grouped(rows, "phase").items()}
+    ranked = sorted(phases, key=lambda phase: (-phases[phase], phase))
+    spent = {(text(row["variant"]), text(row["phase"])): value(row["seconds per run"]) for row in rows}
+    layers = [
+        Series(label=phase, x=[], y=[spent.get((name, phase), 0.0) for name in names])
+        for phase in sorted(ranked[:SHOWN], key=lambda phase: PHASES.index(phase) if phase in PHASES else 99)
+    ]
+    if rest := ranked[SHOWN:]:
+        others = [sum(spent.get((name, phase), 0.0) for phase in rest) for name in names]
+        layers.append(Series(label="other phases", x=[], y=others))
+    caption = "Seconds per run by phase, mean over seeds; a reused stage counts with the time that it first took"
+    shown = dict.fromkeys(("stages per run", "seconds per run", "of which reused"), tenths)
+    return Section(
+        title=title,
+        figures=[charts.stacks(caption, names, layers, name="durations", label="seconds per run")],
+        tables=[table("Seconds per phase", rows, shown)],
+    )

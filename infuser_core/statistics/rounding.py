@@ -28,11 +28,6 @@ def exactly(value: Number) -> Fraction:
     return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
-def paper_cell(correct: int, total: int) -> Decimal:
-    """A single run's accuracy in percent as the paper prints it: the share rounded to 4 digits in binary, times 100."""
-    return Decimal(repr(round(correct / total, 4))) * 100
-
-
 def mean_of(values: Sequence[Number]) -> Fraction:
     """Exact mean."""
     return sum((exactly(value) for value in values), Fraction(0)) / len(values)

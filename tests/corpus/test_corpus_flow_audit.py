@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from corpus_stages import Built, build, config_of, made, running
-from test_report import database, whole_run
+from report_views import database, reported, whole_run
 
 from corpus.audit.scan import Finding
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.report.build import build as write_report
+from infuser_core.report import markdown
 from infuser_core.schemas import AuditFact, Document, Judgement, Overlap
 from infuser_core.store.tables import write_rows
 from tasks import audits, documents, given_pool, pool
@@ -162,7 +162,7 @@ def test_a_data_set_that_is_not_there_is_named(tmp_path: Path):
         build(config_of(f"corpus.overlap.references=['{tmp_path}/none']"))
 
 
-def test_the_report_adds_up_groups_and_weighs_their_recalls(tmp_path: Path):
+def test_the_report_adds_up_groups_and_weighs_their_recalls():
     rows = whole_run()
     groups = {
         "k1": {"documents": 10.0, "references": 7.0, "controls_edited": 10.0, "recall_edited": 1.0},
@@ -172,7 +172,7 @@ def test_the_report_adds_up_groups_and_weighs_their_recalls(tmp_path: Path):
     rows["audit_summary"] = [
         ("r", -1, "audit", key, name, value) for key, values in groups.items() for name, value in values.items()
     ]
-    text = write_report(database(rows), run="r", out=tmp_path / "report").markdown.read_text()
+    text = markdown.render(reported(database(rows)))
     assert "| documents | 40 |" in text and "| references | 7 |" in text
     assert "| recall\\_edited | 0.625 |" in text and "| data: recall (exact, used), edited | 0.25 |" in text
 

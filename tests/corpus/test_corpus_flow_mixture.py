@@ -10,7 +10,7 @@ from corpus_stages import Built, build, config_of, made, running
 from corpus.audit.mixture import MixtureOverlap, conversation_of
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
-from infuser_core.report.mixture import mixture as section
+from infuser_core.report.corpus import mixture as section
 from infuser_core.schemas import AuditFact, Document, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.runs import Journal

@@ -2,14 +2,15 @@
 
 import csv
 import io
-import json
 import re
 import statistics
+from collections import Counter
+from decimal import Decimal
 
 import pytest
 
 from infuser_core.errors import UsageError
-from infuser_core.report import paper_tables, publication
+from infuser_core.report import paper_numbers, paper_tables, publication
 from infuser_core.report.paper_numbers import sheets
 from infuser_core.report.publication import render
 
@@ -32,26 +33,6 @@ def line(table: publication.Layout, label: str) -> dict[str, publication.Score |
 
 def ours() -> publication.Layout:
     return paper_tables.beside_paper(OURS, anchor=ANCHOR, base="base", intervals={"ours": {"mmlu_pro": (59.0, 63.0)}})
-
-
-def test_the_description_counts_and_lists_what_does_not_hold():
-    shown = paper_tables.describe()
-    assert "main            63                1             0" in shown
-    assert "28.86" in shown and "29.46" in shown and "Findings" in shown
-    assert "60.20" not in shown.split("Findings")[0]
-    assert "60.20" in paper_tables.describe(everything=True)
-    marked = paper_tables.describe(style="markdown")
-    assert marked.startswith("# The paper's numbers") and "| main | 63 | 1 | 0 |" in marked
-
-
-def test_one_table_can_be_asked_for():
-    rows = paper_tables.rows(table="olmo")
-    assert len(rows) == 16 and {row["table"] for row in rows} == {"olmo"}
-    assert len(paper_tables.rows(table="olmo", everything=False)) == 1
-    assert json.loads(json.dumps(rows)) == rows
-    assert paper_tables.counts_rows(table="olmo") == [{"group": "olmo", "exact": 15, "rounding": 1, "inconsistent": 0}]
-    with pytest.raises(UsageError, match="no table 'none'"):
-        paper_tables.describe(table="none")
 
 
 def test_our_columns_have_seeds_averages_and_improvements():
@@ -83,7 +64,7 @@ def test_the_papers_columns_are_marked_and_as_printed():
 
 
 def test_the_best_printed_number_is_bold_and_ties_are_all():
-    table = paper_tables.paper_table("main", ANCHOR)
+    table = render(paper_tables.accuracy_layout("main", ANCHOR), "markdown")
     row = next(text for text in table.splitlines() if text.startswith("| MATH500"))
     assert row == "| MATH500 | 61.20 | 76.65 ± 1.10 | 76.85 | 73.90 | **78.00** | **78.00** |"
     row = next(text for text in table.splitlines() if text.startswith("| HMMT"))
@@ -149,3 +130,25 @@ def test_what_does_not_exist_is_named():
 def test_benchmark_names_find_their_heading(name: str, row: str):
     known = [row for rows in sheets("main")[0].categories().values() for row in rows]
     assert paper_tables.row_of(name, known) == row
+
+
+def test_every_cell_stands_once():
+    places = Counter((cell.table, cell.anchor, cell.column, cell.row) for cell in paper_numbers.cells())
+    assert [place for place, count in places.items() if count > 1] == []
+    assert len(places) == 906
+
+
+def test_values_keep_their_decimals():
+    found = paper_numbers.sheet("main", paper_numbers.sheets("main")[0].anchor)
+    assert found is not None
+    cell = found.find("INFUSER", "MMLU-Pro")
+    assert cell is not None
+    assert (cell.text, cell.value, cell.digits, cell.deviation) == ("60.20", Decimal("60.20"), 2, Decimal("0.48"))
+    assert cell.slack == Decimal("0.005")
+    assert found.find("R-Few", "AIME2024") is None
+
+
+def test_categories_are_read_from_the_order_of_rows():
+    sizes = {(found.table, tuple(map(len, found.categories().values()))) for found in paper_numbers.accuracy_sheets()}
+    assert {size for table, size in sizes if table != "olmo"} == {(4, 6, 2, 2)}
+    assert ("olmo", (4, 5, 2, 2)) in sizes

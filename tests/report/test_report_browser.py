@@ -15,10 +15,7 @@ from browser import PATIENCE, Page, browser, chromium
 from report_runs import three_runs
 
 from flows import deployment
-from infuser_core.report.build import build
-from infuser_core.store.store import Store
-from infuser_core.store.views import Lens
-from tasks.reporting import report_several
+from infuser_core.report.build import report, report_several
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 COMPLAINTS = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
@@ -45,10 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     names = three_runs(folder / "store")
     report_several(folder / "store", names, html=folder / "several.html")
-    lens = Lens(Store(folder / "store"), runs=names[:1])
-    single = build(lens.query, run=names[0], out=folder / "single").html
-    lens.close()
-    return {"several": folder / "several.html", "single": single}
+    return {"several": folder / "several.html", "single": report(folder / "store", names[0]).html}
 
 
 @pytest.fixture

@@ -12,15 +12,14 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from flows.cli import report as cli_report
-from infuser_core.report import page
+from infuser_core.report import outline, page
+from infuser_core.report.build import answered
 from infuser_core.report.content import Report, Section
 from infuser_core.report.queries import choose
-from infuser_core.report.several import several
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from tasks.inspection import query as infuser_sql
-from tasks.reporting import answered
 
 APP = Typer()
 cli_report.register(APP)
@@ -45,7 +44,7 @@ def lens(root: Path) -> Iterator[Lens]:
 
 def reported(lens: Lens, root: Path, names: list[str]) -> Report:
     chosen = choose({name: read_config(root, name) for name in names})
-    return several(lens.query, chosen, answered=answered(root, names))
+    return outline.of_runs(lens.query, chosen, answered=answered(root, names))
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +149,7 @@ def test_a_sweep_makes_a_curve_over_the_setting(tmp_path: Path):
     assert {row[0] for row in cells(found, "Runs")} == {"r0", "r1", "r2"}
     assert {row[1] for row in cells(found, "Runs")} == {f"tiny cotrain.dev_size={dev}" for dev in (100, 200, 400)}
     assert [row[1] for row in one.tables[1].rows[:3]] == ["100", "200", "400"]
-    assert one.figures[0].drawing.xlabel == "cotrain.dev_size"
+    assert one.figures[0].xlabel == "cotrain.dev_size"
 
 
 def test_a_frozen_solver_has_its_control(tmp_path: Path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launcher import Launcher, SmallRun
-from test_report import VIEWS, database
+from report_views import VIEWS, database
 
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.rounding import half_up, paper_cell, printed, relative
+from infuser_core.statistics.rounding import half_up, printed, relative
 from infuser_core.statistics.seeds import category_averages, over_seeds, paired_seeds, t_quantile
 
 percentages = st.decimals(0, 100, places=4).map(float)
@@ -87,11 +87,3 @@ def test_averages_of_printed_cells_differ_from_averages_of_numbers():
     scores = {"a": [10.0049], "b": [10.0050]}
     found = [category_averages(scores, {"x": ["a", "b"]}, rounding=way)[0].spread for way in ("exact", "paper")]
     assert [printed(one.mean) for one in found if one] == ["10.00", "10.01"]
-
-
-@pytest.mark.parametrize(
-    ("correct", "total", "shown"),
-    [(114, 960, "11.87"), (90, 960, "9.38"), (102, 960, "10.62"), (126, 960, "13.13"), (1025, 1312, "78.12")],
-)
-def test_cells_at_a_tie_print_as_binary_shares_do(correct: int, total: int, shown: str):
-    assert paper_cell(correct, total) == Decimal(shown)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infuser_core.paper.check import Check, combine, compare, same, sample_sd
+from recompute import Check, combine, compare, same, sample_sd
+
 from infuser_core.report.paper_numbers import (
     AVERAGE,
     BASE,

@@ -1,19 +1,33 @@
-"""Every check of the paper's numbers, counted by group; and what the checks say together."""
+"""Writes docs/paper-inconsistencies.md: the paper's numbers recomputed from each other, and where they disagree.
 
+Run `python tests/bench/paper/inconsistencies.py > docs/paper-inconsistencies.md`; `--all` lists exact numbers too.
+"""
+
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import cache
 
-from infuser_core.paper.across import OWN, across_checks, column, seed_matches
-from infuser_core.paper.averages import average_checks
-from infuser_core.paper.check import Check, Status
-from infuser_core.paper.feasible import Column, best_row_fits, borrowed, columns, responses, split_cells
-from infuser_core.paper.feasible import feasibility_checks as feasibility
-from infuser_core.paper.prose import prose_checks
-from infuser_core.paper.sums import sum_checks
-from infuser_core.report.paper_numbers import AVERAGE, Cell, accuracy_sheets, cells, is_benchmark, questions, sheet
-from infuser_core.statistics.rounding import half_up, mean_of, paper_cell
+from across import OWN, across_checks, column, seed_matches
+from feasible import (
+    Column,
+    best_row_fits,
+    borrowed,
+    columns,
+    feasibility_checks,
+    paper_cell,
+    questions,
+    responses,
+    split_cells,
+)
+from recompute import Check, Status
+from tables import table_checks
+
+from infuser_core.report import markdown
+from infuser_core.report.content import Report, Section, Table, table
+from infuser_core.report.paper_numbers import AVERAGE, SOURCE, Cell, accuracy_sheets, cells, is_benchmark, sheet
+from infuser_core.statistics.rounding import half_up, mean_of
 
 APART = ("cross-table", "derived", "feasibility")
 """Kinds that are counted by themselves: their numbers come from several tables, or from outside the paper's tables."""
@@ -36,7 +50,7 @@ class GroupCount:
 @cache
 def paper_check() -> tuple[Check, ...]:
     """Every number of the paper's tables and prose that follows from others, recomputed."""
-    return (*average_checks(), *prose_checks(), *sum_checks(), *across_checks(), *feasibility())
+    return (*table_checks(), *across_checks(), *feasibility_checks())
 
 
 def group_of(check: Check) -> str:
@@ -167,12 +181,12 @@ def _uncovered() -> str:
 def _distinct_averages() -> list[tuple[tuple[Decimal, ...], Decimal]]:
     """Cells and printed average of each category of each single-run column, repeated ones once."""
     found: dict[tuple[tuple[Decimal, ...], Decimal], None] = {}
-    for table in accuracy_sheets():
-        for name in table.columns:
-            for category, rows in table.categories().items():
-                shown = table.find(name, AVERAGE + category)
-                parts = [cell for row in rows if (cell := table.find(name, row))]
-                alone = shown and shown.digits == 2 and not shown.std and not borrowed(_benchmarks(table.cells, name))
+    for whole in accuracy_sheets():
+        for name in whole.columns:
+            for category, rows in whole.categories().items():
+                shown = whole.find(name, AVERAGE + category)
+                parts = [cell for row in rows if (cell := whole.find(name, row))]
+                alone = shown and shown.digits == 2 and not shown.std and not borrowed(_benchmarks(whole.cells, name))
                 if shown and alone and len(parts) == len(rows):
                     found[(tuple(cell.value for cell in parts), shown.value)] = None
     return list(found)
@@ -190,3 +204,35 @@ def _tie(value: Decimal, total: int) -> int | None:
     near = round(value * total / 100)
     halves = (count for count in (near - 1, near, near + 1) if count * 20_000 % (2 * total) == total)
     return next((count for count in halves if abs(Decimal(count * 100) / total - value) <= Decimal("0.005")), None)
+
+
+def page(*, everything: bool = False) -> str:
+    """Counts by table, the numbers that are not reproduced (or all), and the findings, as Markdown."""
+    checks = paper_check()
+    by_group = [asdict(count) for count in counts(checks)]
+    exact, rounding, not_so = (sum(check.status == status for check in checks) for status in Status)
+    said = [
+        "Averages, gains, deviations and sums in the INFUSER paper follow from other numbers that it prints, and an "
+        "accuracy has to be a number of correct responses over a number of responses. A number is exact when it is "
+        "reproduced to the printed digit, within rounding when the rounding of the printed inputs can explain it, and "
+        "inconsistent otherwise. tests/bench/paper/inconsistencies.py writes this page.",
+        f"{len(checks)} checks of printed numbers ({SOURCE}): {exact} exact, {rounding} within rounding, "
+        f"{not_so} inconsistent.",
+    ]
+    sections = [Section(title="Recomputed numbers by table", lines=said, tables=[table("", by_group)])]
+    for status in reversed(Status):
+        mine = [check for check in checks if check.status == status and (everything or status != Status.EXACT)]
+        if mine:
+            sections.append(Section(title=status.capitalize(), tables=[_listing(mine)]))
+    sections.append(Section(title="Findings", lines=list(findings())))
+    return markdown.render(Report(title="The paper's numbers, recomputed", sections=sections))
+
+
+def _listing(checks: Sequence[Check]) -> Table:
+    names = ("table", "cell", "kind", "note", "printed", "recomputed")
+    rows = [[getattr(check, name) for name in names] for check in checks]
+    return Table(title="", columns=list(names), rows=rows, text_columns=4)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(everything="--all" in sys.argv))

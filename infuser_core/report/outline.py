@@ -1,0 +1,225 @@
+"""Outlines of report pages: the sections of one run, and of several runs by variant."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from infuser_core.report import charts, comparison, corpus, evaluations, habits, quality, run_sections, training
+from infuser_core.report.bands import grouped, spread_series
+from infuser_core.report.content import (
+    Formats,
+    Query,
+    Report,
+    Row,
+    Section,
+    Table,
+    percent,
+    points,
+    points_interval,
+    table,
+    text,
+)
+from infuser_core.report.figures import Figure
+from infuser_core.report.quality import Answered
+from infuser_core.report.queries import (
+    MEASURED,
+    Builder,
+    Chosen,
+    chosen_sql,
+    differing,
+    literal,
+    short,
+    variants,
+    with_sql,
+)
+
+MOST_CHARTS, MOST_TICKS = 6, 8
+"""Settings with a chart of their own (the table has all), and values with a mark of their own on its axis."""
+
+
+def of_run(
+    query: Query,
+    chosen: Chosen,
+    *,
+    compare_with: str | None = None,
+    notes: Sequence[str] = (),
+    answered: Sequence[Answered] = (),
+    checked: Mapping[str, Any] | None = None,
+    specials: Sequence[int] = (),
+) -> Report:
+    """The report of one run, beside the curve of another where one is named; `notes` are listed after the result.
+
+    `answered` are its questions as other solvers answered them, `checked` is what `infuser quality` found of them, and
+    `specials` are the ids of the tokenizer's special tokens.
+    """
+    run = chosen.run
+
+    def alone(build: Callable[[Query, str], Section]) -> Builder:
+        return lambda asked, _: build(asked, run)
+
+    builders: tuple[Builder, ...] = (
+        alone(run_sections.headline),
+        lambda _, __: Section(title="Notes", lines=[text(note) for note in notes] or ["Nothing unusual was noted."]),
+        lambda asked, _: run_sections.curve(asked, run, compare_with=compare_with),
+        alone(run_sections.selection),
+        evaluations.categories,
+        alone(run_sections.influence),
+        training.frozen,
+        training.deviations,
+        alone(run_sections.validity),
+        lambda asked, _: quality.strong_weak(asked, answered),
+        alone(run_sections.topics),
+        training.textbooks,
+        training.budget,
+        alone(run_sections.responses),
+        training.length_accuracy,
+        evaluations.pass_at_k,
+        evaluations.leakage_split,
+        alone(run_sections.updates),
+        lambda _, __: quality.quality(checked),
+        lambda asked, _: habits.section(habits.look(asked, run, specials=specials)),
+        alone(corpus.mixture),
+        alone(run_sections.time),
+        alone(corpus.corpus),
+        corpus.coverage,
+        alone(corpus.samples),
+    )
+    return Report(title=f"INFUSER run {text(run)}", sections=_built(query, [chosen], builders))
+
+
+def of_runs(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answered] = (), heading: str = "") -> Report:
+    """One page for several runs; a section without numbers says what would fill it."""
+    builders: tuple[Builder, ...] = (
+        lambda _, runs: _runs(runs),
+        training.validation,
+        evaluations.benchmarks,
+        differences,
+        evaluations.categories,
+        sweeps,
+        training.influence,
+        training.topics,
+        training.textbooks,
+        training.frozen,
+        training.deviations,
+        training.budget,
+        training.validity,
+        lambda asked, _: quality.strong_weak(asked, answered),
+        training.response_length,
+        training.length_accuracy,
+        evaluations.pass_at_k,
+        evaluations.leakage_split,
+        training.durations,
+        corpus.coverage,
+    )
+    count = len(variants(found))
+    title = heading or f"INFUSER: {len(found)} runs, {count} variant{'s' * (count != 1)}"
+    return Report(title=title, sections=_built(query, found, builders))
+
+
+def _built(query: Query, found: Sequence[Chosen], builders: Sequence[Builder]) -> list[Section]:
+    """Every section with its statements."""
+    return [with_sql(query, found, build) for build in builders]
+
+
+def _runs(found: Sequence[Chosen]) -> Section:
+    rows = [{"run": one.run, "variant": one.variant, "seed": str(one.seed), "anchor": one.anchor} for one in found]
+    said = "Runs of one variant differ in their seed alone; figures show variants."
+    return Section(title="Runs", lines=[said], tables=[table("", rows)])
+
+
+DIFFERENCES = (
+    "Paired by question at the selected checkpoints. The interval over questions holds the runs fixed, the one over "
+    "seeds holds the questions fixed; the validation set chose the checkpoints, so its rows are no test. What is "
+    "detectable is the smallest difference that this many questions show with 80% power at 5%."
+)
+
+
+def differences(query: Query, found: Sequence[Chosen]) -> Section:
+    """Variant against variant, on every benchmark that both have."""
+    held = comparison.read(query, {one.run: one.variant for one in found}, {one.run: one.seed for one in found})
+    rows = [
+        {
+            "benchmark": row.benchmark if row.phase == "evaluate" else f"{row.benchmark} (chose the checkpoint)",
+            "difference": f"{row.variant} minus {row.against}",
+            "by, points": row.difference,
+            "95% over questions": (row.low, row.high),
+            "detectable": row.detectable,
+            "questions": row.questions,
+            "seeds": row.seeds,
+            "95% over seeds": (row.seed_low, row.seed_high),
+        }
+        for row in comparison.contrasts(held)
+    ]
+    if not rows:
+        said = "Nothing to compare: two finished runs with a common benchmark are needed."
+        return Section(title="Differences", lines=[said])
+    formats: Formats = {"by, points": points, "detectable": lambda size: points(size).lstrip("+")}
+    formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval}
+    shown = table("Differences between variants", rows, formats)
+    return Section(title="Differences", lines=[DIFFERENCES], tables=[shown])
+
+
+def sweeps(query: Query, found: Sequence[Chosen]) -> Section:
+    """Accuracy on the benchmarks against every setting that differs, mean and ends over the runs of a value."""
+    title = "Settings that differ"
+    leaves = differing(found)
+    if not leaves:
+        return Section(title=title, lines=["The runs have the same settings: runs of a sweep differ in some."])
+    rows = query(f"""{chosen_sql(found)},
+settings(n, setting, run, value, place) AS (VALUES
+    {_values_sql(found, leaves)}),
+{MEASURED}
+SELECT setting, value, benchmark, count(*) AS runs, avg(accuracy) AS mean, stddev_samp(accuracy) AS "sd over runs",
+    min(accuracy) AS smallest, max(accuracy) AS largest, place, n
+FROM measured JOIN settings USING (run) WHERE checkpoint = 'selected' GROUP BY ALL ORDER BY n, benchmark, place""")
+    drawings = [
+        _against(leaf, mine, [one.leaves.get(leaf) for one in found], name=f"sweep-{leaves.index(leaf)}")
+        for leaf, mine in grouped(rows, "setting").items()
+        if len({row["value"] for row in mine}) > 1
+    ]
+    lines = [] if rows else ["No final evaluation yet: the charts need one."]
+    if len(leaves) > 1:
+        lines.append(f"{len(leaves)} settings differ at once: a chart of one of them mixes in the others.")
+    tables = [_overview(found, leaves)]
+    if rows:
+        formats: Formats = {"mean": percent, "sd over runs": percent}
+        tables.append(table("Accuracy by value", rows, formats, without=("smallest", "largest", "place", "n")))
+    return Section(title=title, lines=lines, figures=drawings[:MOST_CHARTS], tables=tables)
+
+
+def _values_sql(found: Sequence[Chosen], leaves: Sequence[str]) -> str:
+    """Per setting and run its value, and the place of the value: a number's own, else that of its first appearance."""
+    rows = []
+    for at, leaf in enumerate(leaves):
+        held = [one.leaves.get(leaf) for one in found]
+        first = list({repr(one): one for one in held})
+        for one, value in zip(found, held, strict=True):
+            place = value if _are_numbers(held) else first.index(repr(value))
+            rows.append(f"({at}, {literal(leaf)}, {literal(one.run)}, {literal(short(value))}, {place!r}::DOUBLE)")
+    return ",\n    ".join(rows)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+
+
+def _against(leaf: str, rows: Sequence[Row], values: Sequence[Any], *, name: str) -> Figure:
+    """Lines over numbers, groups of bars over anything else."""
+    caption = f"Accuracy of the selected checkpoint against {leaf}"
+    layers = [spread_series(label, held, x="place") for label, held in grouped(rows, "benchmark").items()]
+    if not _are_numbers(values):
+        names = list({repr(one): short(one) for one in values}.values())
+        return charts.groups(caption, names, layers, name=name, label="accuracy", share=True, xlabel=leaf)
+    places = sorted({float(one) for one in values})
+    ticks = places if len(places) <= MOST_TICKS else []
+    return charts.lines(caption, layers, name=name, label="accuracy", share=True, xlabel=leaf, ticks=ticks)
+
+
+def _overview(found: Sequence[Chosen], leaves: Sequence[str]) -> Table:
+    """Values by variant."""
+    rows = []
+    for leaf in leaves:
+        held: dict[str, dict[str, None]] = {}
+        for one in found:
+            held.setdefault(one.variant, {})[short(one.leaves.get(leaf, "-"))] = None
+        rows.append({"setting": leaf, **{name: ", ".join(values) for name, values in held.items()}})
+    return table("Settings by variant", rows)
