@@ -1,9 +1,10 @@
-"""`infuser diff`: where two runs part, and what came of it."""
+"""`infuser diff`: two runs side by side, the first artifact in which they diverge and why, and their metrics."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from infuser_core.lineage.answer import shown, table_lines
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.history import origin_of
 from infuser_core.store.catalogue import Catalogue, Record
-from infuser_core.store.runs import find_run, read_config
-from infuser_core.store.views import Lens
+from infuser_core.store.runs import differing, find_run, read_config
+from infuser_core.store.views import Lens, Rows
 
 _METRICS = (
     """
@@ -36,96 +37,73 @@ _METRICS = (
     from artifacts where artifact_key in (select artifact_key from run_artifacts where run = ?)
     """,
 )
+Slot = tuple[str, int, str, int]
+"""Phase, iteration, label, and number among those with the same three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """Two runs side by side."""
 
-    runs: tuple[str, str]
+    runs: Sequence[str]
     """Their names."""
+    origins: Sequence[str]
+    """Which run each was made from, in words; empty for none."""
     config: Sequence[Mapping[str, Any]]
     """Settings that differ: key and both values."""
     versions: Sequence[Mapping[str, Any]]
     """Phases whose code version differs."""
-    first: Mapping[str, Any] | None
+    first_difference: Mapping[str, Any] | None
     """The first artifact, in the order of the pipeline, that is not the same, and why; None where all are."""
-    shared: int
+    shared_artifacts: int
     """Artifacts that both runs have."""
     metrics: Sequence[Mapping[str, Any]]
     """Metrics side by side; None where one run has none."""
-    origins: tuple[str, str] = ("", "")
-    """Which run each was made from, in words; empty for none."""
 
     def to_json(self) -> dict[str, Any]:
         """The comparison for scripts."""
-        return {
-            "runs": list(self.runs),
-            "origins": list(self.origins),
-            "config": list(self.config),
-            "versions": list(self.versions),
-            "first_difference": self.first,
-            "shared_artifacts": self.shared,
-            "metrics": list(self.metrics),
-        }
+        return asdict(self)
 
     def text(self) -> str:
         """The comparison for people."""
-        parts = [f"{self.runs[0]} and {self.runs[1]}: {self.shared} artifacts in common"]
+        parts = [f"{self.runs[0]} and {self.runs[1]}: {self.shared_artifacts} artifacts in common"]
         parts += [f"{run} was {origin}" for run, origin in zip(self.runs, self.origins, strict=True) if origin]
-        parts += ["", "settings:", *(_lines(self.config) or ["  the same"])]
-        parts += ["", "code versions:", *(_lines(self.versions) or ["  the same"])]
-        parts += ["", "first artifact that differs:"]
-        if self.first is None:
-            parts.append("  none: every artifact is the same")
-        else:
-            parts += [f"  {name}: {shown(value)}" for name, value in self.first.items()]
-        return "\n".join([*parts, "", "metrics:", *(_lines(self.metrics) or ["  none yet"])])
+        first = [f"  {name}: {shown(value)}" for name, value in (self.first_difference or {}).items()]
+        parts += ["", "settings:", *_lines(self.config, "the same")]
+        parts += ["", "code versions:", *_lines(self.versions, "the same")]
+        parts += ["", "first artifact that differs:", *(first or ["  none: every artifact is the same"])]
+        return "\n".join([*parts, "", "metrics:", *_lines(self.metrics, "none yet")])
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], nothing: str) -> list[str]:
+    return [f"  {line}" for line in table_lines(rows) or [nothing]]
 
 
 def compare(root: Path, first: str, second: str) -> Difference:
     """Two runs by name. Raises UsageError when there is no such run."""
-    names = (find_run(root, first), find_run(root, second))
+    names = [find_run(root, first), find_run(root, second)]
     catalogue = Catalogue(root)
     one, other = (graph_of(catalogue, name) for name in names)
-    lens = Lens(catalogue, runs=list(dict.fromkeys(names)))
-    try:
-        metrics = _metrics(lens, names)
-    finally:
-        lens.close()
+    with closing(Lens(catalogue, runs=list(dict.fromkeys(names)))) as lens:
+        metrics = [row for sql in _METRICS for row in _metrics(*(lens.query(sql, [name]) for name in names))]
     return Difference(
         runs=names,
-        config=_unlike(read_config(root, names[0]), read_config(root, names[1])),
+        origins=[origin_of(root, name) for name in names],
+        config=_side_by_side(*(read_config(root, name) for name in names)),
         versions=_versions(one, other),
-        first=_first(one, other),
-        shared=len(set(one.records) & set(other.records)),
+        first_difference=_first(_slots(one), _slots(other)),
+        shared_artifacts=len(set(one.records) & set(other.records)),
         metrics=metrics,
-        origins=(origin_of(root, names[0]), origin_of(root, names[1])),
     )
 
 
-def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"  {line}" for line in table_lines(rows)]
-
-
-def _unlike(one: Any, other: Any, where: str = "") -> list[dict[str, Any]]:
-    """Leaves that differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted({*one, *other})
-        return [row for key in keys for row in _unlike(one.get(key), other.get(key), f"{where}.{key}".lstrip("."))]
-    return [] if one == other else [{"key": where, "a": one, "b": other}]
+def _side_by_side(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "a": a, "b": b} for key, a, b in differing(one, other)]
 
 
 def _versions(one: Graph, other: Graph) -> list[dict[str, Any]]:
-    found = [{record.phase: record.version for record in graph.records.values()} for graph in (one, other)]
-    return [
-        {"phase": phase, "a": found[0].get(phase), "b": found[1].get(phase)}
-        for phase in dict.fromkeys([*found[0], *found[1]])
-        if phase in found[0] and phase in found[1] and found[0][phase] != found[1][phase]
-    ]
-
-
-Slot = tuple[str, int, str, int]
+    a, b = ({record.phase: record.version for record in graph.records.values()} for graph in (one, other))
+    return [{"phase": phase, "a": a[phase], "b": b[phase]} for phase in a if phase in b and a[phase] != b[phase]]
 
 
 def _slots(graph: Graph) -> dict[Slot, Record]:
@@ -133,30 +111,30 @@ def _slots(graph: Graph) -> dict[Slot, Record]:
     seen: Counter[tuple[str, int, str]] = Counter()
     found = {}
     for record in graph.records.values():
-        summary = record.summary
-        label = str(summary.get("benchmark") or summary.get("label") or summary.get("part") or "")
-        place = (record.phase, record.iteration, label)
+        place = (record.phase, record.iteration, record.label)
         found[(*place, seen[place])] = record
         seen[place] += 1
     return found
 
 
-def _first(one: Graph, other: Graph) -> dict[str, Any] | None:
-    a, b = _slots(one), _slots(other)
+def _first(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> dict[str, Any] | None:
     slot = _first_slot(a, b)
     if slot is None:
         return None
     mine, theirs = a.get(slot), b.get(slot)
-    head = {"phase": slot[0], "iteration": slot[1] if slot[1] >= 0 else None}
-    keys = {"a": mine.key if mine else None, "b": theirs.key if theirs else None}
-    return head | keys | {"why": _reason(mine, theirs)}
+    return {
+        "phase": slot[0],
+        "iteration": slot[1] if slot[1] >= 0 else None,
+        "a": mine.key if mine else None,
+        "b": theirs.key if theirs else None,
+        "why": _reason(mine, theirs),
+    }
 
 
 def _first_slot(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> Slot | None:
     """The first place that differs, in the order of run a; or one that only run b has, where it comes earlier."""
     unlike = {slot for slot in {*a, *b} if slot not in a or slot not in b or a[slot].digest != b[slot].digest}
-    in_a = next((slot for slot in a if slot in unlike), None)
-    in_b = next((slot for slot in b if slot in unlike), None)
+    in_a, in_b = (next((slot for slot in side if slot in unlike), None) for side in (a, b))
     if in_a is None or in_b is None or in_b in a:
         return in_a or in_b
     order = list(b)
@@ -166,25 +144,15 @@ def _first_slot(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> Slot | No
 def _reason(a: Record | None, b: Record | None) -> list[str]:
     if a is None or b is None:
         return [f"only run {'b' if a is None else 'a'} has it"]
-    lines = []
-    if a.version != b.version:
-        lines.append(f"code version {a.version} and {b.version}")
-    if a.seed != b.seed:
-        lines.append(f"seed {a.seed} and {b.seed}")
-    settings = _unlike(json.loads(a.config), json.loads(b.config))
-    lines += [f"setting {row['key']}: {shown(row['a'])} and {shown(row['b'])}" for row in settings]
-    names = sorted({*a.inputs, *b.inputs})
-    lines += [f"input {name}" for name in names if a.inputs.get(name) != b.inputs.get(name)]
+    lines = [f"code version {a.version} and {b.version}"] if a.version != b.version else []
+    lines += [f"seed {a.seed} and {b.seed}"] if a.seed != b.seed else []
+    settings = differing(json.loads(a.config), json.loads(b.config))
+    lines += [f"setting {key}: {shown(mine)} and {shown(theirs)}" for key, mine, theirs in settings]
+    lines += [f"input {name}" for name, _, _ in differing(a.inputs, b.inputs)]
     return lines or ["the same recipe gave another result: the phase is not deterministic"]
 
 
-def _metrics(lens: Lens, names: tuple[str, str]) -> list[dict[str, Any]]:
-    found = []
-    for statement in _METRICS:
-        sides = [{row["name"]: row["value"] for row in lens.query(statement, [name])} for name in names]
-        for metric in dict.fromkeys([*sides[0], *sides[1]]):
-            a, b = (side.get(metric) for side in sides)
-            found.append(
-                {"metric": metric, "a": a, "b": b, "b - a": b - a if a is not None and b is not None else None}
-            )
-    return found
+def _metrics(first: Rows, second: Rows) -> list[dict[str, Any]]:
+    one, other = ({row["name"]: row["value"] for row in rows} for rows in (first, second))
+    rows = [{"metric": name, "a": one.get(name), "b": other.get(name)} for name in dict.fromkeys([*one, *other])]
+    return [row | {"b - a": None if None in (row["a"], row["b"]) else row["b"] - row["a"]} for row in rows]

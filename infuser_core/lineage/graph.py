@@ -4,12 +4,9 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
 from infuser_core.errors import DamagedArtifactError, UsageError
-from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.catalogue import UPDATES, Catalogue, Record
 from infuser_core.store.runs import Journal, list_runs
 
-UPDATES = ("update_solver", "update_generator")
-CHECKPOINTS = ("anchor", *UPDATES)
-"""Phases whose artifacts are checkpoints."""
 LOOP = (
     "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence",
     "update_generator", "update_solver",
@@ -56,15 +53,18 @@ class Graph:
         """Artifacts of the run that have a table."""
         return [record for record in self.records.values() if table in record.tables]
 
-    def below(self, keys: Iterable[str]) -> list[Record]:
-        """These artifacts and everything of the run that was made from them, in the order of the pipeline."""
+    def below(self, keys: Iterable[str], *, phases: Collection[str] = ()) -> list[Record]:
+        """These artifacts and everything of the run that was made from them, in the order of the pipeline.
+
+        With `phases`, only what was made by way of these phases.
+        """
         reached: set[str] = set()
         ahead = [key for key in keys if key in self.records]
         while ahead:
             key = ahead.pop()
             if key not in reached:
                 reached.add(key)
-                ahead += self._users[key]
+                ahead += [user for user in self._users[key] if not phases or self.records[user].phase in phases]
         return [record for key, record in self.records.items() if key in reached]
 
     def above(self, key: str) -> list[Record]:

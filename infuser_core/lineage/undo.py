@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.lineage.answer import table_lines
 from infuser_core.lineage.documents import drawn
-from infuser_core.lineage.graph import CHECKPOINTS, UPDATES, graph_of
-from infuser_core.lineage.run_view import Sight
-from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.lineage.graph import graph_of
+from infuser_core.lineage.run_view import RunView
+from infuser_core.planning.plan import duration
+from infuser_core.store.catalogue import CHECKPOINTS, UPDATES, Catalogue, Record
 from infuser_core.store.recipe import digest_of
 from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.views import Lens
@@ -49,10 +51,9 @@ class Plan:
         """What the affected artifacts took when they were made, seconds."""
         return sum(record.seconds for record in self.affected)
 
-    @property
-    def checkpoints(self) -> list[str]:
-        """Affected checkpoints."""
-        return [record.key for record in self.affected if record.phase in CHECKPOINTS]
+    def of(self, *phases: str) -> list[str]:
+        """Keys of the affected artifacts of some phases."""
+        return [record.key for record in self.affected if record.phase in phases]
 
     def change(self, config: RunConfig) -> RunConfig:
         """A configuration of the run as the fork has it."""
@@ -67,8 +68,8 @@ class Plan:
             "documents": list(self.documents),
             "questions": list(self.questions),
             "artifacts": [record.key for record in self.affected],
-            "checkpoints": self.checkpoints,
-            "updates": sum(record.phase in UPDATES for record in self.affected),
+            "checkpoints": self.of(*CHECKPOINTS),
+            "updates": len(self.of(*UPDATES)),
             "optimizer_steps": self.steps,
             "seconds": round(self.seconds, 3),
             "reused": self.reused,
@@ -82,13 +83,12 @@ class Plan:
         if not self.affected:
             lines.append(f"nothing of the run depends on it: all {self.reused} artifacts stay")
         else:
-            updates = sum(record.phase in UPDATES for record in self.affected)
             lines += [
                 f"goes: {len(self.documents)} documents, {len(self.questions)} questions written from them",
-                f"computed again: {len(self.affected)} artifacts, among them {updates} updates with {self.steps} "
-                f"optimizer steps and {len(self.checkpoints)} checkpoints",
+                f"computed again: {len(self.affected)} artifacts, among them {len(self.of(*UPDATES))} updates with "
+                f"{self.steps} optimizer steps and {len(self.of(*CHECKPOINTS))} checkpoints",
                 f"reused: {self.reused} artifacts",
-                f"cost: about {_duration(self.seconds)}, from the recorded times",
+                f"cost: about {duration(self.seconds)}, from the recorded times",
                 *table_lines(_by_phase(self.affected)),
             ]
         lines.append(f"making run {self.fork}" if applied else f"`--apply` makes it, as run {self.fork}")
@@ -103,46 +103,43 @@ def plan(
     given = [(kind, name) for kind, name in named.items() if name]
     if len(given) != 1:
         raise UsageError(
-            f"{len(given)} things to do without", hint="name one: --source ID, --document ID or --question ID"
+            "undo needs one of --source, --document or --question", hint="e.g. --document ID; `infuser why ID` shows it"
         )
     ((kind, name),) = given
     catalogue = Catalogue(root)
-    lens = Lens(catalogue, runs=[])
-    try:
-        sight = Sight(lens=lens, graph=graph_of(catalogue, find_run(root, run)))
-        return _of_question(sight, name) if kind == "question" else _of_material(sight, kind, name)
-    finally:
-        lens.close()
+    with closing(Lens(catalogue, runs=[])) as lens:
+        view = RunView(lens=lens, graph=graph_of(catalogue, find_run(root, run)))
+        return _of_question(view, name) if kind == "question" else _of_material(view, kind, name)
 
 
-def _of_material(sight: Sight, kind: str, name: str) -> Plan:
+def _of_material(view: RunView, kind: str, name: str) -> Plan:
     columns = ("document_id", "source_id")
-    rows = sight.rows(sight.graph.holding("documents"), "documents", columns, f"{kind}_id = ?", name)
+    rows = view.rows("documents", columns, f"{kind}_id = ?", name)
     if not rows:
-        known = sight.rows(sight.graph.of("chunk", "pool"), "documents", columns)[:1]
+        known = view.rows("documents", columns, of=view.graph.of("chunk", "pool"))[:1]
         hint = f'`infuser sql "select distinct {kind}_id from documents"` lists them'
         eg = f", e.g. {known[0][f'{kind}_id']}" if known else ""
-        raise UsageError(f"the pool of run {sight.graph.run} has no {kind} {name}", hint=hint + eg)
+        raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + eg)
     documents = sorted({row["document_id"] for row in rows})
-    written = drawn(sight, documents)
+    written = drawn(view, documents)
     touched = {row["artifact_key"] for row in written}
     exclude = {"corpus": {"exclude": {f"{kind}s": [name]}}}
     questions = sorted(row["question_id"] for row in written if row["question_id"])
-    return _plan(sight, f"{kind} {name}", exclude, touched, documents, questions)
+    return _plan(view, f"{kind} {name}", exclude, touched, documents, questions)
 
 
-def _of_question(sight: Sight, name: str) -> Plan:
+def _of_question(view: RunView, name: str) -> Plan:
     iteration = name.partition("/")[0]
-    records = sight.graph.of("generate_questions", iteration=int(iteration)) if iteration.isdigit() else []
-    row = sight.row(records, "questions", ("question_id", "document_id"), "question_id = ?", name)
+    records = view.graph.of("generate_questions", iteration=int(iteration)) if iteration.isdigit() else []
+    row = view.row("questions", ("question_id",), "question_id = ?", name, of=records)
     if row is None:
         raise UsageError(
-            f"run {sight.graph.run} has no generated question {name}",
+            f"run {view.graph.run} has no generated question {name}",
             hint='`infuser sql "select question_id from questions"` lists them',
         )
-    users = sight.graph.users(row["artifact_key"])
+    users = view.graph.users(row["artifact_key"])
     touched = {user.key for user in users if user.phase in UPDATES or _shares_its_backward(user)}
-    return _plan(sight, f"question {name}", {"cotrain": {"exclude_questions": [name]}}, touched, [], [name])
+    return _plan(view, f"question {name}", {"cotrain": {"exclude_questions": [name]}}, touched, [], [name])
 
 
 def _shares_its_backward(record: Record) -> bool:
@@ -151,18 +148,18 @@ def _shares_its_backward(record: Record) -> bool:
 
 
 def _plan(
-    sight: Sight,
+    view: RunView,
     without: str,
     exclude: Mapping[str, Any],
     touched: set[str],
     documents: Sequence[str],
     questions: Sequence[str],
 ) -> Plan:
-    run = sight.graph.run
-    affected = sight.graph.below(touched)
-    config = validate(read_config(sight.lens.catalogue.root, run)).model_dump(mode="json")
+    run = view.graph.run
+    affected = view.graph.below(touched)
+    config = validate(read_config(view.lens.catalogue.root, run)).model_dump(mode="json")
     changed = validate(_extended(config, exclude)).model_dump(mode="json")
-    steps = sight.rows([record for record in affected if record.phase in UPDATES], "updates", ("skipped",))
+    steps = view.rows("updates", ("skipped",), of=[record for record in affected if record.phase in UPDATES])
     return Plan(
         run=run,
         fork=f"{run}-without-{digest_of([changed['corpus']['exclude'], changed['cotrain']['exclude_questions']])[:6]}",
@@ -172,7 +169,7 @@ def _plan(
         documents=documents,
         questions=questions,
         affected=affected,
-        reused=len(sight.graph.records) - len(affected),
+        reused=len(view.graph.records) - len(affected),
         steps=sum(not row["skipped"] for row in steps),
     )
 
@@ -201,11 +198,3 @@ def _by_phase(records: Sequence[Record]) -> list[dict[str, Any]]:
         }
         for phase in phases
     ]
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

@@ -1,19 +1,22 @@
-"""`infuser why`: find out what an identifier names, in which run, and have its story told."""
+"""`infuser why`: resolve an identifier, find the run that knows it, and tell where it comes from."""
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from infuser_core.errors import UsageError
-from infuser_core.lineage import checkpoint, documents, question, reference_question
+from infuser_core.lineage import checkpoint, documents, question
 from infuser_core.lineage.answer import Answer, Passage
-from infuser_core.lineage.graph import CHECKPOINTS, Graph, graph_of, graphs
-from infuser_core.lineage.run_view import Sight
-from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.lineage.graph import Graph, graph_of, graphs
+from infuser_core.lineage.reference_question import of_benchmark, of_reference_question
+from infuser_core.lineage.run_view import RunView
+from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Record
 from infuser_core.store.runs import list_runs
 from infuser_core.store.views import Lens
 
-_WRITTEN = re.compile(r"(?P<iteration>\d+)/(?P<document>.+?)/(?P<index>\d+)((?P<question>-[0-9a-f]+)(/\d+)?)?")
+_WRITTEN = re.compile(r"(?P<rollout>(?P<iteration>\d+)/.+?/\d+)((?P<question>-[0-9a-f]+)(/\d+)?)?")
 _LEAST = 6
 """Characters below which the beginning of a key names nothing."""
 
@@ -21,11 +24,8 @@ _LEAST = 6
 def why(root: Path, name: str, *, run: str | None = None) -> Answer:
     """Where the named thing comes from and what it did. Raises UsageError where nothing in the store has that name."""
     catalogue = Catalogue(root)
-    lens = Lens(catalogue, runs=[])
-    try:
-        answer = _in_a_run(catalogue, lens, name, run) or _in_runs(catalogue, lens, name, run)
-    finally:
-        lens.close()
+    with closing(Lens(catalogue, runs=[])) as lens:
+        answer = _in_a_run(lens, name, run) or _in_runs(lens, name, run)
     if answer is None:
         where = f"in run {run}" if run else "in any run"
         raise UsageError(
@@ -35,60 +35,51 @@ def why(root: Path, name: str, *, run: str | None = None) -> Answer:
     return answer
 
 
-def _in_a_run(catalogue: Catalogue, lens: Lens, name: str, run: str | None) -> Answer | None:
+def _in_a_run(lens: Lens, name: str, run: str | None) -> Answer | None:
     """Names that begin with a run's: RUN@ITERATION, RUN/BENCHMARK and RUN/BENCHMARK/QUESTION."""
-    for known in sorted(list_runs(catalogue.root), key=len, reverse=True):
+    for known in sorted(list_runs(lens.catalogue.root), key=len, reverse=True):
         if run not in (None, known) or not name.startswith((f"{known}@", f"{known}/")):
             continue
         mark, rest = name[len(known)], name[len(known) + 1 :]
-        sight = Sight(lens=lens, graph=graph_of(catalogue, known))
+        view = RunView(lens=lens, graph=graph_of(lens.catalogue, known))
         if mark == "/":
             label, _, asked = rest.partition("/")
-            found = (
-                reference_question.of_given(sight, asked, label=label)
-                if asked
-                else reference_question.of_benchmark(sight, label)
-            )
+            found = of_reference_question(view, asked, label=label) if asked else of_benchmark(view, label)
             if found is not None:
                 return found
         elif rest.isdigit():
-            return _after(sight, int(rest))
+            return _after(view, int(rest))
     return None
 
 
-def _after(sight: Sight, iteration: int) -> Answer:
-    record = sight.graph.checkpoint("solver", iteration)
-    done = max((r.iteration for r in sight.graph.of(*CHECKPOINTS)), default=-1) + 1
+def _after(view: RunView, iteration: int) -> Answer:
+    record = view.graph.checkpoint("solver", iteration)
+    done = max((r.iteration for r in view.graph.of(*CHECKPOINTS)), default=-1) + 1
     if record is None or iteration > done:
         raise UsageError(
-            f"run {sight.graph.run} has no checkpoint after {iteration} iterations", hint=f"it has done {done}"
+            f"run {view.graph.run} has no checkpoint after {iteration} iterations", hint=f"it has done {done}"
         )
-    return checkpoint.of_checkpoint(sight, record)
+    return checkpoint.of_checkpoint(view, record)
 
 
-def _in_runs(catalogue: Catalogue, lens: Lens, name: str, run: str | None) -> Answer | None:
+def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
     """Everything else: the latest run that knows it, with the others that do."""
+    catalogue = lens.catalogue
     record = _artifact(catalogue, name)
     if record is not None:
         holders = list(graphs(catalogue, run, holding=[record.key]))
         graph = holders[0] if holders else Graph(catalogue, "", catalogue.records)
-        return _told(_of_artifact(Sight(lens=lens, graph=graph), record), [g.run for g in holders[1:]])
+        told = _of_artifact(RunView(lens=lens, graph=graph), record)
+        return replace(told, also=[f"run {other.run} has it too" for other in holders[1:]])
     match = _WRITTEN.fullmatch(name)
     if match:
-        return _generated(catalogue, lens, name, run, match)
-    for tell in (_document, _given, _given_rollout, _source):
+        return _generated(lens, run, match)
+    for tell in (_document, of_reference_question, _given_rollout, _source):
         for graph in graphs(catalogue, run):
-            answer = tell(Sight(lens=lens, graph=graph), name)
+            answer = tell(RunView(lens=lens, graph=graph), name)
             if answer is not None:
                 return answer
     return None
-
-
-def _told(answer: Answer, others: Sequence[str]) -> Answer:
-    also = tuple(f"run {other} has it too" for other in others)
-    return Answer(
-        id=answer.id, kind=answer.kind, run=answer.run, headline=answer.headline, passages=answer.passages, also=also
-    )
 
 
 def _artifact(catalogue: Catalogue, name: str) -> Record | None:
@@ -103,72 +94,64 @@ def _artifact(catalogue: Catalogue, name: str) -> Record | None:
     return found[0] if found else None
 
 
-def _generated(catalogue: Catalogue, lens: Lens, name: str, run: str | None, match: re.Match[str]) -> Answer | None:
+def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | None:
     """A generated question or a rollout of either role: its identifier says which iteration wrote it."""
-    iteration = int(match["iteration"])
-    records = catalogue.records.values()
-    places = [r.key for r in records if r.iteration == iteration and r.phase == "generate_questions"]
-    rollout = f"{iteration}/{match['document']}/{match['index']}"
+    name, rollout, iteration = match[0], match["rollout"], int(match["iteration"])
     asked = rollout + match["question"] if match["question"] else ""
+    records = lens.catalogue.records.values()
+    places = [r.key for r in records if r.iteration == iteration and r.phase == "generate_questions"]
     table, column, value = ("questions", "question_id", asked) if asked else ("rollouts", "rollout_id", rollout)
     rows = lens.rows(table, places, ("rollout_id",), where=f"{column} = ?", parameters=[value])
     holding = {row["artifact_key"] for row in rows}
     # The latest run first: the same identifier may name another text in another run.
     order = [
-        (graph, key) for graph in graphs(catalogue, run, holding=holding) for key in holding if key in graph.records
+        (graph, key)
+        for graph in graphs(lens.catalogue, run, holding=holding)
+        for key in holding
+        if key in graph.records
     ]
     if not order:
         return None
     graph, key = order[0]
-    sight, record = Sight(lens=lens, graph=graph), graph.records[key]
-    others = tuple(
+    others = [
         f"run {other.run} has {'the same artifact' if its == key else 'another text under this id'}"
         for other, its in order[1:]
-    )
-    answer = _of_generated(sight, record, name, asked, rollout)
-    return Answer(
-        id=answer.id, kind=answer.kind, run=answer.run, headline=answer.headline, passages=answer.passages, also=others
+    ]
+    return replace(
+        _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout), also=others
     )
 
 
-def _of_generated(sight: Sight, record: Record, name: str, asked: str, rollout: str) -> Answer:
+def _of_generated(view: RunView, record: Record, name: str, asked: str, rollout: str) -> Answer:
     if not asked:
-        return question.of_generator_rollout(sight, record, rollout)
-    row = sight.row([record], "questions", question.QUESTION, "question_id = ?", asked)
+        return question.of_generator_rollout(view, record, rollout)
+    row = view.row("questions", question.QUESTION, "question_id = ?", asked, of=[record])
     assert row is not None, asked
     if name == asked:
-        return question.of_question(sight, record, row)
-    return question.of_solver_rollout(sight, record, row, name)
+        return question.of_question(view, record, row)
+    return question.of_solver_rollout(view, record, row, name)
 
 
-def _document(sight: Sight, name: str) -> Answer | None:
-    from infuser_core.lineage.documents import document
-
-    return documents.of_document(sight, name) if document(sight, name) else None
+def _document(view: RunView, name: str) -> Answer | None:
+    return documents.of_document(view, name) if documents.document(view, name) else None
 
 
-def _source(sight: Sight, name: str) -> Answer | None:
-    found = sight.row(sight.graph.holding("sources"), "sources", ("source_id",), "source_id = ?", name)
-    known = found or sight.row(sight.graph.holding("documents"), "documents", ("source_id",), "source_id = ?", name)
-    return documents.of_source(sight, name) if known else None
+def _source(view: RunView, name: str) -> Answer | None:
+    known = any(view.row(table, ("source_id",), "source_id = ?", name) for table in ("sources", "documents"))
+    return documents.of_source(view, name) if known else None
 
 
-def _given(sight: Sight, name: str) -> Answer | None:
-    return reference_question.of_given(sight, name)
-
-
-def _given_rollout(sight: Sight, name: str) -> Answer | None:
+def _given_rollout(view: RunView, name: str) -> Answer | None:
     head, mark, sample = name.rpartition("/")
-    return reference_question.of_given(sight, head, rollout_id=name) if mark and sample.isdigit() else None
+    return of_reference_question(view, head, rollout_id=name) if mark and sample.isdigit() else None
 
 
-def _of_artifact(sight: Sight, record: Record) -> Answer:
+def _of_artifact(view: RunView, record: Record) -> Answer:
     if record.phase in CHECKPOINTS:
-        return checkpoint.of_checkpoint(sight, record)
-    above = [{"phase": r.phase, "iteration": r.iteration, "artifact": r.key} for r in sight.graph.above(record.key)]
-    below = [{"phase": r.phase, "iteration": r.iteration, "artifact": r.key} for r in sight.graph.users(record.key)]
+        return checkpoint.of_checkpoint(view, record)
+    above, below = view.graph.above(record.key), view.graph.users(record.key)
     facts = {
-        "id": record.ref.id,
+        "id": record.id,
         "iteration": record.iteration,
         "code_version": record.version,
         "seed": record.seed,
@@ -179,10 +162,14 @@ def _of_artifact(sight: Sight, record: Record) -> Answer:
         "created": record.created,
         **({"machine": record.machine} if record.machine else {}),
     }
-    passages = [
+    told = [
         Passage(name="artifact", title="Artifact", artifact=record.key, facts=facts),
-        Passage(name="made_from", title="Made from, the nearest first", rows=above),
-        Passage(name="used_by", title="Used by", rows=below),
+        Passage(name="made_from", title="Made from, the nearest first", rows=_listed(above)),
+        Passage(name="used_by", title="Used by", rows=_listed(below)),
     ]
     headline = f"{record.phase}, made from {len(record.inputs)} artifacts, used by {len(below)}"
-    return Answer(id=record.ref.id, kind="artifact", run=sight.graph.run, headline=headline, passages=passages)
+    return view.answer("artifact", record.id, headline, told)
+
+
+def _listed(records: Sequence[Record]) -> list[dict[str, object]]:
+    return [{"phase": r.phase, "iteration": r.iteration, "artifact": r.key} for r in records]

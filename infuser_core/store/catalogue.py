@@ -18,6 +18,9 @@ from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.runs import Entry, Journal
 
+UPDATES = ("update_solver", "update_generator")
+CHECKPOINTS = ("anchor", *UPDATES)
+"""Phases whose artifacts are checkpoints."""
 FILE = Path("index") / "records.tsv"
 FORMAT = "2"
 MANIFEST = "artifact.json"
@@ -86,6 +89,11 @@ class Record:
     def summary(self) -> Mapping[str, Any]:
         """The phase's summary."""
         return dict(self._fact("summary"))
+
+    @property
+    def label(self) -> str:
+        """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
+        return str(self.summary.get("benchmark") or self.summary.get("label") or self.summary.get("part") or "")
 
     @property
     def num_bytes(self) -> int:

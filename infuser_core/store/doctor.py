@@ -8,9 +8,19 @@ from functools import cached_property
 from pathlib import Path
 
 from infuser_core.errors import UsageError
-from infuser_core.lineage.graph import CHECKPOINTS
 from infuser_core.store import lease, pruned, runs, verify
-from infuser_core.store.catalogue import END, FILE, FORMAT, Catalogue, Holder, Record, checkpoints, holders, with_inputs
+from infuser_core.store.catalogue import (
+    CHECKPOINTS,
+    END,
+    FILE,
+    FORMAT,
+    Catalogue,
+    Holder,
+    Record,
+    checkpoints,
+    holders,
+    with_inputs,
+)
 from infuser_core.store.leftovers import Leftover, leftovers
 from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size

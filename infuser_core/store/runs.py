@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -103,7 +103,8 @@ def create_run(
     check_name(name)
     path = runs_folder(root) / name / "run.json"
     if path.is_file():
-        changed = _differences(complete(read_config(root, name)), config)
+        known = complete(read_config(root, name))
+        changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing(known, config)]
         if changed:
             raise ConfigError(
                 f"run {name} exists with other settings: {'; '.join(changed[:3])}",
@@ -137,11 +138,12 @@ def read_config(root: Path, name: str) -> dict[str, Any]:
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
-def _differences(old: Any, new: Any, where: str = "") -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted(set(old) | set(new))
-        return [line for key in keys for line in _differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
-    return [] if old == new else [f"{where} is {old!r}, asked {new!r}"]
+def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+    """Leaves of two nested settings that differ: dotted name and both values, None for one that is not there."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted({*old, *new})
+        return [leaf for key in keys for leaf in differing(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
+    return [] if old == new else [(where, old, new)]
 
 
 class Journal:

@@ -1,7 +1,8 @@
-"""The graph of a run: what is above and below an artifact, and how it is drawn."""
+"""The graph of a run: what is above and below an artifact, how it is drawn, and its page in the Prefect UI."""
 
 import json
 import re
+from uuid import uuid4
 
 import pytest
 from launcher import Launcher, SmallRun
@@ -9,6 +10,7 @@ from launcher import Launcher, SmallRun
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.lineage.pages import Overview, of_run
 from infuser_core.store.catalogue import Catalogue
+from tasks.lineage import lineage_page, link
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +92,15 @@ def test_the_command_prints_lines_json_or_a_page(small_run: SmallRun, launch: La
     assert {node["key"] for node in told["nodes"]} == set(graph.records)
     page = launch("lineage", small_run.name, "--html", str(tmp_path / "deep" / "graph.html"), store=small_run.root)
     assert page.code == 0 and (tmp_path / "deep" / "graph.html").read_text().count("<svg") == 1
+
+
+def test_the_prefect_page_of_a_run_links_every_artifact_and_each_of_its_inputs(graph: Graph):
+    assert link("update_solver-0123", {}) == "`update_solver-0123`"
+    pages = {key: uuid4() for key in graph.records}
+    page = lineage_page(graph, pages)
+    assert set(re.findall(r"\(/artifacts/artifact/([a-z0-9-]+)\)", page)) == {str(found) for found in pages.values()}
+    for record in graph.records.values():
+        start = f"| {record.phase} | [{record.key}](/artifacts/artifact/{pages[record.key]}) |"
+        (row,) = [line for line in page.splitlines() if line.startswith(start)]
+        for name, key in graph.inputs(record.key).items():
+            assert f"{name} {link(key, pages)}" in row

@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from places import ROOT
 
 from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store
+from infuser_core.store.views import Lens, Rows
 
 
 def commit(store: Store, phase: str, *, made_from: dict[str, str] | None = None, text: str = "x") -> ArtifactRef:
@@ -44,3 +47,9 @@ def infuser(
     command = [sys.executable, "-m", "flows.cli.main", *arguments]
     values = {**os.environ, "INFUSER_STORE": str(store), "OMP_NUM_THREADS": "1", **environment}
     return subprocess.run(command, cwd=ROOT, env=values, capture_output=True, text=True, timeout=timeout)
+
+
+def query(root: Path, statement: str, *, run: str | None = None) -> Rows:
+    """Rows of a statement over the runs of a store, or over one."""
+    with closing(Lens(Catalogue(root), runs=[run] if run else None)) as lens:
+        return lens.query(statement)
