@@ -73,13 +73,22 @@ def solver_step(view: RunView, update: Record, group_id: str) -> Entered:
     difficulties = view.rows("difficulties", ("question_id", "inside"), of=[update])
     outside = {row["question_id"] for row in difficulties if not row["inside"]}
     config = json.loads(update.config)
-    left_out = set(config.get("left_out", ()))
-    rewards = _grouped((row["group_id"], _shaped(row, config)) for row in rollouts if row["group_id"] not in left_out)
+    step, left_out = _step_of(config), set(config.get("left_out", ()))
+    penalty = config.get("mid_eos_penalty", 0.0)
+    verdicts = step["options"]["mid_eos_verdicts"] if penalty else ()
+    rewards = _grouped(
+        (
+            row["group_id"],
+            mid_eos_shaped(row["reward"], row["verdict"], row["finish_reason"], penalty=penalty, verdicts=verdicts),
+        )
+        for row in rollouts
+        if row["group_id"] not in left_out
+    )
     varied = [name for name, values in rewards.items() if not is_flat(values) and name not in outside]
     order = [varied[place] for place in stratified_order([document_of[name] for name in varied])]
     reason = "its accuracy lies outside the band" if group_id in outside else "all answers had the same reward"
     reason = "the configuration leaves it out" if group_id in left_out else reason
-    return _entered(view, update, config, rewards, order, group_id, reason)
+    return _entered(view, update, step, rewards, order, group_id, reason)
 
 
 def generator_step(view: RunView, update: Record, document_id: str) -> Entered:
@@ -89,13 +98,12 @@ def generator_step(view: RunView, update: Record, document_id: str) -> Entered:
     trained = {row["document_id"] for row in rows if row["trained"]}
     order = [name for name in rewards if name in trained]
     reason = "all texts of the document had the same reward, or there was no dev signal"
-    return _entered(view, update, json.loads(update.config)["step"], rewards, order, document_id, reason)
+    return _entered(view, update, _step_of(json.loads(update.config)), rewards, order, document_id, reason)
 
 
-def _shaped(row: Mapping[str, Any], config: Mapping[str, Any]) -> float:
-    penalty = config.get("mid_eos_penalty", 0.0)
-    verdicts = config["options"]["mid_eos_verdicts"] if penalty else ()
-    return mid_eos_shaped(row["reward"], row["verdict"], row["finish_reason"], penalty=penalty, verdicts=verdicts)
+def _step_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings of the optimizer steps; in recipes of older versions they are those of the solver's update itself."""
+    return config.get("step", config)
 
 
 def _grouped(pairs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
