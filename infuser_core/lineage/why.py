@@ -70,7 +70,7 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
         holders = list(graphs(catalogue, run, holding=[record.key]))
         graph = holders[0] if holders else Graph(catalogue, "", catalogue.records)
         told = _of_artifact(RunView(lens=lens, graph=graph), record)
-        return replace(told, also=[f"run {other.run} has it too" for other in holders[1:]])
+        return replace(told, also=tuple(f"run {other.run} has it too" for other in holders[1:]))
     match = _WRITTEN.fullmatch(name)
     if match:
         return _generated(lens, run, match)
@@ -113,10 +113,10 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
     if not order:
         return None
     graph, key = order[0]
-    others = [
+    others = tuple(
         f"run {other.run} has {'the same artifact' if its == key else 'another text under this id'}"
         for other, its in order[1:]
-    ]
+    )
     return replace(
         _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout), also=others
     )

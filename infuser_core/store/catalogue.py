@@ -135,9 +135,13 @@ class Catalogue:
         self.records = _load(root, self.damaged)
         self.by_id = {f"{key}@{record.digest[:16]}": record for key, record in self.records.items()}
 
+    def folder(self, key: str) -> Path:
+        """Where an artifact lies."""
+        return self.root / "artifacts" / self.records[key].phase / key
+
     def path(self, key: str, table: str) -> Path:
         """The parquet file of one table of an artifact."""
-        return self.root / "artifacts" / self.records[key].phase / key / f"{table}.parquet"
+        return self.folder(key) / f"{table}.parquet"
 
 
 def _load(root: Path, damaged: dict[str, str]) -> dict[str, Record]:
@@ -182,6 +186,13 @@ def _remembered(path: Path) -> dict[tuple[str, str], list[str]]:
         for line in lines
         if len(line) == 8 and line[0] == FORMAT and line[7] == END and line[4].lstrip("-").isdigit()
     }
+
+
+def torn_lines(root: Path) -> int:
+    """How many lines of the file are passed over because they are not whole."""
+    path = root / FILE
+    lines = [line.split(b"\t") for line in path.read_bytes().split(b"\n") if line.strip()] if path.is_file() else []
+    return sum(len(line) != 8 or (line[0], line[-1]) != (FORMAT.encode(), END.encode()) for line in lines)
 
 
 def _remember(path: Path, lines: list[str]) -> None:
@@ -235,9 +246,6 @@ def _essence(path: Path) -> dict[str, Any]:
         "created": record.get("created", ""),
         "machine": record.get("machine", {}),
     }
-
-
-_ROLES = ("solver", "generator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,9 +324,13 @@ def with_inputs(catalogue: Catalogue, keys: Iterable[str]) -> set[str]:
     return reached
 
 
-def checkpoints(catalogue: Catalogue, holder: Holder, *roles: str) -> list[tuple[int, Record]]:
-    """The run's checkpoints of some roles, or of both, with the iterations behind each, the anchor (0) first."""
-    phases = ("anchor", *(f"update_{role}" for role in roles or _ROLES))
+def held_keys(catalogue: Catalogue, holder: Holder) -> set[str]:
+    """Keys of the run's artifacts, and of everything they were made from."""
+    return holder.keys | with_inputs(catalogue, holder.keys)
+
+
+def checkpoints(catalogue: Catalogue, holder: Holder) -> list[tuple[int, Record]]:
+    """The run's checkpoints of both roles with the iterations behind each, the anchor (0) first."""
     found = [catalogue.records[key] for key in holder.keys if key in catalogue.records]
-    chain = [(record.iteration + 1, record) for record in found if record.phase in phases]
+    chain = [(record.iteration + 1, record) for record in found if record.phase in CHECKPOINTS]
     return sorted(chain, key=lambda pair: (pair[0], pair[1].key))

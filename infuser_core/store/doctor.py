@@ -1,31 +1,23 @@
 """`infuser doctor` and the first half of `infuser repair`: check the store, move damaged artifacts aside."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from infuser_core.errors import UsageError
+from infuser_core.store import catalogue as index
 from infuser_core.store import lease, pruned, runs, verify
-from infuser_core.store.catalogue import (
-    CHECKPOINTS,
-    END,
-    FILE,
-    FORMAT,
-    Catalogue,
-    Holder,
-    Record,
-    checkpoints,
-    holders,
-    with_inputs,
-)
-from infuser_core.store.leftovers import Leftover, leftovers
+from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Holder, Record, checkpoints, held_keys, holders
+from infuser_core.store.leftovers import leftovers
 from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size
 
 _KINDS = {"staging": "workspace of a stage", "pieces": "finished pieces", "draft": "temporary file"}
+_SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
+"""Phases that need a checkpoint's weights alone."""
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
@@ -34,31 +26,27 @@ def examine(root: Path, run: str | None = None, *, progress: Progress = lambda d
     Raises UsageError when there is no such run.
     """
     started = time.monotonic()
-    sight = _Sight(root, run)
-    folders = sorted(sight.folders)
-    checked = verify.check(folders, progress)
+    scope = _Scope(root, run)
+    checked = verify.check(scope.folders, progress)
     damaged = {problem.key for problem in checked.problems if problem.damage}
     problems = [
         *checked.problems,
-        *sight.orphans(damaged),
-        *sight.missing(),
-        *sight.records(),
-        *sight.index(damaged),
-        *sight.left(),
+        *scope.inputs(damaged),
+        *scope.journals(),
+        *scope.records(),
+        *scope.index(damaged),
+        *scope.leftovers(),
     ]
-    named = [sight.with_runs(problem) for problem in problems]
     return Health(
         scope=f"run {run}" if run else "store",
-        artifacts=len(folders),
-        files=checked.files,
-        bytes=checked.bytes,
-        pruned=checked.pruned,
+        artifacts=len(scope.folders),
+        checked=checked,
         seconds=time.monotonic() - started,
-        problems=sorted(named, key=lambda problem: not problem.damage),
+        problems=sorted(map(scope.with_runs, problems), key=lambda problem: not problem.damage),
     )
 
 
-class _Sight:
+class _Scope:
     """A store, or the part of it that one run consists of."""
 
     def __init__(self, root: Path, run: str | None) -> None:
@@ -70,136 +58,113 @@ class _Sight:
             raise UsageError(f"no run named {run} in {root}", hint="`infuser runs` lists them")
 
     @cached_property
-    def _keys(self) -> set[str]:
-        """Keys that the runs in sight hold, with what they were made from."""
-        return {key for holder in self._holders for key in {*holder.keys, *with_inputs(self._catalogue, holder.keys)}}
-
-    @cached_property
     def folders(self) -> list[Path]:
-        """Folders of the artifacts in sight."""
-        there = [path for path in (self._root / "artifacts").glob("*/*") if path.is_dir()]
-        return there if self._run is None else [path for path in there if path.name in self._keys]
+        """Folders of the artifacts in scope."""
+        there = sorted(path for path in (self._root / "artifacts").glob("*/*") if path.is_dir())
+        return [path for path in there if self._run is None or self._run in self._runs_of.get(path.name, ())]
 
     @cached_property
-    def _runs_of(self) -> Mapping[str, tuple[str, ...]]:
+    def _runs_of(self) -> Mapping[str, Sequence[str]]:
+        """Runs that hold an artifact, or anything made from it, by its key."""
         found: dict[str, list[str]] = {}
         for holder in self._all:
-            for key in {*holder.keys, *with_inputs(self._catalogue, holder.keys)}:
+            for key in held_keys(self._catalogue, holder):
                 found.setdefault(key, []).append(holder.name)
-        return {key: tuple(names) for key, names in found.items()}
+        return found
 
     def with_runs(self, problem: Problem) -> Problem:
         """The problem with the runs that hold its artifact, and the remedy for them."""
-        names = problem.runs or self._runs_of.get(problem.key, ())
+        names = problem.runs or tuple(self._runs_of.get(problem.key, ()))
         if problem.remedy or not problem.damage:
             return replace(problem, runs=names)
         chosen = self._run if self._run in names else next(iter(names), None)
         command = f"infuser repair {chosen}" if chosen else "infuser repair"
         return replace(problem, runs=names, remedy=f"`{command}` moves it aside and computes what needs it again")
 
-    def orphans(self, damaged: Iterable[str]) -> Iterator[Problem]:
+    def inputs(self, damaged: Collection[str]) -> Iterator[Problem]:
         """Artifacts that were made from something that is gone."""
-        unread = set(damaged)
-        for folder in self.folders:
-            record = self._catalogue.records.get(folder.name)
-            for name, identity in record.inputs.items() if record and folder.name not in unread else ():
-                if identity not in self._catalogue.by_id and identity.split("@")[0] not in unread:
-                    held = folder.name in self._runs_of
+        for record in self._sound(damaged):
+            for name, identity in record.inputs.items():
+                if identity not in self._catalogue.by_id and identity.split("@")[0] not in damaged:
+                    held = record.key in self._runs_of
                     yield Problem(
                         kind="input_missing",
                         damage=held,
-                        key=folder.name,
-                        what=f"{folder.name} was made from {name} {identity}, which is not in the store",
+                        key=record.key,
+                        what=f"{record.key} was made from {name} {identity}, which is not in the store",
                         remedy="" if held else "no run holds it; `infuser gc` lists it",
                     )
 
-    def missing(self) -> Iterator[Problem]:
+    def _sound(self, damaged: Collection[str]) -> Iterator[Record]:
+        """What the catalogue knows of the artifacts in scope that can be read."""
+        keys = (folder.name for folder in self.folders if folder.name not in damaged)
+        yield from (self._catalogue.records[key] for key in keys if key in self._catalogue.records)
+
+    def journals(self) -> Iterator[Problem]:
         """Artifacts that a journal names and the store has not, or has with another digest."""
         there = {path.name for path in self.folders}
         for holder in self._holders:
+            command = f"infuser {'repair' if holder.finished else 'resume'} {holder.name}"
             for entry in holder.entries:
                 record = self._catalogue.records.get(entry.key)
+                what = f"run {holder.name} holds {entry.key}"
                 if record is not None and record.digest != entry.digest:
-                    what = f"run {holder.name} holds {entry.key}@{entry.digest[:16]}; the store has {record.id}"
-                    yield self._lost(holder, entry.key, "artifact_replaced", what)
+                    kind, what = "artifact_replaced", f"{what}@{entry.digest[:16]}; the store has {record.id}"
                 elif entry.key not in there:
-                    what = f"run {holder.name} holds {entry.key}, which is not in the store"
-                    yield self._lost(holder, entry.key, "artifact_missing", what)
-
-    def _lost(self, holder: Holder, key: str, kind: str, what: str) -> Problem:
-        remedy = "`infuser repair` computes it again" if holder.finished else "`infuser resume` computes it again"
-        command = remedy.replace("repair", f"repair {holder.name}").replace("resume", f"resume {holder.name}")
-        return Problem(kind=kind, damage=holder.finished, key=key, what=what, remedy=command, runs=(holder.name,))
+                    kind, what = "artifact_missing", f"{what}, which is not in the store"
+                else:
+                    continue
+                remedy = f"`{command}` computes it again"
+                yield Problem(
+                    kind=kind, damage=holder.finished, key=entry.key, what=what, remedy=remedy, runs=(holder.name,)
+                )
 
     def records(self) -> Iterator[Problem]:
         """Records of the runs themselves."""
         for holder in self._holders:
+            names, name = (holder.name,), holder.name
             if holder.broken:
-                remedy = (
-                    f"start it again with its configuration files and --name {holder.name}: nothing is computed twice"
-                )
-                what, names = f"run {holder.name}: {holder.broken}", (holder.name,)
+                remedy = f"start it again with its configuration files and --name {name}: nothing is computed twice"
+                what = f"run {name}: {holder.broken}"
                 yield Problem(kind="run_record", damage=True, what=what, remedy=remedy, runs=names)
             for line in holder.torn:
-                yield Problem(
-                    kind="journal_torn",
-                    damage=False,
-                    what=f"run {holder.name}, {line} is torn and passed over; what it told of is in the store",
-                    remedy="",
-                    runs=(holder.name,),
-                )
-            dead = lease.dead_holder(runs.runs_folder(self._root) / holder.name)
+                what = f"run {name}, {line} is torn and passed over; what it told of is in the store"
+                yield Problem(kind="journal_torn", damage=False, what=what, runs=names)
+            dead = lease.dead_holder(runs.runs_folder(self._root) / name)
             if dead is not None:
                 where = f" in {dead.doing}" if dead.doing else ""
-                what = f"run {holder.name}: {dead.holder}, is gone without giving the run back{where}"
-                remedy = f"`infuser resume {holder.name}` goes on"
-                yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=(holder.name,))
+                what = f"run {name}: {dead.holder}, is gone without giving the run back{where}"
+                remedy = f"`infuser resume {name}` goes on"
+                yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=names)
 
-    def index(self, damaged: Iterable[str]) -> Iterator[Problem]:
+    def index(self, damaged: Collection[str]) -> Iterator[Problem]:
         """What the index says of an artifact must be what its commit record says."""
-        unread = set(damaged)
-        for folder in self.folders:
-            record = self._catalogue.records.get(folder.name)
-            manifest = verify.recorded(folder) if record and folder.name not in unread else None
-            if record is None or manifest is None:
+        remedy = "`infuser repair` builds the index anew"
+        for record in self._sound(damaged):
+            manifest = verify.recorded(self._catalogue.folder(record.key))
+            if manifest is None:
                 continue
             wanted = (manifest.ref.digest, manifest.recipe["inputs"], manifest.rows, manifest.recipe["iteration"])
             if wanted != (record.digest, record.inputs, record.rows, record.iteration):
-                what = f"the index says something else of {folder.name} than its commit record"
-                remedy = "`infuser repair` builds the index anew"
-                yield Problem(kind="index_wrong", damage=True, what=what, remedy=remedy, key=folder.name)
-        torn = _torn_lines(self._root / FILE)
+                what = f"the index says something else of {record.key} than its commit record"
+                yield Problem(kind="index_wrong", damage=True, what=what, remedy=remedy, key=record.key)
+        torn = index.torn_lines(self._root)
         if torn and self._run is None:
-            what = f"{torn} torn lines in {self._root / FILE} are passed over"
-            yield Problem(kind="index_torn", damage=False, what=what, remedy="`infuser repair` builds the index anew")
+            what = f"{torn} torn lines in {self._root / index.FILE} are passed over"
+            yield Problem(kind="index_torn", damage=False, what=what, remedy=remedy)
 
-    def left(self) -> Iterator[Problem]:
+    def leftovers(self) -> Iterator[Problem]:
         """Leftovers; of a run, those of its own keys and folder."""
         own = runs.runs_folder(self._root) / self._run if self._run else None
         for left in leftovers(self._root, held=frozenset(self._runs_of)):
-            name = left.path.name.partition(".")[0]
-            if own is None or left.path.parent == own or name in self._keys:
-                yield _note(left)
-
-
-def _note(left: Leftover) -> Problem:
-    what = _KINDS.get(left.kind, f"what was moved to {left.path.parent.name}")
-    whose = f"left by {left.owner}, which is gone" if left.kind in _KINDS and not left.needed else f"of {left.owner}"
-    remedy = f"stays: {left.needed}" if left.needed else "`infuser gc --apply` removes it"
-    line = f"{left.path}: {what}, {size(left.bytes)}, {whose}"
-    return Problem(kind=left.kind, damage=False, what=line, remedy=remedy, bytes=left.bytes)
-
-
-def _torn_lines(path: Path) -> int:
-    if not path.is_file():
-        return 0
-    lines = [line.split(b"\t") for line in path.read_bytes().split(b"\n") if line.strip()]
-    marks = (FORMAT.encode(), END.encode())
-    return sum(len(line) != 8 or (line[0], line[-1]) != marks for line in lines)
-
-
-_SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
-"""Phases that need a checkpoint's weights alone."""
+            key = left.path.name.partition(".")[0]
+            if own is None or left.path.parent == own or self._run in self._runs_of.get(key, ()):
+                what = _KINDS.get(left.kind, f"what was moved to {left.path.parent.name}")
+                gone = left.kind in _KINDS and not left.needed
+                whose = f"left by {left.owner}, which is gone" if gone else f"of {left.owner}"
+                line = f"{left.path}: {what}, {size(left.bytes)}, {whose}"
+                remedy = f"stays: {left.needed}" if left.needed else "`infuser gc --apply` removes it"
+                yield Problem(kind=left.kind, damage=False, what=line, remedy=remedy, bytes=left.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,11 +188,9 @@ class Aside:
 class Prepared:
     """A store in which what is damaged is missing instead."""
 
-    health: Health
-    """What was found before."""
     aside: Sequence[Aside]
     """What was moved away."""
-    lost: dict[str, str]
+    lost: Mapping[str, str]
     """Digest by key of everything that has to be computed again; empty text where it is unknown."""
     restore: Sequence[str]
     """Keys of pruned checkpoints that computing the lost ones needs, and that are computed again first."""
@@ -241,24 +204,29 @@ def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, to
     Raises BusyRunError when a living process executes a run that holds something damaged, UsageError when there is no
     such run.
     """
-    for name in [run] if run else []:
-        runs.refuse_held(root, runs.find_run(root, name))
-    health = examine(root, run, progress=progress)
-    affected = sorted({name for problem in health.damage for name in problem.runs if problem.kind != "run_record"})
+    if run:
+        runs.refuse_held(root, runs.find_run(root, run))
+    damage = examine(root, run, progress=progress).damage
+    affected = sorted({name for problem in damage for name in problem.runs if problem.kind != "run_record"})
     with ExitStack() as held:
         for name in affected:
             held.enter_context(runs.holding(root, name))
-        lost = _lost(root, health, affected)
-        needed = restoration(Catalogue(root), root, lost, _places(root, lost))
-        aside = _move(root, health.damage)
-        rebuild_index(root)
-    missing = {problem.key for problem in health.damage if problem.key}
+        known = [entry for holder in holders(root) for entry in holder.entries]
+        holding = [holder for holder in holders(root) if holder.name in affected]
+        digests = {entry.key: entry.digest for holder in holding for entry in holder.entries}
+        keys = {each.key for each in damage if each.key and each.kind not in ("input_missing", "index_wrong")}
+        places = {entry.key: entry.iteration for entry in known if entry.key in keys}
+        needed = restoration(Catalogue(root), sorted(keys), places)
+        aside = _move(root, damage)
+        # The index may be missing at any time: reading every record again writes another one.
+        (root / index.FILE).unlink(missing_ok=True)
+        Catalogue(root)
+    missing = {problem.key for problem in damage if problem.key}
     return Prepared(
-        health=health,
         aside=aside,
-        lost=lost,
+        lost={key: digests.get(key, "") for key in sorted(keys)},
         restore=needed,
-        runs=[holder.name for holder in holders(root) if holder.name in affected and holder.keys & missing],
+        runs=[holder.name for holder in holding if holder.keys & missing],
     )
 
 
@@ -272,59 +240,32 @@ def _move(root: Path, damage: Iterable[Problem]) -> list[Aside]:
     return list(moved.values())
 
 
-def _lost(root: Path, health: Health, names: Sequence[str]) -> dict[str, str]:
-    """Damaged and missing artifacts with the digests that journals remember."""
-    entries = {entry.key: entry.digest for holder in holders(root) if holder.name in names for entry in holder.entries}
-    keys = {
-        problem.key for problem in health.damage if problem.key and problem.kind not in ("input_missing", "index_wrong")
-    }
-    return {key: entries.get(key, "") for key in sorted(keys)}
-
-
-def _places(root: Path, keys: Iterable[str]) -> dict[str, int]:
-    """The iteration of each key, by the journals."""
-    wanted = set(keys)
-    return {entry.key: entry.iteration for holder in holders(root) for entry in holder.entries if entry.key in wanted}
-
-
-def rebuild_index(root: Path) -> None:
-    """Forget the index and read every commit record again. It may be missing at any time, so this is safe."""
-    (root / FILE).unlink(missing_ok=True)
-    Catalogue(root)
-
-
-def restoration(
-    catalogue: Catalogue, root: Path, keys: Iterable[str], places: dict[str, int] | None = None
-) -> list[str]:
+def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, int] | None = None) -> list[str]:
     """Pruned checkpoints that must be whole before these keys can be computed, back to the last whole ones.
 
-    A key whose record is lost may need any checkpoint of its iteration.
+    A key whose record is lost may need any checkpoint of its iteration, which `places` says.
     """
     found: dict[str, None] = {}
     ahead = [(key, record) for key in keys for record in _needed_by(catalogue, key, (places or {}).get(key, -1))]
     while ahead:
         user, record = ahead.pop()
-        removed = pruned.read(Store(root).folder(record.phase, record.key))
+        removed = pruned.read(catalogue.folder(record.key))
         sampled = user.rpartition("-")[0] in _SAMPLING
         if record.key in found or not any(part.part == pruned.WEIGHTS or not sampled for part in removed.values()):
             continue
         found[record.key] = None
-        ahead += [(record.key, each) for each in _inputs(catalogue, record)]
+        ahead += [(record.key, each) for each in _needed_by(catalogue, record.key, -1)]
     return list(found)
 
 
-def _inputs(catalogue: Catalogue, record: Record) -> list[Record]:
-    known = [catalogue.by_id.get(identity) for identity in record.inputs.values()]
-    return [each for each in known if each is not None and each.phase in CHECKPOINTS]
-
-
 def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
+    """The checkpoints that an artifact was made from."""
     record = catalogue.records.get(key)
-    if record is not None:
-        return _inputs(catalogue, record)
-    return [
-        each for each in catalogue.records.values() if each.phase in CHECKPOINTS and each.iteration + 1 == iteration
-    ]
+    if record is None:
+        known = catalogue.records.values()
+        return [each for each in known if each.phase in CHECKPOINTS and each.iteration + 1 == iteration]
+    sources = (catalogue.by_id.get(identity) for identity in record.inputs.values())
+    return [each for each in sources if each is not None and each.phase in CHECKPOINTS]
 
 
 def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
@@ -334,11 +275,13 @@ def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
     """
     catalogue = Catalogue(root)
     (holder,) = [each for each in holders(root) if each.name == run]
-    chosen = checkpoints_at(catalogue, holder, iteration)
-    store = Store(root)
-    thin = [record for record in chosen if pruned.read(store.folder(record.phase, record.key))]
-    wanted = [record.key for record in thin]
-    return [*wanted, *(key for key in restoration(catalogue, root, wanted) if key not in wanted)]
+    wanted = thinned(catalogue, checkpoints_at(catalogue, holder, iteration))
+    return list(dict.fromkeys([*wanted, *restoration(catalogue, wanted)]))
+
+
+def thinned(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
+    """Keys of those checkpoints of which gc removed something."""
+    return [record.key for record in records if pruned.read(catalogue.folder(record.key))]
 
 
 def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list[Record]:
@@ -355,10 +298,10 @@ def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list
 def last_place(holder: Holder) -> str:
     """Where an unfinished run had got to, PHASE@ITERATION; empty where it had got nowhere."""
     worked = [entry for entry in holder.entries if entry.state == "ran"] or list(holder.entries)
-    newest = max(worked, key=lambda entry: entry.attempt, default=None)
-    if newest is None:
+    newest = max((entry.attempt for entry in worked), default=0)
+    last = next((entry for entry in reversed(worked) if entry.attempt == newest), None)
+    if last is None:
         return ""
-    last = [entry for entry in worked if entry.attempt == newest.attempt][-1]
     return last.phase if last.iteration < 0 else f"{last.phase}@{last.iteration}"
 
 

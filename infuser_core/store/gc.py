@@ -9,8 +9,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
 from infuser_core.store import pruned
-from infuser_core.store.catalogue import Catalogue, Holder, Record, checkpoints, holders, with_inputs
+from infuser_core.store.catalogue import FILE, Catalogue, Holder, Record, checkpoints, held_keys, holders
 from infuser_core.store.leftovers import TRASH, leftovers, size_of
-from infuser_core.store.retention import Course, Extent, Rule, Verdict, pinned, strongest, verdicts
+from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts
 from infuser_core.store.store import read_manifest
 from infuser_core.store.verify import size
 
@@ -44,12 +44,12 @@ class Item:
     """One of the headings."""
     path: Path
     """A file or folder; for a checkpoint, its folder."""
-    files: Mapping[str, str]
-    """For a checkpoint, the files that go and the part each belongs to; empty where the whole path goes."""
     bytes: int
     """What it frees."""
     why: str
     """The rule, for people."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """For a checkpoint, the files that go and the part each belongs to; empty where the whole path goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +82,12 @@ class Plan:
                 lines.append(f"{heading}: {len(chosen)}, {size(sum(item.bytes for item in chosen))}")
                 lines += [f"  {size(item.bytes):>9}  {item.path.name}  ({item.why})" for item in chosen]
         for run, extents in self.kept.items():
-            shown = "; ".join(f"{extent} {_listed(numbers)}" for extent, numbers in extents.items())
+            shown = "; ".join(f"{extent} {', '.join(map(str, numbers))}" for extent, numbers in extents.items())
             lines.append(f"run {run} keeps its checkpoints after iterations: {shown}")
         lines += [f"left alone: {note}" for note in self.notes]
-        if not self.items:
-            return "\n".join([*lines, "nothing to remove"])
-        if applied:
-            return "\n".join([*lines, f"removed {len(self.items)} items, {size(self.bytes)}"])
-        return "\n".join([*lines, f"nothing was removed: `infuser gc --apply` frees {size(self.bytes)}"])
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+        said = f"nothing was removed: `infuser gc --apply` frees {size(self.bytes)}"
+        said = f"removed {len(self.items)} items, {size(self.bytes)}" if applied else said
+        return "\n".join([*lines, said if self.items else "nothing to remove"])
 
 
 def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
@@ -105,65 +99,38 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
                 f"gc cannot know what run {holder.name} holds: {holder.broken}",
                 hint=f"`infuser doctor {holder.name}` says what to do; or remove the run's folder if it is not wanted",
             )
-    held = {key for holder in found for key in {*holder.keys, *with_inputs(catalogue, holder.keys)}}
+    held = {key for holder in found for key in held_keys(catalogue, holder)}
+    wanted = _wanted(catalogue, found, Rule(keep_full=keep_full, every=every))
+    items = [item for key, verdict in wanted.items() for item in _thinned(catalogue.folder(key), verdict)]
     notes: list[str] = []
-    items = [*_unreferenced(root, catalogue, held, found, notes)]
-    wanted = _wanted(root, catalogue, found, Rule(keep_full=keep_full, every=every))
-    items += [item for key, each in wanted.items() for item in _thinned(root, catalogue.records[key], each)]
+    free = {key: record for key, record in catalogue.records.items() if key not in held}
+    live = [holder.name for holder in found if holder.live]
+    if free and live:
+        notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
+    elif free:
+        folders = [catalogue.folder(key) for key in users_first(free)]
+        items += [Item(kind="unreferenced", path=f, bytes=size_of(f), why="no run holds it") for f in folders]
     for left in leftovers(root, held=frozenset(held)):
         if left.needed:
             notes.append(f"{left.path}: {left.needed}")
         else:
             why = f"left by {left.owner}" if left.kind != "damaged" else "computed again, or not needed"
-            items.append(Item(kind=left.kind, path=left.path, files={}, bytes=left.bytes, why=why))
+            items.append(Item(kind=left.kind, path=left.path, bytes=left.bytes, why=why))
     order = list(_HEADINGS)
     items.sort(key=lambda item: order.index(item.kind))
     return Plan(items=items, kept=_kept(catalogue, found, wanted), notes=notes)
 
 
-def _unreferenced(
-    root: Path, catalogue: Catalogue, held: Collection[str], found: Sequence[Holder], notes: list[str]
-) -> Iterator[Item]:
-    """Users first, so that no artifact ever lacks what it was made from."""
-    free = {key: record for key, record in catalogue.records.items() if key not in held}
-    if not free:
-        return
-    live = [holder.name for holder in found if holder.live]
-    if live:
-        notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
-        return
-    depth: dict[str, int] = {}
-    for key in _from_the_end(free):
-        sources = (identity.split("@")[0] for identity in free[key].inputs.values())
-        for source in sources:
-            if source in free:
-                depth[source] = max(depth.get(source, 0), depth.get(key, 0) + 1)
-    for key in sorted(free, key=lambda key: (depth.get(key, 0), key)):
-        path = root / "artifacts" / free[key].phase / key
-        yield Item(kind="unreferenced", path=path, files={}, bytes=size_of(path), why="no run holds it")
+def users_first(records: Mapping[str, Record]) -> list[str]:
+    """Keys in an order in which no artifact ever lacks what it was made from while they are removed one by one."""
+    sources = {
+        key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(records))
+        for key, record in sorted(records.items())
+    }
+    return list(TopologicalSorter(sources).static_order())[::-1]
 
 
-def _from_the_end(records: Mapping[str, Record]) -> list[str]:
-    """Keys in an order in which every artifact comes before what it was made from."""
-    done: dict[str, None] = {}
-
-    def visit(start: str) -> None:
-        ahead = [(start, False)]
-        while ahead:
-            key, seen = ahead.pop()
-            if seen:
-                done.setdefault(key)
-            elif key not in done:
-                ahead.append((key, True))
-                sources = [identity.split("@")[0] for identity in records[key].inputs.values()]
-                ahead += [(source, False) for source in sources if source in records and source not in done]
-
-    for key in records:
-        visit(key)
-    return list(done)[::-1]
-
-
-def _course(root: Path, catalogue: Catalogue, holder: Holder) -> Course:
+def _state(catalogue: Catalogue, holder: Holder) -> RunState:
     numbers = {number for number, _ in checkpoints(catalogue, holder)}
     passed = max(numbers, default=0)
     at_rest = holder.ended and not holder.live
@@ -172,29 +139,30 @@ def _course(root: Path, catalogue: Catalogue, holder: Holder) -> Course:
         passed = max((e.iteration + 1 for e in holder.current if e.phase == "update_solver" and e.digest), default=-1)
     chosen = [catalogue.records[key] for key in holder.keys if key in catalogue.records and key.startswith("select-")]
     selected = {int(record.summary["selected_iteration"]) for record in chosen}
-    return Course(
+    return RunState(
         iterations=numbers,
         passed=passed,
         selected=selected.pop() if at_rest and len(selected) == 1 else None,
-        pinned=pinned(root, holder.name),
+        pinned=pinned(catalogue.root, holder.name),
     )
 
 
-def _wanted(root: Path, catalogue: Catalogue, found: Sequence[Holder], rule: Rule) -> dict[str, Verdict]:
-    """What stays of every checkpoint that a run holds."""
-    votes: dict[str, list[Verdict]] = {}
+def _wanted(catalogue: Catalogue, found: Sequence[Holder], rule: Rule) -> dict[str, Verdict]:
+    """What stays of every checkpoint; of several runs that hold one, the run that wants the most of it decides."""
+    strongest: dict[str, Verdict] = {}
     for holder in found:
-        told = verdicts(_course(root, catalogue, holder), rule)
+        told = verdicts(_state(catalogue, holder), rule)
         for number, record in checkpoints(catalogue, holder):
-            votes.setdefault(record.key, []).append(told[number])
-    return {key: strongest(given) for key, given in votes.items()}
+            known = strongest.setdefault(record.key, told[number])
+            if told[number].extent > known.extent:
+                strongest[record.key] = told[number]
+    return strongest
 
 
-def _thinned(root: Path, record: Record, verdict: Verdict) -> Iterator[Item]:
+def _thinned(folder: Path, verdict: Verdict) -> Iterator[Item]:
     """What goes of a checkpoint; also what an interrupted gc has listed already."""
     if verdict.extent == Extent.WHOLE:
         return
-    folder = root / "artifacts" / record.phase / record.key
     parts = [pruned.MOMENTS] if verdict.extent == Extent.WEIGHTS else [pruned.MOMENTS, pruned.WEIGHTS]
     files = {
         path.name: part for part in parts for pattern in pruned.PARTS[part] for path in sorted(folder.glob(pattern))
@@ -205,13 +173,13 @@ def _thinned(root: Path, record: Record, verdict: Verdict) -> Iterator[Item]:
 
 
 def _kept(
-    catalogue: Catalogue, found: Sequence[Holder], wanted: Mapping[str, Verdict]
+    catalogue: Catalogue, found: Collection[Holder], wanted: Mapping[str, Verdict]
 ) -> dict[str, dict[str, list[int]]]:
     kept: dict[str, dict[str, list[int]]] = {}
     for holder in found:
         for number, record in checkpoints(catalogue, holder):
-            extents = kept.setdefault(holder.name, {})
-            numbers = extents.setdefault(wanted[record.key].extent.name.lower(), [])
+            extent = wanted[record.key].extent.name.lower()
+            numbers = kept.setdefault(holder.name, {}).setdefault(extent, [])
             if number not in numbers:
                 numbers.append(number)
     return kept
@@ -219,25 +187,30 @@ def _kept(
 
 def apply(root: Path, chosen: Plan) -> None:
     """Remove what was planned. Call it under `runs.sweeping`, with a plan made under it."""
-    with _errors(root):
+    try:
         for item in chosen.items:
             if item.files:
                 _thin_out(item)
             else:
                 _throw_away(root, item.path)
-        (root / "index" / "records.tsv").unlink(missing_ok=True)
+        (root / FILE).unlink(missing_ok=True)
+    except StoreError:
+        raise
+    except OSError as error:
+        hint = "what was removed so far is recorded; `infuser gc --apply` goes on"
+        raise StoreError(f"cannot remove from {root}: {error.strerror or error}", hint=hint) from error
 
 
 def _thin_out(item: Item) -> None:
     manifest, known = read_manifest(item.path), pruned.read(item.path)
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    fresh = {
-        name: pruned.Removed(file=name, part=part, rule=item.why, at=now, **manifest.files[name])
+    fresh = [
+        pruned.Removed(file=name, part=part, rule=item.why, at=now, **manifest.files[name])
         for name, part in item.files.items()
         if name not in known and name in manifest.files
-    }
+    ]
     if fresh:
-        pruned.write(item.path, [*known.values(), *fresh.values()])
+        pruned.write(item.path, [*known.values(), *fresh])
     faults.point("gc:recorded")
     for name in item.files:
         (item.path / name).unlink()
@@ -259,14 +232,3 @@ def _throw_away(root: Path, path: Path) -> None:
     else:
         path.unlink()
     faults.point("gc:removed")
-
-
-@contextmanager
-def _errors(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        hint = "what was removed so far is recorded; `infuser gc --apply` goes on"
-        raise StoreError(f"cannot remove from {root}: {error.strerror or error}", hint=hint) from error

@@ -14,6 +14,8 @@ from infuser_core.store.store import MANIFEST, Store
 
 TRASH = ".trash"
 DAMAGED = "damaged"
+_DRAFTS = ("*.tmp", ".now.*", "lease.*.dead")
+_UNKNOWN = "an unknown process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +26,21 @@ class Leftover:
     """staging, pieces, draft, damaged or trash."""
     path: Path
     """Where it lies."""
-    bytes: int
-    """Size of all its files."""
     owner: str
     """Who left it, in words."""
-    needed: str
+    needed: str = ""
     """Why it must stay; empty where it may go."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of all its files."""
+        return size_of(self.path)
 
 
 def leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftover]:
     """Everything left over. `held`: keys that runs hold, whose damaged remains are kept until they are repaired."""
-    found = [*_staging(root), *_pieces(root), *_drafts(root), *_damaged(root, held), *_trash(root)]
+    found = [*_staging(root), *_pieces(root), *_drafts(root), *_damaged(root, held)]
+    found += [Leftover(kind="trash", path=path, owner="an interrupted gc") for path in (root / TRASH).glob("*")]
     return sorted(found, key=lambda left: (left.kind, left.path))
 
 
@@ -55,35 +61,27 @@ def size_of(path: Path) -> int:
 def _staging(root: Path) -> Iterator[Leftover]:
     elsewhere = _live_elsewhere(root)
     for path in (root / ".staging").glob("*"):
-        key = path.name.partition(".")[0]
-        worker = _worker_on(root, key)
-        needed = f"{worker.name} works on it" if worker.at_work else elsewhere
-        yield Leftover(kind="staging", path=path, bytes=size_of(path), owner=worker.name, needed=needed)
+        worker, at_work = _worker_on(root, path.name.partition(".")[0])
+        yield Leftover(kind="staging", path=path, owner=worker, needed=at_work or elsewhere)
 
 
 def _pieces(root: Path) -> Iterator[Leftover]:
     for path in (root / ".partial").glob("*"):
-        worker = _worker_on(root, path.name)
-        needed = "" if _committed(root, path.name) else "finished pieces of a stage that is not complete"
-        needed = f"{worker.name} works on it" if worker.at_work else needed
-        yield Leftover(kind="pieces", path=path, bytes=size_of(path), owner=worker.name, needed=needed)
+        worker, at_work = _worker_on(root, path.name)
+        unfinished = "" if _committed(root, path.name) else "finished pieces of a stage that is not complete"
+        yield Leftover(kind="pieces", path=path, owner=worker, needed=at_work or unfinished)
 
 
 def _drafts(root: Path) -> Iterator[Leftover]:
     """Temporary files beside what they were to replace, in runs that nobody executes, and in artifacts."""
     for folder in runs.runs_folder(root).glob("*"):
         if folder.is_dir() and not runs.is_held(root, folder.name):
-            for pattern in ("*.tmp", ".*.tmp", ".now.*", "lease.*.dead"):
-                for path in folder.glob(pattern):
-                    yield _draft(path, f"run {folder.name}")
+            for path in [path for pattern in _DRAFTS for path in folder.glob(pattern)]:
+                yield Leftover(kind="draft", path=path, owner=f"run {folder.name}")
     for path in (root / "artifacts").glob("*/*/.*.tmp"):
-        yield _draft(path, path.parent.name)
+        yield Leftover(kind="draft", path=path, owner=path.parent.name)
     for path in root.glob(".writable.*"):
-        yield _draft(path, "a start")
-
-
-def _draft(path: Path, owner: str) -> Leftover:
-    return Leftover(kind="draft", path=path, bytes=size_of(path), owner=owner, needed="")
+        yield Leftover(kind="draft", path=path, owner="a start")
 
 
 def _damaged(root: Path, held: frozenset[str]) -> Iterator[Leftover]:
@@ -91,39 +89,25 @@ def _damaged(root: Path, held: frozenset[str]) -> Iterator[Leftover]:
         key = path.name.rpartition(".")[0]
         waits = key in held and not _committed(root, key)
         needed = "its artifact is not computed again yet" if waits else ""
-        yield Leftover(kind="damaged", path=path, bytes=size_of(path), owner=key, needed=needed)
-
-
-def _trash(root: Path) -> Iterator[Leftover]:
-    for path in (root / TRASH).glob("*"):
-        yield Leftover(kind="trash", path=path, bytes=size_of(path), owner="an interrupted gc", needed="")
+        yield Leftover(kind="damaged", path=path, owner=key, needed=needed)
 
 
 def _committed(root: Path, key: str) -> bool:
     return (Store(root).folder(key.rpartition("-")[0], key) / MANIFEST).is_file()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Worker:
-    """The process that last took a key's lock."""
-
-    name: str
-    """In words."""
-    at_work: bool
-    """Whether it still has the lock."""
-
-
-def _worker_on(root: Path, key: str) -> _Worker:
+def _worker_on(root: Path, key: str) -> tuple[str, str]:
+    """The process that last took a key's lock, and where it still has it, that it is at work; both in words."""
     path = root / "locks" / key
     if not path.is_file():
-        return _Worker(name="an unknown process", at_work=False)
+        return _UNKNOWN, ""
     with path.open("r") as handle:
+        name = handle.read().strip() or _UNKNOWN
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            at_work = False
         except BlockingIOError:
-            at_work = True
-        return _Worker(name=handle.read().strip() or "an unknown process", at_work=at_work)
+            return name, f"{name} works on it"
+        return name, ""
 
 
 def _live_elsewhere(root: Path) -> str:

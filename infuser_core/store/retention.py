@@ -1,20 +1,22 @@
 """Retention of checkpoints: keep all of one, its weights, or the facts about it; pins keep it whole.
 
 Training goes on from whole checkpoints alone: AdamW's moments enter the influence score. Sampling needs the weights.
+Pins are in `pins.json` in the folder of their run.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import StoreError, UsageError
-from infuser_core.store import pruned, runs
+from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, holders
-from infuser_core.store.doctor import checkpoints_at
-from infuser_core.store.store import Store
+from infuser_core.store.doctor import checkpoints_at, thinned
+
+FILE = "pins.json"
 
 
 class Extent(IntEnum):
@@ -36,7 +38,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class RunState:
     """What retention must know of a run."""
 
     iterations: Collection[int]
@@ -59,40 +61,33 @@ class Verdict:
     """The rule, for people."""
 
 
-def verdicts(course: Course, rule: Rule) -> dict[int, Verdict]:
+def verdicts(state: RunState, rule: Rule) -> dict[int, Verdict]:
     """A verdict for each checkpoint of a run by the number of iterations behind it."""
-    behind = sorted(number for number in course.iterations if number <= course.passed)
-    newest = set(behind[-rule.keep_full :]) | {number for number in course.iterations if number > course.passed}
-    return {number: _verdict(number, course, rule, newest) for number in sorted(course.iterations)}
+    behind = sorted(number for number in state.iterations if number <= state.passed)
+    newest = set(behind[-rule.keep_full :]) | {number for number in state.iterations if number > state.passed}
+    return {number: _verdict(number, state, rule, newest) for number in sorted(state.iterations)}
 
 
-def _verdict(number: int, course: Course, rule: Rule, newest: Collection[int]) -> Verdict:
+def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) -> Verdict:
     if number == 0:
         return Verdict(extent=Extent.WHOLE, why="the anchor")
-    if number in course.pinned:
+    if number in state.pinned:
         return Verdict(extent=Extent.WHOLE, why="pinned")
-    if number == course.selected:
+    if number == state.selected:
         return Verdict(extent=Extent.WHOLE, why="selected")
     if number in newest:
         return Verdict(extent=Extent.WHOLE, why=f"among the last {rule.keep_full}")
     if rule.every and number % rule.every == 0:
         return Verdict(extent=Extent.WEIGHTS, why=f"weights of every {_ordinal(rule.every)}")
-    if course.selected is None:
+    if state.selected is None:
         return Verdict(extent=Extent.WEIGHTS, why="weights until one is selected")
-    return Verdict(extent=Extent.FACTS, why=f"not among the last {rule.keep_full}, nor every {_ordinal(rule.every)}")
+    nor = f", nor every {_ordinal(rule.every)}" if rule.every else ""
+    return Verdict(extent=Extent.FACTS, why=f"not among the last {rule.keep_full}{nor}")
 
 
 def _ordinal(number: int) -> str:
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
     return f"{number}{ending}"
-
-
-def strongest(found: Iterable[Verdict]) -> Verdict:
-    """Of several runs that hold a checkpoint, the one that wants the most of it decides."""
-    return max(found, key=lambda verdict: verdict.extent)
-
-
-FILE = "pins.json"
 
 
 def pinned(root: Path, run: str) -> set[int]:
@@ -109,27 +104,24 @@ def pinned(root: Path, run: str) -> set[int]:
 
 def pin(root: Path, place: str) -> str:
     """Pin RUN@ITERATION; returns what to tell the person. Raises UsageError where there is no such checkpoint."""
-    named = _parse(root, place)
-    holder, iteration = named.holder, named.iteration
-    records = checkpoints_at(Catalogue(root), holder, iteration)
-    _save(root, holder.name, pinned(root, holder.name) | {iteration})
-    store = Store(root)
-    thin = [record.key for record in records if pruned.read(store.folder(record.phase, record.key))]
-    said = f"pinned {holder.name}@{iteration}: {', '.join(record.key for record in records)}"
-    if thin:
-        said += f"; gc thinned it out before: `infuser repair {holder.name} --iteration {iteration}` makes it whole"
+    holder, iteration = _parse(root, place)
+    catalogue, name = Catalogue(root), holder.name
+    records = checkpoints_at(catalogue, holder, iteration)
+    _save(root, name, pinned(root, name) | {iteration})
+    said = f"pinned {name}@{iteration}: {', '.join(record.key for record in records)}"
+    if thinned(catalogue, records):
+        said += f"; gc thinned it out before: `infuser repair {name} --iteration {iteration}` makes it whole"
     return said
 
 
 def unpin(root: Path, place: str) -> str:
     """Take a pin away; returns what to tell the person. Raises UsageError for what is not pinned."""
-    named = _parse(root, place)
-    now = pinned(root, named.holder.name)
-    if named.iteration not in now:
-        known = ", ".join(lines(listed(root)))
-        raise UsageError(f"{place} is not pinned", hint=f"pinned: {known}")
-    _save(root, named.holder.name, now - {named.iteration})
-    return f"unpinned {named.holder.name}@{named.iteration}"
+    holder, iteration = _parse(root, place)
+    now = pinned(root, holder.name)
+    if iteration not in now:
+        raise UsageError(f"{place} is not pinned", hint=f"pinned: {', '.join(lines(listed(root)))}")
+    _save(root, holder.name, now - {iteration})
+    return f"unpinned {holder.name}@{iteration}"
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
@@ -151,19 +143,10 @@ def _save(root: Path, run: str, iterations: set[int]) -> None:
     runs.write_record(root, run, FILE, {"iterations": sorted(iterations)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """What RUN@ITERATION names."""
-
-    holder: Holder
-    """The run."""
-    iteration: int
-    """Iterations behind its checkpoints."""
-
-
-def _parse(root: Path, place: str) -> _Place:
+def _parse(root: Path, place: str) -> tuple[Holder, int]:
+    """The run and the iteration that RUN@ITERATION names."""
     name, mark, number = place.rpartition("@")
     if not mark or not number.isdigit():
         raise UsageError(f"{place!r} names no checkpoint", hint="RUN@ITERATION, e.g. nano@5")
     name = runs.find_run(root, name)
-    return _Place(holder=next(each for each in holders(root) if each.name == name), iteration=int(number))
+    return next(each for each in holders(root) if each.name == name), int(number)

@@ -310,7 +310,7 @@ def sweeping(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            said = f"another process removes or fetches files in {root}"
+            said = f"another process removes files in {root}"
             raise BusyRunError(said, hint="wait for its end") from error
         yield
 

@@ -13,6 +13,12 @@ from infuser_core.store import pruned
 from infuser_core.store.recipe import Recipe, digest_of
 from infuser_core.store.store import MANIFEST, Manifest, read_manifest
 
+Progress = Callable[[int, int], None]
+"""Bytes looked at, bytes to look at."""
+_WORKERS = min(4, os.cpu_count() or 1)
+_GARBLED = (KeyError, TypeError, AttributeError)
+"""What reading a record raises that is JSON, but not of its form."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -24,7 +30,7 @@ class Problem:
     """True for damage; False for a note: harmless, and explained."""
     what: str
     """One line for people, with the path or the key."""
-    remedy: str
+    remedy: str = ""
     """What to do; empty where nothing need be done."""
     key: str = ""
     """Artifact at fault, if one is."""
@@ -32,6 +38,25 @@ class Problem:
     """Runs that hold the artifact."""
     bytes: int = 0
     """Size of what is left over; 0 where that says nothing."""
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        return f"{'damaged' if self.damage else 'note':8} {self.what}{f': {self.remedy}' if self.remedy else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What looking at some artifacts gave."""
+
+    problems: Sequence[Problem]
+    """Damage and notes, artifact by artifact; without the runs."""
+    files: int
+    """Files whose digests were compared."""
+    bytes: int
+    """Their sizes."""
+    pruned: int
+    """Artifacts that gc thinned out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +67,8 @@ class Health:
     """Run, or `store`."""
     artifacts: int
     """Artifacts looked at."""
-    files: int
-    """Files whose digests were compared."""
-    bytes: int
-    """Their sizes."""
-    pruned: int
-    """Checkpoints that gc thinned out."""
+    checked: Checked
+    """Their files."""
     seconds: float
     """Time of the look, seconds."""
     problems: Sequence[Problem]
@@ -69,9 +90,7 @@ class Health:
             "scope": self.scope,
             "healthy": not self.damage,
             "artifacts": self.artifacts,
-            "files": self.files,
-            "bytes": self.bytes,
-            "pruned": self.pruned,
+            **{name: getattr(self.checked, name) for name in ("files", "bytes", "pruned")},
             "seconds": round(self.seconds, 3),
             "damage": [asdict(problem) for problem in self.damage],
             "notes": [asdict(problem) for problem in self.notes],
@@ -79,17 +98,12 @@ class Health:
 
     def text(self) -> str:
         """The finding for people: one line per problem."""
-        lines = [_line("damaged", problem) for problem in self.damage]
-        lines += [_line("note", problem) for problem in self.notes]
-        looked = f"{self.artifacts} artifacts, {self.files} files, {size(self.bytes)} in {self.seconds:.1f} s"
-        pruned = f"; {self.pruned} checkpoints pruned by gc" if self.pruned else ""
+        found = self.checked
+        looked = f"{self.artifacts} artifacts, {found.files} files, {size(found.bytes)} in {self.seconds:.1f} s"
+        pruned = f"; {found.pruned} checkpoints pruned by gc" if found.pruned else ""
         state = f"{len(self.damage)} damaged" if self.damage else "healthy"
+        lines = [problem.line for problem in (*self.damage, *self.notes)]
         return "\n".join([*lines, f"{self.scope}: {state} ({looked}{pruned}; {len(self.notes)} notes)"])
-
-
-def _line(word: str, problem: Problem) -> str:
-    remedy = f": {problem.remedy}" if problem.remedy else ""
-    return f"{word:8} {problem.what}{remedy}"
 
 
 def size(count: int) -> str:
@@ -102,110 +116,72 @@ def size(count: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-Progress = Callable[[int, int], None]
-"""Bytes looked at, bytes to look at."""
-_WORKERS = min(4, os.cpu_count() or 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What looking at some artifacts gave."""
-
-    problems: Sequence[Problem]
-    """Damage and notes, artifact by artifact; without the runs."""
-    files: int
-    """Files whose digests were compared."""
-    bytes: int
-    """Their sizes."""
-    pruned: int
-    """Artifacts that gc thinned out."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """A file whose content is to be compared."""
 
-    key: str
-    """Its artifact."""
     path: Path
     """Where it lies."""
+    key: str
+    """Its artifact."""
     sha256: str
     """What the commit record says."""
     bytes: int
     """Its size."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What an artifact's record alone tells."""
-
-    problems: Sequence[Problem]
-    """What is wrong already."""
-    files: Sequence[_File] = ()
-    """Files whose content is to be compared."""
-    pruned: bool = False
-    """Whether gc thinned it out."""
+    def changed(self) -> Problem | None:
+        """What is wrong with the content; None where nothing is."""
+        why = "its content changed since it was written"
+        try:
+            with self.path.open("rb") as handle:
+                if file_digest(handle, "sha256").hexdigest() == self.sha256:
+                    return None
+        except OSError as error:
+            why = f"unreadable: {error.strerror or error}"
+        return _damage("file_changed", self.key, f"{self.path}: {why}")
 
 
 def check(folders: Sequence[Path], progress: Progress = lambda done, total: None) -> Checked:
     """Look at artifacts' folders, several files at once: digests are computed outside Python's lock."""
-    looks = [_look(folder) for folder in folders]
-    problems = [problem for look in looks for problem in look.problems]
-    files = [file for look in looks for file in look.files]
+    found = [each for folder in folders for each in _look(folder)]
+    problems = [each for each in found if isinstance(each, Problem)]
+    files = [each for each in found if isinstance(each, _File)]
     total, done = sum(file.bytes for file in files), 0
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for file, found in zip(files, pool.map(_digest, files), strict=True):
-            if found != file.sha256:
-                problems.append(_changed(file, found))
+        for file, problem in zip(files, pool.map(_File.changed, files), strict=True):
+            problems += [problem] if problem else []
             done += file.bytes
             progress(done, total)
-    return Checked(problems=problems, files=len(files), bytes=total, pruned=sum(look.pruned for look in looks))
-
-
-def _digest(file: _File) -> str:
-    try:
-        with file.path.open("rb") as handle:
-            return file_digest(handle, "sha256").hexdigest()
-    except OSError as error:
-        return f"unreadable: {error.strerror or error}"
-
-
-def _changed(file: _File, found: str) -> Problem:
-    why = found if found.startswith("unreadable") else "its content changed since it was written"
-    return _damage("file_changed", file.key, f"{file.path}: {why}")
+    thin = sum((folder / pruned.FILE).is_file() for folder in folders)
+    return Checked(problems=problems, files=len(files), bytes=total, pruned=thin)
 
 
 def _damage(kind: str, key: str, what: str) -> Problem:
-    return Problem(kind=kind, damage=True, what=what, remedy="", key=key)
+    return Problem(kind=kind, damage=True, what=what, key=key)
 
 
-def _look(folder: Path) -> _Look:
-    key = folder.name
-    if not (folder / MANIFEST).is_file():
-        return _Look(problems=[_damage("record_missing", key, f"{folder} has no commit record {MANIFEST}")])
+def _look(folder: Path) -> list[Problem | _File]:
+    """What an artifact's record alone tells: what is wrong already, and files whose content is to be compared."""
+    key, record = folder.name, folder / MANIFEST
+    if not record.is_file():
+        return [_damage("record_missing", key, f"{folder} has no commit record {MANIFEST}")]
     try:
-        manifest = read_manifest(folder)
-        removed = pruned.read(folder)
-        problems = [_damage("record_wrong", key, line) for line in _contradictions(folder, manifest)]
-        expected = [
-            _File(key=key, path=folder / name, sha256=facts["sha256"], bytes=facts["bytes"])
-            for name, facts in manifest.files.items()
-        ]
+        manifest, removed = read_manifest(folder), pruned.read(folder)
+        expected = [_File(key=key, path=folder / name, **facts) for name, facts in manifest.files.items()]
+        wrong = [_damage("record_wrong", key, line) for line in _contradictions(folder, manifest)]
     except DamagedArtifactError as error:
-        return _Look(problems=[_damage("record_unreadable", key, error.message)])
-    except (KeyError, TypeError, AttributeError) as error:
-        return _Look(problems=[_damage("record_unreadable", key, f"{folder / MANIFEST} is garbled: {error!r}")])
-    whole = []
+        return [_damage("record_unreadable", key, error.message)]
+    except _GARBLED as error:
+        return [_damage("record_unreadable", key, f"{record} is garbled: {error!r}")]
+    found: list[Problem | _File] = [*wrong]
     for file in expected:
-        if not file.path.is_file():
-            if file.path.relative_to(folder).as_posix() not in removed:
-                problems.append(_damage("file_missing", key, f"{file.path} is missing"))
-        elif file.path.stat().st_size != file.bytes:
-            what = f"{file.path} has {file.path.stat().st_size} bytes instead of {file.bytes}"
-            problems.append(_damage("file_truncated", key, what))
-        else:
-            whole.append(file)
-    return _Look(problems=[*problems, *_notes(folder, manifest, removed)], files=whole, pruned=bool(removed))
+        if file.path.is_file():
+            length = file.path.stat().st_size
+            cut = f"{file.path} has {length} bytes instead of {file.bytes}"
+            found.append(file if length == file.bytes else _damage("file_truncated", key, cut))
+        elif file.path.relative_to(folder).as_posix() not in removed:
+            found.append(_damage("file_missing", key, f"{file.path} is missing"))
+    return [*found, *_notes(folder, manifest, removed)]
 
 
 def _contradictions(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -213,17 +189,14 @@ def _contradictions(folder: Path, manifest: Manifest) -> Iterator[str]:
     content = {name: facts["sha256"] for name, facts in manifest.files.items() if name not in manifest.volatile}
     if digest_of(content) != manifest.ref.digest:
         yield f"{folder / MANIFEST} names other files than its digest was taken from"
-    key = Recipe(**manifest.recipe).key if _is_recipe(manifest) else ""
+    is_recipe = set(manifest.recipe) == set(Recipe.__dataclass_fields__)
+    key = Recipe(**manifest.recipe).key if is_recipe else ""
     if not key == manifest.ref.key == folder.name:
         yield f"{folder / MANIFEST} is not the record of {folder.name}: its recipe gives {key or 'no key'}"
 
 
-def _is_recipe(manifest: Manifest) -> bool:
-    return set(manifest.recipe) == set(Recipe.__dataclass_fields__)
-
-
 def _notes(folder: Path, manifest: Manifest, removed: dict[str, pruned.Removed]) -> Iterator[Problem]:
-    left = [name for name in removed if (folder / name).exists()]
+    left = [folder / name for name in removed if (folder / name).exists()]
     if left:
         yield Problem(
             kind="pruning_unfinished",
@@ -231,7 +204,7 @@ def _notes(folder: Path, manifest: Manifest, removed: dict[str, pruned.Removed])
             key=folder.name,
             what=f"{folder}: pruning was interrupted, {len(left)} files are still there",
             remedy="`infuser gc --apply` ends it",
-            bytes=sum((folder / name).stat().st_size for name in left),
+            bytes=sum(path.stat().st_size for path in left),
         )
     known = {MANIFEST, pruned.FILE, *manifest.files}
     for path in sorted(folder.rglob("*")):
@@ -247,5 +220,5 @@ def recorded(folder: Path) -> Manifest | None:
     try:
         manifest = read_manifest(folder)
         return None if any(_contradictions(folder, manifest)) else manifest
-    except (StoreError, KeyError, TypeError, AttributeError):
+    except (StoreError, *_GARBLED):
         return None

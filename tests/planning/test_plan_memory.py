@@ -18,7 +18,7 @@ from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import SAMPLERS, TRAINERS, longest_sequence, warm_trainers
-from infuser_core.store.retention import Course, Extent, Rule, verdicts
+from infuser_core.store.retention import Extent, Rule, RunState, verdicts
 
 CONFIG = Path("configs/qwen3-8b.yaml")
 LAYOUTS = st.builds(
@@ -190,7 +190,7 @@ def test_what_stays_is_what_retention_keeps(iterations: int):
     found = files_of(config, shape_of(config.anchor))
     size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
     kept = verdicts(
-        Course(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()), Rule(keep_full=2, every=5)
+        RunState(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()), Rule(keep_full=2, every=5)
     )
     total = found.checkpoint * sum(size[verdict.extent] for verdict in kept.values())
     assert found.after_gc == pytest.approx(total)

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from care_tools import bits, health, made_up
+from care_tools import bits, forget, made_up
+
+from infuser_core.store.doctor import examine
 
 POINTS = ("gc:recorded", "gc:file", "gc:file:3", "gc:renamed", "gc:renamed:2", "gc:removed")
 
@@ -20,9 +22,7 @@ def gc(root: Path, crash_at: str = "") -> subprocess.CompletedProcess[str]:
 
 def store(root: Path) -> Path:
     made_up(root, "run", 6, selected=6)
-    made_up(root, "other", 1, selected=1, seed=1)
-    for path in (root / "runs" / "other").iterdir():
-        path.unlink()
+    forget(made_up(root, "other", 1, selected=1, seed=1))
     (root / "damaged" / "judge-0123456789abcdef.00000000").mkdir(parents=True)
     (root / "damaged" / "judge-0123456789abcdef.00000000" / "part").write_text("damaged")
     return root
@@ -50,9 +50,9 @@ def test_a_killed_gc_leaves_no_damage_and_the_next_one_ends_it(
 ):
     root = store(tmp_path)
     assert gc(root, point).returncode == -signal.SIGKILL
-    assert health(root).damage == []
+    assert examine(root).damage == []
     again = gc(root)
     assert again.returncode == 0, again.stderr
     assert state(root) == undisturbed
-    assert (health(root).damage, health(root).notes) == ([], [])
+    assert examine(root).problems == []
     assert "nothing to remove" in gc(root).stdout

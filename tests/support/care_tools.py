@@ -11,11 +11,9 @@ from fault_tools import own_copy
 from launcher import Launcher, SmallRun, copy_store
 
 from infuser_core.schemas import AuditFact
-from infuser_core.store.doctor import examine
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.runs import Journal, create_run
 from infuser_core.store.store import MANIFEST, Outcome, Store, Table
-from infuser_core.store.verify import Health
 
 WEIGHTS = "model.safetensors"
 
@@ -163,6 +161,7 @@ def _commit(store: Store, recipe: Recipe, summary: dict) -> ArtifactRef:
         return store.commit(recipe, workspace, Outcome(tables={"facts": facts}, summary=summary), seconds=0.1)
 
 
-def health(root: Path, run: str | None = None) -> Health:
-    """What the doctor says."""
-    return examine(root, run)
+def forget(run: MadeUp) -> None:
+    """Remove the record of a run, so that nobody holds its artifacts."""
+    for path in (run.root / "runs" / run.name).iterdir():
+        path.unlink()
