@@ -234,7 +234,7 @@ def _plain(row: Mapping[str, Any]) -> Document:
     missing = [name for name in _OURS if name not in row]
     if missing:
         raise DocumentError(
-            f"the pool lacks the columns {', '.join(missing)}", hint="bring it in with `infuser corpus import`"
+            f"the pool lacks the columns {', '.join(missing)}", hint="bring it in with `infuser corpus convert`"
         )
     return Document(**{name: row[name] for name in _OURS})
 

@@ -1,7 +1,6 @@
 """The corpus commands at work: pools in folders, without a run or a store."""
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,14 +39,10 @@ class _Searched:
 @contextmanager
 def _progress(label: str) -> Iterator[Any]:
     """A live line with the time left, on standard error."""
-    from infuser_core.terminal import Console
+    from infuser_core.terminal import live
 
-    console = Console(enabled=sys.stderr.isatty())
-    console.start(label, -1)
-    try:
+    with live(label) as console:
         yield console.progress
-    finally:
-        console.clear()
 
 
 def build(

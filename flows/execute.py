@@ -1,14 +1,16 @@
-"""One run of the pipeline from a terminal: server, flow, and errors that people can read."""
+"""Executes one run of the pipeline: server, flow, exit codes, and errors that people can read."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from flows import deployment
 from infuser_core import settings
@@ -16,6 +18,8 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import BusyRunError, InfuserError, StageError
 from infuser_core.store import runs
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 _WHOLE: Mapping[str, str] = {}
 
 
@@ -28,10 +32,10 @@ class Terminated(InfuserError):
 def execute(
     config: RunConfig, name: str, *, quiet: bool = False, wait: bool = False, asked: Mapping[str, str] = _WHOLE
 ) -> None:
-    """Run, or go on with, the named run. Raises InfuserError with what a person should know.
+    """Execute the named run, or continue it. Raises InfuserError with what a person should know.
 
-    `asked` are places: `again` to compute from there on, `until` to stop after, `only` for that alone. Where another
-    living process executes it, wait for its end or raise BusyRunError with its name.
+    `asked` are places: `again` to compute from there on, `until` to stop after, `only` for that alone. If another
+    living process executes the run, wait for its end or raise BusyRunError with its name.
     """
     root = settings.writable_store_root()
     with _terminable(name):
@@ -67,7 +71,7 @@ def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool, asked: Ma
         except InfuserError:
             raise
         except Exception as error:  # the process boundary: recorded in the journal, named for the person
-            hint = f"finished stages are kept: `infuser resume {name}` goes on from here"
+            hint = f"finished stages are kept: `infuser resume {name}` continues from here"
             raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
 
 
@@ -76,7 +80,7 @@ def _terminable(name: str) -> Iterator[None]:
     """SIGTERM ends the run with a line and an exit code of its own. Inside the flow Prefect hears it first."""
 
     def stop(*_: object) -> None:
-        raise Terminated("stopped by SIGTERM", hint=f"`infuser resume {name}` goes on from the last completed stage")
+        raise Terminated("stopped by SIGTERM", hint=f"`infuser resume {name}` continues from the last completed stage")
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -86,6 +90,26 @@ def _terminable(name: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, former)
+
+
+def exit_code(command: Callable[[], object]) -> int:
+    """Call a command and return its exit code; an error becomes one line and a hint on standard error."""
+    try:
+        command()
+    except InfuserError as error:
+        print_error(error.message, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print_error("interrupted", "finished work is kept: run the same command again, or `infuser resume`")
+        return INTERRUPTED
+    return 0
+
+
+def print_error(message: str, hint: str) -> None:
+    """Print an error and its remedy."""
+    typer.echo(f"infuser: {' '.join(message.splitlines())}", err=True)
+    if hint:
+        typer.echo(f"  hint: {hint}", err=True)
 
 
 def spawn(arguments: list[str], *, log: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:

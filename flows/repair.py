@@ -1,4 +1,4 @@
-"""The second half of `infuser repair`: runs go over what they hold and compute what is missing."""
+"""The second half of `infuser doctor --repair`: runs go over what they hold and compute what is missing."""
 
 from collections.abc import Sequence
 from pathlib import Path

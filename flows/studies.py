@@ -20,7 +20,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityOrder:
-    """What `infuser quality` was asked for."""
+    """What `infuser report quality` was asked for."""
 
     run: str | None
     """Run; the latest when None."""

@@ -2,13 +2,15 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
 _EVERY = 0.2
 _WIDTH = 118
+_MEGABYTE = 1_000_000
 
 
 class _Stage:
@@ -114,3 +116,22 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
 def _cell(value: Any, width: int) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value).replace("\n", " ")
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+@contextmanager
+def live(label: str = "") -> Iterator[Console]:
+    """A live line on standard error, which disappears at the end."""
+    console = Console(enabled=sys.stderr.isatty())
+    if label:
+        console.start(label, -1)
+    try:
+        yield console
+    finally:
+        console.clear()
+
+
+@contextmanager
+def meter(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A live line for work counted in bytes: megabytes done, and the time left."""
+    with live(f"{label}, MB") as console:
+        yield lambda done, total: console.progress(done // _MEGABYTE, total // _MEGABYTE, 0)

@@ -56,7 +56,7 @@ def show_lineage(run: Run) -> None:
     create_markdown_artifact(
         key=artifact_key(run.name, "lineage"),
         markdown=lineage_page(graph, _published(graph.records)),
-        description=f"what was made from what in run {run.name}; `infuser lineage {run.name} --html FILE` draws it",
+        description=f"what was made from what in run {run.name}; `infuser why {run.name} --graph --html FILE` draws it",
     )
 
 

@@ -109,7 +109,7 @@ def pool_texts(pool: Path) -> list[PoolText]:
     """The documents of a pool in parquet, ours or anybody's with an identifier and a text."""
     path = pool_file(pool)
     if path.suffix != ".parquet":
-        raise DocumentError(f"{pool}: not a parquet file", hint="`infuser corpus import` makes a pool of other formats")
+        raise DocumentError(f"{pool}: not a parquet file", hint="`infuser corpus convert` reads other formats")
     found = []
     for row in foreign_rows(path):
         name = next((row[key] for key in _NAMES if row.get(key) is not None), None)

@@ -1,27 +1,28 @@
 """Commands that build, audit and convert document pools."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from flows.cli.options import AsJson, group, show
 from infuser_core.errors import UsageError
 
-corpus = typer.Typer(help="Textbooks: build, audit, import and export document pools.", no_args_is_help=True)
-AsJson = Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")]
-Out = Annotated[Path, typer.Option(help="Folder for the result; what is there already is gone on with.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; by default one per processor.")]
+Out = Annotated[Path, typer.Option(help="Folder for the result; an unfinished one there is continued.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Number of processes; by default one per processor.")]
 _MODES = ("exact", "paper", "loose")
 _FORMATS = ("documents-json", "jsonl", "parquet")
+# Former names of `convert`.
+_ALIASES = {"import": ["convert"], "export": ["convert", "--format", "documents-json"]}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    corpus.command()(build)
-    corpus.command()(audit)
-    corpus.command("import")(import_)
-    corpus.command()(export)
+    corpus = typer.Typer(
+        cls=group(_ALIASES), help="Build, audit and convert pools of textbook chunks.", no_args_is_help=True
+    )
+    for command in (build, audit, convert):
+        corpus.command()(command)
     app.add_typer(corpus, name="corpus")
 
 
@@ -44,13 +45,13 @@ def build(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn textbooks into a document pool; the same command again does only what is missing or has changed."""
+    """Turn textbooks into a document pool. Run it again, and only what is missing or has changed is done."""
     from flows.corpus_commands import build as go
 
     sources = [*(source or []), *(more or [])]
     wanted = bool(catalogue) or (bool(config) and not sources if search is None else search)
     if wanted and not catalogue and not config:
-        raise UsageError("--search: no catalogue is known", hint="name a configuration with --config, or --catalogue")
+        raise UsageError("--search: no catalogue is known", hint="add --config FILE or --catalogue ADDRESS")
     if not sources and not wanted:
         raise UsageError(
             "nothing to build from", hint="name files or addresses with --source, a --catalogue, or a --config"
@@ -66,7 +67,7 @@ def build(
         judge="none" if no_judge else judge,
         workers=workers,
     )
-    _show(found.facts, found.text, as_json)
+    show(found.facts, found.text, as_json=as_json)
     if found.failure:
         raise found.failure
 
@@ -82,7 +83,7 @@ def audit(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Does a pool share text with other data, in either direction? With planted controls and their recall."""
+    """Find text that a pool shares with other data, in either direction, and measure recall on planted controls."""
     from flows.corpus_commands import audit as go
 
     references = [*(reference or []), *(more or [])]
@@ -91,35 +92,30 @@ def audit(
     if not references:
         raise UsageError("no reference to compare with", hint="name files or folders with --reference")
     found = go(pool, references, mode, out, workers=workers)
-    _show(found.facts, found.text, as_json)
+    show(found.facts, found.text, as_json=as_json)
 
 
-def import_(
-    path: Annotated[Path, typer.Argument(help="documents.json, a list of chunks or questions, JSONL or parquet.")],
-    out: Out,
+def convert(
+    out: Annotated[Path, typer.Option(help="Folder for a pool; with --format, the file to write.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="documents.json, chunks, questions, JSONL or parquet; with --format, a pool."
+        ),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="Write a pool as documents-json, jsonl or parquet instead of reading one.")
+    ] = "",
+    pool: Annotated[Path | None, typer.Option(hidden=True, help="The pool to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a pool in another format; fields without a place of their own are kept beside it."""
-    from flows.corpus_commands import import_pool as go
+    """Convert documents of another format into a pool, or a pool into another format."""
+    from flows.corpus_commands import export_pool, import_pool
 
-    found = go(path, out)
-    _show(found.facts, found.text, as_json)
-
-
-def export(
-    pool: Annotated[Path, typer.Option(help="A pool's folder, or a parquet file of documents.")],
-    out: Annotated[Path, typer.Option(help="File to write.")],
-    format_: Annotated[str, typer.Option("--format", help="documents-json, jsonl or parquet.")] = "documents-json",
-    as_json: AsJson = False,
-) -> None:
-    """Write a pool in another format."""
-    from flows.corpus_commands import export_pool as go
-
-    if format_ not in _FORMATS:
+    source = path or pool
+    if source is None:
+        raise UsageError("nothing to convert", hint="e.g. `infuser corpus convert documents.json --out DIR`")
+    if format_ and format_ not in _FORMATS:
         raise UsageError(f"--format {format_}: unknown", hint=", ".join(_FORMATS))
-    found = go(pool, format_, out)
-    _show(found.facts, found.text, as_json)
-
-
-def _show(facts: dict[str, Any], text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(facts, ensure_ascii=False) if as_json else text)
+    found = export_pool(source, format_, out) if format_ else import_pool(source, out)
+    show(found.facts, found.text, as_json=as_json)

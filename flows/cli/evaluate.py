@@ -1,6 +1,5 @@
-"""Commands that evaluate models and verify answers."""
+"""Commands that evaluate models, score saved answers again, verify answers, and study the influence score."""
 
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -9,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.cli.options import AsJson, Changes, Configs, RunName, group, show, warn
 from infuser_core.errors import UsageError
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Source = Annotated[str, typer.Argument(help="Folder or name of an evaluation, a run, or a file of responses.")]
 Questions = Annotated[Path | None, typer.Option(help="For a file: the questions it answers (parquet or JSON).")]
 _READ = 1_048_576
@@ -22,17 +21,28 @@ _TOGETHER = 256
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    app.command("eval")(evaluate)
-    app.command()(rescore)
-    app.command()(passk)
+    evaluations = typer.Typer(
+        cls=group({}, default="model"),
+        help="Evaluate a model: `infuser eval --model MODEL`; or score saved answers again.",
+    )
+    evaluations.command("model")(evaluate)
+    evaluations.command()(rescore)
+    evaluations.command()(passk)
+    app.add_typer(evaluations, name="eval")
     app.command()(verify)
+    study = typer.Typer(
+        help="Study the influence score: does it predict, and can a generator climb it?", no_args_is_help=True
+    )
+    study.command("influence")(influence)
+    study.command("frozen-solver")(frozen_solver)
+    app.add_typer(study, name="study")
 
 
 def evaluate(
     model: Annotated[
         str,
         typer.Option(
-            help="Model folder, nano, RUN@iteration, RUN@selected, a checkpoint's key, owner/name[@revision], "
+            help="Model folder, nano, RUN@iteration, RUN@selected, a checkpoint's key, owner/name@revision, "
             "or openai:MODEL@http://host:port/v1."
         ),
     ],
@@ -42,18 +52,18 @@ def evaluate(
     samples: Annotated[int | None, typer.Option(min=1, help="Responses per question.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Questions per benchmark, stratified by domain.")] = None,
     preset: Annotated[str | None, typer.Option(help="Which answer counts: paper, official or strict-last.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the responses and of --limit.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the responses and of --limit.")] = None,
     prompts: Annotated[str | None, typer.Option(help="Prompt profile: a shipped one, or a folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML: engine, sampling, or a run's configuration.")] = None,
     too_long: Annotated[str | None, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")] = None,
-    judge: Annotated[str, typer.Option(help="Model that breaks ties of fallible rules, in any form of --model.")] = "",
-    max_tokens: Annotated[int | None, typer.Option(help="Response limit of benchmarks that name none.")] = None,
+    judge: Annotated[str, typer.Option(help="Model that breaks ties of fallible rules, named like --model.")] = "",
+    max_tokens: Annotated[int | None, typer.Option(help="Response limit of benchmarks that set none.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Prompt limit.")] = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Prompt and response tokens of one batch.")] = 262_144,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at an endpoint.")] = 16,
+    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests to an endpoint.")] = 16,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model the benchmarks' questions and score its answers; after a crash, the same command goes on."""
+    """Ask a model a benchmark's questions and score its answers; after a crash, the same command continues."""
     from flows.examine import Order, examine
     from infuser_core.evaluation import results
 
@@ -78,12 +88,8 @@ def evaluate(
         batch_tokens=batch_tokens,
         concurrency=concurrency,
     )
-    done = examine(order, warn=lambda line: typer.echo(f"warning: {line}", err=True))
-    if as_json:
-        _print_json(done.results)
-        return
-    typer.echo(results.terminal(done.results))
-    typer.echo(f"results: {done.folder}")
+    done = examine(order, warn=warn)
+    show(done.results, lambda: f"{results.terminal(done.results)}\nresults: {done.folder}", as_json=as_json)
 
 
 def rescore(
@@ -94,13 +100,13 @@ def rescore(
     too_long: Annotated[str, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")] = "wrong",
     as_json: AsJson = False,
 ) -> None:
-    """Score saved answers under several presets, without a model, and show where they differ."""
+    """Score saved answers again under several presets, without a model, and show where they differ."""
     from flows.examine import rescore as go
 
     if too_long not in ("wrong", "drop"):
         raise UsageError(f"--too-long {too_long}: unknown", hint="wrong or drop")
     found = go(source, presets=_presets(preset), questions=questions, out=out, too_long=too_long, as_json=as_json)
-    _show(found)
+    _print(found)
 
 
 def passk(
@@ -111,30 +117,30 @@ def passk(
     questions: Questions = None,
     as_json: AsJson = False,
 ) -> None:
-    """pass@k of saved answers: unbiased, with intervals over questions."""
+    """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
     from flows.examine import passk as go
 
     (chosen,) = _presets(preset) if preset != "all" else ["all"]
     if chosen == "all":
         raise UsageError("--preset all: a curve has one preset", hint="paper, official or strict-last")
     labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
-    _show(go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, as_json=as_json))
+    _print(go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, as_json=as_json))
 
 
 def verify() -> None:
-    """Read JSON lines with answers on standard input, write one JSON verdict line each, in order."""
+    """Verify answers: read JSON lines from standard input, write one JSON verdict for each, in order."""
     from infuser_core.evaluation.verify_lines import answer_lines
 
     left = b""
     try:
-        # What is there is answered at once: somebody who waits for an answer gets it, and a file goes in large pieces.
+        # Lines are answered as soon as they arrive; a file is read in large pieces.
         while piece := os.read(0, _READ):
             *lines, left = b"".join([left, piece]).split(b"\n")
             for start in range(0, len(lines), _TOGETHER):
                 _write(answer_lines(lines[start:][:_TOGETHER]))
         _write(answer_lines([left] if left else []))
     except BrokenPipeError:
-        # The reader has seen enough; Python's own flush at exit must not complain either.
+        # The reader has closed the pipe; Python's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
@@ -144,15 +150,8 @@ def _write(answers: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def _show(found: dict[str, Any] | str) -> None:
-    if isinstance(found, str):
-        typer.echo(found)
-    else:
-        _print_json(found)
-
-
-def _print_json(found: dict[str, Any]) -> None:
-    typer.echo(json.dumps(found, ensure_ascii=False))
+def _print(found: dict[str, Any] | str) -> None:
+    show(found, str(found), as_json=not isinstance(found, str))
 
 
 def _presets(text: str) -> list[str]:
@@ -170,3 +169,45 @@ def _ks(text: str) -> list[int] | None:
     if not all(part.isdigit() and part.isascii() and int(part) > 0 for part in parts):
         raise UsageError(f"--k {text}: expected whole numbers from 1", hint="e.g. --k 1,2,4,8")
     return sorted({int(part) for part in parts}) or None
+
+
+def influence(
+    run: RunName = None,
+    iteration: Annotated[int, typer.Option(help="Iteration whose questions are studied.")] = 0,
+    questions: Annotated[int, typer.Option(help="Number of scored questions to take a step on.")] = 64,
+    rollouts: Annotated[int, typer.Option(help="Rollouts per dev and held-out question.")] = 64,
+    retest: Annotated[list[int] | None, typer.Option(help="Group sizes of the test-retest measurement.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write the study's figure (SVG) to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test whether the score predicts: take a step on single questions and measure the change of the dev objective."""
+    from flows.studies import validate_influence
+    from infuser_core.terminal import table
+
+    found = validate_influence(
+        run, iteration=iteration, questions=questions, rollouts=rollouts, retest=retest or [4, 8], figure=figure
+    )
+    reliability = "; ".join(f"{name}: {value:.3f}" for name, value in found["reliability"].items())
+    lines = [
+        f"run {found['run']}, iteration {found['iteration']}, {found['trials']} questions",
+        f"test-retest r of the score: {reliability}",
+        table(found["correlations"]),
+    ]
+    show(found, "\n".join(lines), as_json=as_json)
+
+
+def frozen_solver(
+    configs: Configs,
+    set_: Changes = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the run.")] = None,
+    updates: Annotated[int, typer.Option(help="Number of generator updates.")] = 30,
+    figure: Annotated[Path | None, typer.Option(help="Write the curve (SVG) to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the paper's control: with a frozen solver and one batch of documents, does the mean score rise?"""
+    from flows.studies import frozen_solver as control
+    from infuser_core.terminal import table
+
+    found = control(configs, set_ or [], seed=seed, updates=updates, figure=figure)
+    head = f"mean score of the first five updates {found['first']:.4f}, of the last five {found['last']:.4f}"
+    show(found, f"run {found['run']}: {head}\n{table(found['curve'])}", as_json=as_json)

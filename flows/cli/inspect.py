@@ -1,39 +1,139 @@
-"""Commands that look into a run: lineage, differences, data."""
+"""Commands that look into a run: its stages, result, artifacts, data, lineage, and how it differs from another run."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flows.cli.options import AsJson, Html, RunName, show, write_page
 from infuser_core import settings
+from infuser_core.errors import UsageError
+from infuser_core.store import runs
 
-InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; all of them, the latest first, without.")]
-OneRun = Annotated[str | None, typer.Option("--run", help="Name of a run; the latest when left out.")]
-RunName = Annotated[str | None, typer.Argument(help="Name of a run; the latest when left out.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Html = Annotated[Path | None, typer.Option(help="Write one self-contained page here.")]
+InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    for command in (why, lineage, undo, diff):
+    app.command("show")(show_artifact)
+    for command in (status, result, sql, why, diff):
         app.command()(command)
+
+
+def status(
+    run: RunName = None,
+    every: Annotated[bool, typer.Option("--all", help="List all runs in the store instead.")] = False,
+    digest: Annotated[
+        bool,
+        typer.Option(
+            "--digest", help="Print the digests of the run's artifacts and of the run: equal for equal results."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the stages of a run's latest attempt: what ran, what was cached."""
+    root = settings.store_root()
+    if every:
+        _list_runs(root, as_json=as_json)
+        return
+    name = runs.find_run(root, run)
+    if digest:
+        _print_digest(root, name, as_json=as_json)
+        return
+    entries = runs.Journal(root, name).last_attempt()
+    rows = [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries]
+    lines = [f"{name}: {_state(root, name)}"]
+    for entry in entries:
+        where = f"iteration {entry.iteration}" if entry.iteration >= 0 else ""
+        lines.append(
+            f"{entry.phase:20} {where:14} {entry.state:7} {entry.seconds:8.2f} s {entry.rows:7d} rows  {entry.key}"
+        )
+    show({"run": name, "state": _state(root, name), "stages": rows}, "\n".join(lines), as_json=as_json)
+
+
+def _list_runs(root: Path, *, as_json: bool) -> None:
+    from infuser_core.planning.history import origin_of
+
+    rows = [
+        {"run": name, "state": _state(root, name), "forked_from": origin_of(root, name)}
+        for name in runs.list_runs(root)
+    ]
+    if rows or as_json:
+        show(rows, "\n".join("  ".join(filter(None, row.values())) for row in rows), as_json=as_json)
+
+
+def _state(root: Path, name: str) -> str:
+    journal = runs.Journal(root, name)
+    if runs.is_held(root, name):
+        return "running"
+    if journal.is_finished():
+        return "done"
+    last = journal.last_attempt()
+    if last and last[-1].state == "stopped":
+        return last[-1].message
+    failed = [entry for entry in last if entry.state == "failed"]
+    return f"failed in {failed[-1].phase}: {failed[-1].message}" if failed else "interrupted"
+
+
+def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
+    """One line per artifact and one for the run: independent of times, hosts and paths."""
+    from infuser_core.store.recipe import digest_of
+
+    lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in runs.Journal(root, name).latest()})
+    total = digest_of(lines)
+    show({"run": name, "digest": total, "artifacts": lines}, "\n".join([*lines, f"run {total}"]), as_json=as_json)
+
+
+def result(run: RunName = None, as_json: AsJson = False) -> None:
+    """Show a run's benchmark accuracies: the anchor beside the selected checkpoint."""
+    from infuser_core.report import build
+
+    root = settings.store_root()
+    name = runs.find_run(root, run)
+    facts = build.result(root, name) if as_json else None
+    show(facts, lambda: build.describe_result(root, name), as_json=as_json)
+
+
+def show_artifact(
+    artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")],
+) -> None:
+    """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
+    from tasks.inspection import show as page
+
+    typer.echo(page(settings.store_root(), artifact))
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="A DuckDB statement over the store's views; see docs/sql.md.")],
+    run: Annotated[str | None, typer.Option(help="Only this run's rows.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Query rollouts, questions, scores, updates and documents of all runs and iterations with SQL."""
+    from tasks.inspection import query
+
+    typer.echo(query(settings.store_root(), statement, run=run, as_json=as_json))
 
 
 def why(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="ID",
-            help="Question, rollout, document, source, artifact key or id, RUN@ITERATION, RUN/BENCHMARK[/QUESTION].",
+            help="Question, rollout, document, source, artifact key or id, RUN@ITERATION, RUN/BENCHMARK, "
+            "RUN/BENCHMARK/QUESTION; with --graph, a run.",
         ),
-    ],
+    ] = None,
     run: InRun = None,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw the graph of a run's artifacts instead.")] = False,
     as_json: AsJson = False,
     html: Html = None,
 ) -> None:
-    """Say where a question, rollout, checkpoint, document or score comes from, and what it did."""
+    """Explain where a question, rollout, checkpoint, document or score comes from, and what it led to."""
+    if graph:
+        _graph(name or run, html=html, as_json=as_json)
+        return
+    if name is None:
+        raise UsageError("nothing to explain", hint="name an ID, e.g. `infuser why RUN@4`; or --graph")
     from infuser_core.lineage.answer import to_text
     from infuser_core.lineage.why import why as ask
 
@@ -41,49 +141,20 @@ def why(
     if html is not None:
         from infuser_core.lineage.pages import to_html
 
-        _write(html, to_html(answer))
-    if as_json:
-        typer.echo(json.dumps(answer.to_json()))
-    elif html is None:
-        typer.echo(to_text(answer))
+        write_page(html, to_html(answer))
+    if as_json or html is None:
+        show(answer.to_json(), lambda: to_text(answer), as_json=as_json)
 
 
-def lineage(run: RunName = None, html: Html = None, as_json: AsJson = False) -> None:
-    """Draw what was made from what: the artifacts of a run, iterations as columns, phases as rows."""
+def _graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
+    """What was made from what: the artifacts of a run, iterations as columns, phases as rows."""
     from infuser_core.lineage.pages import of_run
 
     view = of_run(settings.store_root(), run)
     if html is not None:
-        _write(html, view.html())
-    if as_json:
-        typer.echo(json.dumps(view.to_json()))
-    elif html is None:
-        typer.echo(view.text())
-
-
-def undo(
-    source: Annotated[str | None, typer.Option(help="Textbook to do without.")] = None,
-    document: Annotated[str | None, typer.Option(help="Chunk of a textbook to do without.")] = None,
-    question: Annotated[str | None, typer.Option(help="Generated question to do without.")] = None,
-    run: OneRun = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Make a run without it, reusing all it did not touch.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show what depends on a textbook, chunk or question, and what a run without it would cost."""
-    from infuser_core.lineage.undo import plan
-
-    found = plan(settings.store_root(), run, source=source, document=document, question=question)
-    typer.echo(json.dumps(found.to_json()) if as_json else found.text(applied=apply))
-    if apply:
-        from flows.execute import execute
-        from infuser_core.config.overlays import validate
-        from infuser_core.planning.fork import record_variant
-
-        record_variant(settings.store_root(), found.run, found.fork, found.change)
-        execute(validate(found.config), found.fork)
-        typer.echo(f"run {found.fork} is done: `infuser diff {found.run} {found.fork}` compares the two", err=as_json)
+        write_page(html, view.html())
+    if as_json or html is None:
+        show(view.to_json(), view.text, as_json=as_json)
 
 
 def diff(
@@ -91,14 +162,8 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare two runs: settings, code versions, the first artifact that differs and why, metrics side by side."""
+    """Compare two runs: settings, code versions, the first artifact that differs and why, and their metrics."""
     from infuser_core.lineage.diff import compare
 
     found = compare(settings.store_root(), first, second)
-    typer.echo(json.dumps(found.to_json()) if as_json else found.text())
-
-
-def _write(path: Path, page: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-    typer.echo(path, err=True)
+    show(found.to_json(), found.text, as_json=as_json)

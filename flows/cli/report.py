@@ -1,40 +1,44 @@
-"""Commands that show results: reports, comparisons, publication tables, the paper's own numbers."""
+"""Commands that report on runs: a page, a comparison, publication tables, question quality, habits of the answers."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from flows.cli.options import AsJson, Html, RunName, group, show, warn
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the latest when left out.")]
-Compared = Annotated[
-    list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all finished ones when left out.")
-]
-Tabled = Annotated[
-    list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the paper's numbers alone when left out.")
-]
-Html = Annotated[Path | None, typer.Option(help="Write the page here; it needs no other file.")]
+Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the latest if omitted.")]
+Finished = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all finished ones if omitted.")]
 Figures = Annotated[Path | None, typer.Option(help="Folder for every chart as an SVG and a PNG file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Solvers = Annotated[
+    list[str] | None, typer.Option("--solver", help="A model, named as for eval; the first is the base.")
+]
+Samples = Annotated[int, typer.Option(min=1, help="Responses per question.")]
+_SOLVER = ("iteration", "solver", "questions", "agreement", "agreement_low", "agreement_high", "gap", "low", "high")
+_CHECKS = ("iteration", "questions", "distinct", "self_contained", "pointing", "judged", "oracle_sound")
+_GAP = ("solver", "questions", "agreement", "gap", "low", "high")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    for command in (report, compare, paper):
-        app.command()(command)
-    app.command("paper-tables")(paper_tables)
+    reports = typer.Typer(cls=group({}, default="page"), help="Report on runs: `infuser report RUN...` writes a page.")
+    for command in (page, compare, tables, quality, habits):
+        reports.command()(command)
+    app.add_typer(reports, name="report")
+    for former in (swg, paper):
+        app.command(hidden=True)(former)
 
 
-def report(
-    names: Names = None,
+def page(
+    names: Runs = None,
     html: Html = None,
     figures: Figures = None,
     compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn beside a single run's.")] = None,
 ) -> None:
-    """Write a run's report again, or one page for several runs; print where."""
+    """Write a run's report again, or one page for several runs, and print where it is."""
     from infuser_core.report import build
 
     root = settings.store_root()
@@ -44,42 +48,44 @@ def report(
         files = build.report(root, chosen[0], compare_with=other, html=html, figures=figures)
         typer.echo(html or files.html)
         return
-    page = html or root / "reports" / "report.html"
-    build.report_several(root, chosen, html=page, figures=figures)
-    typer.echo(page)
+    written = html or root / "reports" / "report.html"
+    build.report_several(root, chosen, html=written, figures=figures)
+    typer.echo(written)
 
 
 def compare(
-    names: Compared = None,
-    against: Annotated[str, typer.Option(help="Only differences to this variant, e.g. nano-infuser.")] = "",
+    names: Finished = None,
+    against: Annotated[str, typer.Option(help="Only differences from this variant, e.g. nano-infuser.")] = "",
     as_json: AsJson = False,
     html: Html = None,
     figures: Figures = None,
 ) -> None:
-    """Compare runs by variant: area under the validation curve and test accuracy, with their spread over seeds."""
+    """Compare variants: area under the validation curve and test accuracy, with their spread over seeds."""
     from infuser_core.report import build
 
     root = settings.store_root()
     typer.echo(build.compare(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
-        page = html or root / "reports" / "compare.html"
-        build.report_several(root, build.finished_runs(root, names or []), html=page, figures=figures)
-        typer.echo(f"page: {page}", err=True)
+        written = html or root / "reports" / "compare.html"
+        build.report_several(root, build.finished_runs(root, names or []), html=written, figures=figures)
+        typer.echo(f"page: {written}", err=True)
 
 
-def paper_tables(
-    names: Tabled = None,
+def tables(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the paper's numbers alone if omitted.")
+    ] = None,
     table: Annotated[str, typer.Option(help="The paper's table, e.g. main; all of them without runs.")] = "",
-    anchor: Annotated[str, typer.Option(help="The paper's anchor model; that of the runs where it has it.")] = "",
+    anchor: Annotated[str, typer.Option(help="The paper's anchor model; by default that of the runs.")] = "",
     style: Annotated[str, typer.Option("--format", help="markdown, latex or csv.")] = "markdown",
-    base: Annotated[str, typer.Option(help="Column that improvements are over; the runs' anchor if left out.")] = "",
-    intervals: Annotated[bool, typer.Option("--intervals", help="Also 95% intervals over questions.")] = False,
+    base: Annotated[str, typer.Option(help="Column that improvements are relative to; by default the anchor.")] = "",
+    intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% intervals over questions.")] = False,
     averages: Annotated[bool, typer.Option("--averages", help="Only averages and relative improvements.")] = False,
     rounding: Annotated[str, typer.Option(help="exact, or paper: averages of printed cells.")] = "exact",
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="Write the tables here instead of printing them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the tables to this file instead of printing them.")] = None,
 ) -> None:
-    """Print publication tables: our runs beside the numbers that the paper reports, or the paper's alone."""
+    """Print publication tables: your runs beside the numbers that the paper reports, or the paper's alone."""
     from infuser_core.report.build import publish
     from infuser_core.report.paper_tables import Wanted
 
@@ -99,6 +105,87 @@ def paper_tables(
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8", newline="\n")
     typer.echo(out)
+
+
+def quality(
+    run: RunName = None,
+    iterations: Annotated[str, typer.Option(help="Numbers, first, last or all, joined by commas.")] = "first,last",
+    solver: Solvers = None,
+    judge: Annotated[
+        str, typer.Option(help="Model that decides whether questions are self-contained; rules by default.")
+    ] = "",
+    strong: Annotated[str, typer.Option(help="Solver that checks the keys; by default the best one.")] = "",
+    samples: Samples = 4,
+    limit: Annotated[int | None, typer.Option(min=1, help="Questions per iteration, drawn by a hash.")] = None,
+    examples: Annotated[int, typer.Option(min=0, help="Documents whose questions are shown side by side.")] = 3,
+    html: Html = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a run's generated questions over its iterations: solvers against keys, self-containedness, repetition."""
+    from flows.studies import QualityOrder, study
+
+    order = QualityOrder(
+        run=run,
+        iterations=iterations,
+        solvers=solver or [],
+        judge=judge,
+        strong=strong,
+        samples=samples,
+        limit=limit,
+        examples=examples,
+        html=html,
+    )
+    found = study(order, warn=warn)
+    show(found, lambda: _quality_text(found), as_json=as_json)
+
+
+def _quality_text(found: dict[str, Any]) -> str:
+    from infuser_core.terminal import table
+
+    lines = [f"run {found['run']}, generated questions against the generator's own keys; base {found['base'] or '-'}"]
+    if found["solvers"]:
+        lines.append(table([{name: row[name] for name in _SOLVER} for row in found["solvers"]]))
+    keys = ("agrees", "disputes", "undecided")
+    rows = [
+        {name: row[name] for name in _CHECKS} | {f"key {name}": row["keys"].get(name) for name in keys}
+        for row in found["iterations"]
+    ]
+    checked = f"keys checked by {found['strongest'] or 'nobody'}; self-contained by {found['judge'] or 'rules'}"
+    return "\n".join([*lines, table(rows), checked, f"page: {found['page']}"])
+
+
+def swg(
+    run: RunName = None,
+    iteration: Annotated[int, typer.Option(help="Iteration whose generated questions are asked.")] = 0,
+    solver: Solvers = None,
+    samples: Samples = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how much more often strong solvers agree with one iteration's keys than the base does."""
+    from flows.studies import swg as study
+    from infuser_core.terminal import table
+
+    found = study(run, iteration=iteration, solvers=solver or [], samples=samples, warn=warn)
+    head = f"run {found['run']}, questions of iteration {found['iteration']}, against the generator's own keys"
+    rows = [{"gap": None, "low": None, "high": None} | row for row in found["solvers"]]
+    shown = table([{name: row[name] for name in _GAP} for row in rows])
+    show(found, f"{head}\n{shown}", as_json=as_json)
+
+
+def habits(
+    run: RunName = None,
+    phase: Annotated[
+        str, typer.Option(help="validate, rollout_dev or rollout_questions; by default the first that there is.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths, the generator's JSON."""
+    from infuser_core.report import habits as of_run
+    from infuser_core.terminal import table
+
+    found = of_run.habits(settings.store_root(), run, phase=phase)
+    head = f"run {found['run']}, answers of {found['phase'] or 'nobody'}"
+    show(found, lambda: "\n".join([head, *[table(rows) for rows in of_run.tables(found)]]), as_json=as_json)
 
 
 def paper() -> None:

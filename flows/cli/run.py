@@ -1,84 +1,162 @@
-"""Commands that start, resume and fork runs, and export a model."""
+"""Commands that start, resume, fork and sweep runs, and forecast their cost."""
 
 import json
+import os
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli.options import AsJson, Changes, RunName, show
 from infuser_core import settings
+from infuser_core.errors import UsageError
 from infuser_core.store import runs
 
 if TYPE_CHECKING:
     from infuser_core.config.run import RunConfig
+    from infuser_core.lineage.undo import Plan
     from infuser_core.planning.fork import Fork
 
-From = Annotated[str, typer.Option("--from", metavar="PHASE@T", help="Compute again from here on, stored or not.")]
-Until = Annotated[str, typer.Option("--until", metavar="PHASE[@T]", help="Stop after this.")]
-Only = Annotated[str, typer.Option("--only", metavar="PHASE@T", help="Compute this alone, from stored inputs.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run, why, and how long it takes; run nothing.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON (with --dry-run).")]
+From = Annotated[
+    str, typer.Option("--from", metavar="PHASE@T", help="Compute everything from here on again, even if stored.")
+]
+Until = Annotated[str, typer.Option("--until", metavar="PHASE@T", help="Stop after this stage.")]
+Only = Annotated[str, typer.Option("--only", metavar="PHASE@T", help="Compute this stage alone, from stored inputs.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, why, and for how long; run nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", help="If another process is executing the run, wait until it ends.")]
+Seed = Annotated[int | None, typer.Option(help="Random seed of the run.")]
+Name = Annotated[str, typer.Option(help="Name of the run; derived from its settings by default.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    for command in (fork, export):
+    for command in (run, resume, plan, sweep, serve, quickstart):
         app.command()(command)
+    for former in (fork, undo):
+        app.command(hidden=True)(former)
+    nano = typer.Typer(help="The nano lab: tiny models that the project trains itself.", no_args_is_help=True)
+    nano.command("build")(nano_build)
+    app.add_typer(nano, name="nano")
 
 
-def start(
+def run(
+    configs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG]...", help="YAML files, merged left to right; with --resume, a run's name."),
+    ] = None,
+    set_: Changes = None,
+    name: Name = "",
+    seed: Seed = None,
+    again: From = "",
+    until: Until = "",
+    only: Only = "",
+    resume_: Annotated[bool, typer.Option("--resume", help="Resume a run: the same as `infuser resume`.")] = False,
+    fork_: Annotated[
+        str, typer.Option("--fork", metavar="RUN@T", help="Share this run's work up to iteration T; see --set.")
+    ] = "",
+    without: Annotated[
+        str,
+        typer.Option(metavar="ID", help="Leave a textbook, chunk or question out of the --fork run, or the latest."),
+    ] = "",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    wait: Wait = False,
+) -> None:
+    """Run the whole life cycle, or continue it: nothing that is in the store is computed again."""
+    from infuser_core.config.overlays import load
+    from infuser_core.planning.preflight import preflight
+
+    asked = {"again": again, "until": until, "only": only}
+    if resume_:
+        _resume(next(iter(configs or []), None), asked, dry_run=dry_run, as_json=as_json, wait=wait)
+    elif without:
+        undo(without=without, run=fork_ or None, apply=not dry_run, as_json=as_json)
+    elif fork_:
+        origin, _, at = fork_.rpartition("@")
+        if not origin or not at.isdigit():
+            raise UsageError(
+                f"--fork {fork_}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance"
+            )
+        fork(origin, at=int(at), set_=set_, name=name, start_now=True, dry_run=dry_run, as_json=as_json)
+    elif configs:
+        config = load([Path(file) for file in configs], set_ or [], seed=seed)
+        preflight(config)
+        _start(config, name or config.run_name(), asked, dry_run=dry_run, as_json=as_json, wait=wait)
+    else:
+        raise UsageError("no configuration to run", hint="e.g. `infuser run configs/nano.yaml`; or --resume, --fork")
+
+
+def resume(
+    run: RunName = None,
+    again: From = "",
+    until: Until = "",
+    only: Only = "",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    wait: Wait = False,
+) -> None:
+    """Resume a run after a crash, from its last completed stage."""
+    asked = {"again": again, "until": until, "only": only}
+    _resume(run, asked, dry_run=dry_run, as_json=as_json, wait=wait)
+
+
+def _resume(run: str | None, asked: dict[str, str], *, dry_run: bool, as_json: bool, wait: bool) -> None:
+    from infuser_core.config.overlays import validate
+
+    root = settings.store_root()
+    name = runs.find_run(root, run)
+    config = validate(runs.read_config(root, name))
+    _start(config, name, asked, dry_run=dry_run, as_json=as_json, wait=wait)
+
+
+def _start(
     config: "RunConfig",
     name: str,
+    asked: dict[str, str],
     *,
-    again: str = "",
-    until: str = "",
-    only: str = "",
     dry_run: bool = False,
     as_json: bool = False,
     wait: bool = False,
-) -> bool:
-    """Plan a run, or execute it. True when it came to its end."""
+) -> None:
+    """Plan a run; or execute it, and print its result or where it stopped."""
+    from flows import deployment
     from infuser_core.planning.place import asked_of
 
-    asked = asked_of(again=again, until=until, only=only)
+    places = asked_of(**asked)
     if dry_run:
-        from flows import deployment
         from infuser_core.planning.history import history_of
 
         root = settings.store_root()
         deployment.prepare_environment(root)
-        from flows.plan import plan
+        from flows.plan import plan as plan_of
 
-        found = plan(history_of(root, name, config), name, asked)
-        typer.echo(json.dumps(found.to_json()) if as_json else found.text())
-        return False
+        found = plan_of(history_of(root, name, config), name, places)
+        show(found.to_json(), found.text, as_json=as_json)
+        return
     from flows.execute import execute
 
-    execute(config, name, wait=wait, asked={"again": again, "until": until, "only": only})
-    return _came_to_its_end(name)
-
-
-def _came_to_its_end(name: str) -> bool:
+    execute(config, name, wait=wait, asked=asked)
     journal = runs.Journal(settings.store_root(), name)
     if journal.is_finished():
-        return True
-    said = journal.last_attempt()[-1].message
-    typer.echo(f"run {name} {said}; `infuser resume {name}` goes on")
-    return False
+        from infuser_core.report.build import describe_result
+
+        typer.echo(describe_result(settings.store_root(), name))
+    else:
+        typer.echo(f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it")
 
 
 def fork(
-    run: Annotated[str, typer.Argument(help="The run to leave.")],
+    run: Annotated[str, typer.Argument(help="The run to fork.")],
     at: Annotated[int, typer.Option(metavar="T", help="First iteration with settings of its own.")],
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, e.g. cotrain.reward.name=variance.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="Name of the fork; by default it follows from run, T and settings.")] = "",
+    set_: Changes = None,
+    name: Name = "",
     start_now: Annotated[bool, typer.Option("--start", help="Execute it at once.")] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a variant of a run that shares everything before iteration T and has settings of its own from there on."""
+    """Record a variant of a run that shares everything before iteration T; `run --fork RUN@T` also executes it."""
     from flows import deployment
     from infuser_core.planning.fork import fork_of
 
@@ -86,15 +164,15 @@ def fork(
     planned = fork_of(root, runs.find_run(root, run), at=at, changes=set_ or [], name=name)
     deployment.prepare_environment(root)
     if not start_now or dry_run:
-        _make(root, planned, dry_run=dry_run, as_json=as_json)
+        _record(root, planned, dry_run=dry_run, as_json=as_json)
         return
     # Prefect looks for its server when it is first imported.
     with deployment.server(root):
-        _make(root, planned, dry_run=False, as_json=as_json)
-        start(planned.history.latest, planned.name)
+        _record(root, planned, dry_run=False, as_json=as_json)
+        _start(planned.history.latest, planned.name, {})
 
 
-def _make(root: Path, planned: "Fork", *, dry_run: bool, as_json: bool) -> None:
+def _record(root: Path, planned: "Fork", *, dry_run: bool, as_json: bool) -> None:
     from flows.plan import plan_fork
     from infuser_core.planning.fork import write
 
@@ -102,25 +180,162 @@ def _make(root: Path, planned: "Fork", *, dry_run: bool, as_json: bool) -> None:
     if not dry_run:
         write(root, planned)
     facts = {"run": planned.name, "forked_from": planned.origin, "at": planned.at, "recorded": not dry_run}
-    if as_json:
-        typer.echo(json.dumps({**plan.to_json(), **facts}))
-        return
-    typer.echo(f"{planned.name}: {planned.origin} until iteration {planned.at}, then settings of its own")
-    typer.echo(plan.text())
-    if not dry_run:
-        typer.echo(f"recorded: `infuser resume {planned.name}` computes it")
+    end = "not recorded" if dry_run else f"recorded: `infuser resume {planned.name}` computes it"
+    text = f"{planned.name}: shares {planned.origin} up to iteration {planned.at}\n{plan.text()}\n{end}"
+    show({**plan.to_json(), **facts}, text, as_json=as_json)
 
 
-def export(
-    run: Annotated[str, typer.Argument(help="A run.")],
-    iteration: Annotated[str, typer.Option(metavar="T|selected", help="Iterations that the checkpoint has seen.")],
-    out: Annotated[Path, typer.Option(help="New folder for the model.")],
-    role: Annotated[str, typer.Option(help="solver or generator.")] = "solver",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+def undo(
+    source: Annotated[str | None, typer.Option(help="Textbook to leave out.")] = None,
+    document: Annotated[str | None, typer.Option(help="Chunk of a textbook to leave out.")] = None,
+    question: Annotated[str | None, typer.Option(help="Generated question to leave out.")] = None,
+    without: Annotated[str | None, typer.Option(help="Any of the three.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Name of a run; the latest if omitted.")] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Run without it, reusing everything that it did not affect.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a checkpoint as a Hugging Face model folder, with a card that says what it is."""
-    from infuser_core.export.model import export as write_model
+    """Show what depends on a textbook, chunk or question; `run --without ID` also runs without it."""
+    from infuser_core.lineage.undo import plan, plan_without
 
     root = settings.store_root()
-    found = write_model(root, runs.find_run(root, run), iteration=iteration, role=role, out=out)
-    typer.echo(json.dumps(found.to_json()) if as_json else found.text())
+    if without:
+        found = plan_without(root, run, without)
+    else:
+        found = plan(root, run, source=source, document=document, question=question)
+    show(found.to_json(), found.text(applied=apply), as_json=as_json)
+    if apply:
+        _run_without(root, found, as_json=as_json)
+
+
+def _run_without(root: Path, found: "Plan", *, as_json: bool) -> None:
+    from flows.execute import execute
+    from infuser_core.config.overlays import validate
+    from infuser_core.planning.fork import record_variant
+
+    record_variant(root, found.run, found.fork, found.change)
+    execute(validate(found.config), found.fork)
+    typer.echo(f"run {found.fork} is done: `infuser diff {found.run} {found.fork}` compares the two", err=as_json)
+
+
+def plan(
+    configs: Annotated[
+        list[Path],
+        typer.Argument(metavar="CONFIG...", help="YAML files, merged left to right; with --calibrate, names of runs."),
+    ],
+    gpus: Annotated[str, typer.Option(help="8xH100, 1xRTX4090, 2x8xH100 for two nodes of eight, or cpu.")],
+    set_: Changes = None,
+    tokens: Annotated[
+        list[str] | None, typer.Option(help="Mean length or share, e.g. solver_response=900; --json lists them.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Known model or folder with config.json, for the anchor.")] = None,
+    schedule: Annotated[
+        str, typer.Option(help="First column: published (calibrated) or packed (this program).")
+    ] = "published",
+    disk: Annotated[float, typer.Option(min=0.01, help="Speed of the store's disk, GB/s.")] = 3.0,
+    scale: Annotated[bool, typer.Option("--scale", help="Simulate 8 to 512 GPUs and say where scaling stops.")] = False,
+    efficiency: Annotated[
+        Path | None, typer.Option(help="File of constants written by --calibrate, instead of the published ones.")
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Fit the planner's constants to timings of your own runs.")
+    ] = False,
+    to: Annotated[Path | None, typer.Option(help="With --calibrate: file to write the constants to.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forecast a run: memory per GPU, seconds per phase, bytes, GPU-hours, and which settings make it fit."""
+    from infuser_core.capacity.advice import advice
+    from infuser_core.capacity.answer import as_json as in_json
+    from infuser_core.capacity.answer import as_text
+    from infuser_core.capacity.asked import ask
+    from infuser_core.capacity.forecast import forecast
+    from infuser_core.capacity.forecast import scale as simulate
+    from infuser_core.config.overlays import load
+
+    if calibrate:
+        _calibrate([str(name) for name in configs], gpus, to, as_json=as_json)
+        return
+    asked = ask(load(configs, set_ or []), gpus, model=model, tokens=tokens or [], disk=disk, efficiency=efficiency)
+    found = forecast(asked, schedule=schedule)
+    knobs = advice(asked)
+    scaled = simulate(asked, schedule) if scale else None
+    show(in_json(found, knobs, scaled), lambda: as_text(found, knobs, scaled), as_json=as_json)
+
+
+def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -> None:
+    from infuser_core.capacity.calibrate import as_text, fitted, residuals
+    from infuser_core.capacity.hardware import as_yaml, calibrated
+    from infuser_core.planning.timings import observed
+
+    found = [observed(settings.store_root(), name, gpus) for name in names]
+    constants = fitted(found, calibrated())
+    rows = residuals(found, constants)
+    if to is not None:
+        to.write_text(as_yaml(constants, origin=f"fitted on {', '.join(names)} on {gpus}"), encoding="utf-8")
+    facts = {"constants": asdict(constants), "residuals": [{**asdict(row), "error": row.error} for row in rows]}
+    show(facts, lambda: as_text(constants, calibrated(), rows), as_json=as_json)
+
+
+def sweep(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Sweep files: base configurations and axes; see configs/sweep/."),
+    ],
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = os.cpu_count() or 1,
+    against: Annotated[str, typer.Option(help="Compare with this variant only, e.g. nano-infuser.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run every combination of a grid of overlays, then compare them. After a crash, the same command continues."""
+    from infuser_core.planning.sweeps import read_all
+
+    members = read_all(files, against=against)
+    root = settings.store_root()
+    if dry_run:
+        rows = [
+            {"run": m.run, "variant": m.variant, "seed": m.seed, "done": runs.Journal(root, m.run).is_finished()}
+            for m in members
+        ]
+        lines = [f"{row['run']}  {'done' if row['done'] else 'to do'}" for row in rows]
+        show(rows, "\n".join(lines), as_json=as_json)
+        return
+    from flows.sweep import sweep as run_all
+    from infuser_core.report.build import compare
+
+    run_all(members, jobs=jobs, quiet=as_json)
+    typer.echo(compare(root, [member.run for member in members], as_json=as_json, against=against))
+
+
+def serve(
+    port: Annotated[int, typer.Option(help="Port of the Prefect server and its UI.")] = 4200,
+) -> None:
+    """Start Prefect's server and UI on loopback, and serve the deployment infuser/full-pipeline."""
+    from flows.deployment import serve as start
+
+    start(settings.writable_store_root(), port)
+
+
+def quickstart(
+    iterations: Annotated[int, typer.Option(help="Co-training iterations.")] = 20,
+    seed: Annotated[int, typer.Option(help="Random seed of both runs.")] = 42,
+) -> None:
+    """Run the whole life cycle on this machine: INFUSER and, beside it, the fixed-generator control."""
+    from flows.quickstart import quickstart as start
+
+    start(iterations=iterations, seed=seed)
+
+
+def nano_build(
+    out: Annotated[Path, typer.Argument(help="Folder for the new anchor.")],
+    scale: Annotated[float, typer.Option(help="Share of the full number of training steps.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Random seed of the build.")] = 0,
+    world: Annotated[
+        str, typer.Option(help="basic, hard, strong or wide; the others start from the basic one.")
+    ] = "basic",
+) -> None:
+    """Pre-train the nano anchor from scratch."""
+    from infuser_core.nano.build import build_anchor
+
+    card = build_anchor(out, steps_scale=scale, seed=seed, world=world, progress=partial(typer.echo, err=True))
+    typer.echo(json.dumps(card["base_rates"], indent=2))

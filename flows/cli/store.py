@@ -1,51 +1,60 @@
-"""Commands that check, repair and clean up the store."""
+"""Commands that look after the store: check and repair it, free disk space, and export a model."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flows.cli.options import AsJson, show
 from infuser_core import settings
 from infuser_core.store import runs
-
-RunName = Annotated[str | None, typer.Argument(help="Name of a run; the whole store when left out.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Place = Annotated[str, typer.Argument(metavar="RUN@ITERATION", help="Checkpoints after so many iterations.")]
+from infuser_core.terminal import meter
 
 _DAMAGED = 3
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    for command in (doctor, repair, gc, pin, unpin):
+    for command in (doctor, gc, export):
         app.command()(command)
-    app.command("store-check")(store_check)
 
 
-def doctor(run: RunName = None, as_json: AsJson = False) -> None:
-    """Verify every digest, reference and record; 0 for a healthy store, 3 for a damaged one. Changes nothing."""
+def doctor(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="Name of a run, or the whole store; with --file-system, a folder."),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Move damaged artifacts aside and compute them and their dependents again.")
+    ] = False,
+    iteration: Annotated[
+        int | None, typer.Option(help="With --repair: compute the pruned checkpoints of this iteration again.")
+    ] = None,
+    file_system: Annotated[
+        bool, typer.Option("--file-system", help="Test whether a folder can hold a store: renames, locks, fsync.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Verify every digest, reference and record. Exits with 0 if all is sound, 3 if not. Deletes nothing."""
+    if file_system:
+        _check_file_system(Path(run) if run else settings.writable_store_root(), as_json=as_json)
+        return
+    if repair:
+        _repair(run, iteration)
+        return
     from infuser_core.store.doctor import examine
-    from tasks.care import meter
 
     root = settings.store_root()
     with meter("doctor") as progress:
         found = examine(root, runs.find_run(root, run) if run else None, progress=progress)
-    typer.echo(json.dumps(found.to_json()) if as_json else found.text())
+    show(found.to_json(), found.text, as_json=as_json)
     if found.damage:
         raise typer.Exit(_DAMAGED)
 
 
-def repair(
-    run: RunName = None,
-    iteration: Annotated[
-        int | None, typer.Option(help="Compute the pruned checkpoints after so many iterations again.")
-    ] = None,
-) -> None:
-    """Move damaged artifacts aside and compute them, and what depends on them, again. Deletes nothing."""
+def _repair(run: str | None, iteration: int | None) -> None:
     from flows.repair import mend
     from infuser_core.store import doctor as repairing
-    from tasks.care import meter
 
     root = settings.writable_store_root()
     name = runs.find_run(root, run) if run or iteration is not None else None
@@ -59,15 +68,34 @@ def repair(
     typer.echo(repairing.describe(root, prepared, names, wanted))
 
 
+def _check_file_system(folder: Path, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from infuser_core.store import filesystem
+
+    found = filesystem.probe(folder)
+    show([asdict(promise) for promise in found], lambda: filesystem.text(folder, found), as_json=as_json)
+    if any(promise.needed and not promise.kept for promise in found):
+        raise typer.Exit(_DAMAGED)
+
+
 def gc(
     apply: Annotated[bool, typer.Option("--apply", help="Remove what is listed.")] = False,
     keep_full: Annotated[
-        int, typer.Option(min=1, help="Newest checkpoints of a run that stay whole, for training to go on from.")
+        int, typer.Option(min=1, help="Newest checkpoints of a run to keep whole, so that training can continue.")
     ] = 2,
-    every: Annotated[int, typer.Option(min=0, help="Every so many iterations the weights stay; 0 for none.")] = 5,
+    every: Annotated[int, typer.Option(min=0, help="Keep the weights of every so many iterations; 0 for none.")] = 5,
+    pin: Annotated[
+        str, typer.Option(metavar="RUN@ITERATION", help="Pin a run's checkpoints of an iteration: they stay whole.")
+    ] = "",
+    unpin: Annotated[str, typer.Option(metavar="RUN@ITERATION", help="Remove a pin.")] = "",
+    pins: Annotated[bool, typer.Option("--pins", "--list", help="List the pins.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what may go and how much that is: old checkpoints, leftovers, artifacts of no run. Nothing else deletes."""
+    """List what can be removed and its size: old checkpoints, leftovers, unused artifacts. Only --apply removes it."""
+    if pin or unpin or pins:
+        _pins(pin, unpin, listed=pins, as_json=as_json)
+        return
     from infuser_core.store.gc import apply as remove
     from infuser_core.store.gc import plan
 
@@ -78,43 +106,31 @@ def gc(
             remove(root, found)
     else:
         found = plan(root, keep_full=keep_full, every=every)
-    typer.echo(json.dumps({**found.to_json(), "applied": apply}) if as_json else found.text(applied=apply))
+    show({**found.to_json(), "applied": apply}, found.text(applied=apply), as_json=as_json)
 
 
-def pin(
-    place: Annotated[str, typer.Argument(metavar="RUN@ITERATION", help="Checkpoints after so many iterations.")] = "",
-    list_: Annotated[bool, typer.Option("--list", help="List what is pinned.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Keep a run's checkpoints after so many iterations whole: gc leaves them alone."""
+def _pins(pin: str, unpin: str, *, listed: bool, as_json: bool) -> None:
     from infuser_core.store import retention
 
     root = settings.store_root()
-    if place:
-        typer.echo(retention.pin(root, place), err=as_json)
-    if list_ or not place:
+    for place, change in ((pin, retention.pin), (unpin, retention.unpin)):
+        if place:
+            typer.echo(change(root, place), err=as_json)
+    if listed:
         found = retention.listed(root)
-        typer.echo(json.dumps(found) if as_json else "\n".join(retention.lines(found)))
+        show(found, "\n".join(retention.lines(found)), as_json=as_json)
 
 
-def unpin(place: Place) -> None:
-    """Let gc thin these checkpoints out again."""
-    from infuser_core.store import retention
-
-    typer.echo(retention.unpin(settings.store_root(), place))
-
-
-def store_check(
-    folder: Annotated[Path | None, typer.Argument(help="Folder to try; the store's when left out.")] = None,
+def export(
+    run: Annotated[str, typer.Argument(help="A run.")],
+    iteration: Annotated[str, typer.Option(metavar="T|selected", help="Number of iterations the checkpoint has seen.")],
+    out: Annotated[Path, typer.Option(help="New folder for the model.")],
+    role: Annotated[str, typer.Option(help="solver or generator.")] = "solver",
     as_json: AsJson = False,
 ) -> None:
-    """Try whether a folder's file system can hold a store: atomic renames, locks, fsync."""
-    from dataclasses import asdict
+    """Export a checkpoint as a Hugging Face model folder, with a model card."""
+    from infuser_core.export.model import export as write_model
 
-    from infuser_core.store import filesystem
-
-    place = folder or settings.writable_store_root()
-    found = filesystem.probe(place)
-    typer.echo(json.dumps([asdict(promise) for promise in found]) if as_json else filesystem.text(place, found))
-    if any(promise.needed and not promise.kept for promise in found):
-        raise typer.Exit(_DAMAGED)
+    root = settings.store_root()
+    found = write_model(root, runs.find_run(root, run), iteration=iteration, role=role, out=out)
+    show(found.to_json(), found.text, as_json=as_json)

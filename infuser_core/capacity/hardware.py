@@ -70,8 +70,9 @@ def from_file(path: Path) -> Efficiency:
 
 def as_yaml(efficiency: Efficiency, *, origin: str) -> str:
     """The text of such a file; `origin` says what the constants were found on."""
-    lines = [f"{name}: {value:.6g}" for name, value in asdict(efficiency).items()]
-    return "\n".join([f"# {origin}", *lines, ""])
+    # YAML reads 1e-05 as a word: its own writer puts a point in.
+    values = {name: float(f"{value:.6g}") for name, value in asdict(efficiency).items()}
+    return f"# {origin}\n{yaml.safe_dump(values, sort_keys=False)}"
 
 
 SIZE = 512

@@ -102,7 +102,7 @@ def graph_of(catalogue: Catalogue, run: str) -> Graph:
     keys = [entry.key for entry in Journal(catalogue.root, run).latest()]
     for key in keys:
         if key in catalogue.damaged:
-            hint = f"`infuser repair {run}` moves it aside and computes it again"
+            hint = f"`infuser doctor {run} --repair` moves it aside and computes it again"
             raise DamagedArtifactError(catalogue.damaged[key], hint=hint)
     return Graph(catalogue, run, dict.fromkeys(keys))
 
@@ -111,7 +111,7 @@ def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | 
     """The named run's graph, or those of all runs, the latest first; of those alone that hold one of some keys."""
     known = list_runs(catalogue.root)
     if run is not None and run not in known:
-        raise UsageError(f"no run named {run} in {catalogue.root}", hint="`infuser runs` lists them")
+        raise UsageError(f"no run named {run} in {catalogue.root}", hint="`infuser status --all` lists them")
     for name in [run] if run is not None else known[::-1]:
         # Reading a journal takes a hundred times longer than finding a key in its bytes.
         if holding is not None and not _mentions(catalogue, name, holding):

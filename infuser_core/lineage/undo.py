@@ -112,6 +112,16 @@ def plan(
         return _of_question(view, name) if kind == "question" else _of_material(view, kind, name)
 
 
+def plan_without(root: Path, run: str | None, name: str) -> Plan:
+    """What depends on the question, chunk or textbook of this name. Raises UsageError when the run has none."""
+    if name.partition("/")[0].isdigit():
+        return plan(root, run, question=name)
+    try:
+        return plan(root, run, document=name)
+    except UsageError:
+        return plan(root, run, source=name)
+
+
 def _of_material(view: RunView, kind: str, name: str) -> Plan:
     columns = ("document_id", "source_id")
     rows = view.rows("documents", columns, f"{kind}_id = ?", name)

@@ -1,4 +1,4 @@
-"""`infuser fork`: a run that shares another's work before an iteration, and has settings of its own from there on."""
+"""Forks: runs that share another run's work before an iteration and have settings of their own from there on."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -54,8 +54,10 @@ class Member:
     """Base configuration and variant, as comparisons name it."""
     seed: int
     """Run seed."""
-    arguments: tuple[str, ...]
-    """Arguments of `infuser run`."""
+    files: tuple[Path, ...]
+    """Configuration files, merged left to right."""
+    overrides: tuple[str, ...]
+    """`key=value` on top of them."""
 
 
 def read_all(paths: Sequence[Path], *, against: str = "") -> list[Member]:
@@ -118,13 +120,13 @@ def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
     # The overlays' own names would hide what else was chosen: the labels name the variant.
     overrides += [f"variant={'-'.join(labels)}"] if labels else []
     config = load(files, overrides)
-    settings = [part for override in overrides for part in ("--set", override)]
     return Member(
         run=config.run_name(),
         variant=config.variant,
         label=f"{config.name}-{config.variant}".rstrip("-"),
         seed=config.seed,
-        arguments=("run", *map(str, files), *settings, "--name", config.run_name()),
+        files=tuple(files),
+        overrides=tuple(overrides),
     )
 
 

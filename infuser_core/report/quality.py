@@ -1,4 +1,4 @@
-"""Report sections on generated questions: gaps between solvers, and the checks that `infuser quality` made."""
+"""Report sections on generated questions: gaps between solvers, and the checks that `infuser report quality` made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ def quality(found: Mapping[str, Any] | None) -> Section:
     """Agreement and gap per solver, checks per iteration, and questions of the same document side by side."""
     title = "Generated questions over training"
     if found is None:
-        said = "Nobody has looked at the questions: `infuser quality RUN --solver RUN@0 --solver RUN@selected` does."
+        said = "The questions were not checked: `infuser report quality RUN --solver RUN@0 --solver RUN@selected`."
         return Section(title=title, lines=[said])
     return Section(
         title=title,

@@ -69,7 +69,7 @@ def frozen(query: Query, found: Sequence[Chosen]) -> Section:
     still = [one for one in found if one.leaves.get("cotrain.solver.update") is False]
     if not still:
         return Section(
-            title=title, lines=["No run here has a frozen solver: `infuser frozen-solver CONFIG` makes one."]
+            title=title, lines=["No run here has a frozen solver: `infuser study frozen-solver CONFIG` makes one."]
         )
     rows = spread(query, still, SCORE)
     if not rows:

@@ -52,7 +52,7 @@ def read(folder: Path) -> dict[str, Removed]:
     except (ValueError, TypeError, KeyError) as error:
         raise DamagedArtifactError(
             f"the record {path} is damaged: {error}",
-            hint="`infuser repair` moves the artifact aside and computes it again",
+            hint="`infuser doctor --repair` moves the artifact aside and computes it again",
         ) from error
 
 
@@ -75,7 +75,7 @@ def refusal(path: Path, entry: Removed) -> StoreError:
     """The error for whoever needs a removed file."""
     return StoreError(
         f"{path} was pruned by gc on {entry.at} ({entry.rule})",
-        hint="`infuser repair RUN --iteration T` computes that checkpoint again, bit by bit the same",
+        hint="`infuser doctor RUN --repair --iteration T` computes that checkpoint again, bit by bit the same",
     )
 
 

@@ -27,7 +27,9 @@ from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
 
 Row = TypeVar("Row")
 MANIFEST = "artifact.json"
-_REMEDY = "`infuser repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
+_REMEDY = (
+    "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
+)
 _restoring: set[str] = set()
 
 
@@ -321,7 +323,9 @@ def read_manifest(folder: Path) -> Manifest:
             machine=record.get("machine", {}),
         )
     except FileNotFoundError as error:
-        raise MissingArtifactError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
+        raise MissingArtifactError(
+            f"no artifact at {folder}", hint="`infuser status --all` lists what is there"
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedArtifactError(
             f"the commit record {folder / MANIFEST} is damaged: {error}",

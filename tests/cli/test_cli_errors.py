@@ -48,7 +48,7 @@ WRONG_USE = {
     "unknown reward": (["run", NANO, "--set", "cotrain.reward.name=fame"], "no reward 'fame'"),
     "unknown command": (["jog"], "No such command 'jog'."),
     "unknown option": (["run", NANO, "--fast"], "No such option: --fast"),
-    "missing argument": (["run"], "Missing argument 'configs'."),
+    "nothing to run": (["run"], "no configuration to run"),
     "bad option": (["serve", "--port", "high"], "Invalid value for '--port': "),
     "unknown artifact": (["show", "rollout_dev-0000"], "no artifact rollout_dev-0000"),
     "bad SQL": (["sql", "select * from nowhere"], "Catalog Error: Table with name nowhere does not exist!"),

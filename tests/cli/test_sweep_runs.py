@@ -1,11 +1,13 @@
 """`infuser sweep` runs a grid over one store: shared work once, a failing run alone fails, the same command goes on."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
 from launcher import ROOT, Finished, Launcher, SmallRun, copy_store
 
+from flows.sweep import PRELOADED
 from infuser_core.planning.sweeps import Member, read
 from infuser_core.store.runs import Journal
 
@@ -57,3 +59,8 @@ def test_a_run_that_fails_does_not_stop_the_others(
     assert "1 runs failed" in ended.err and "/nowhere" in ended.err and "Traceback" not in ended.err
     finished = [Journal(store, member.run).is_finished() for member in members]
     assert finished == [True, True, False]
+
+
+def test_everything_that_is_loaded_beforehand_exists() -> None:
+    """Python passes over a module that it cannot load beforehand: the sweep would only be slower."""
+    assert [name for name in PRELOADED if find_spec(name) is None] == []

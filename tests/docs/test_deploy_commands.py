@@ -86,7 +86,11 @@ def foreign_options(call: list[str]) -> set[str]:
 
 def test_the_document_has_commands_of_every_kind():
     named = {" ".join(call[:3]) for call in commands()}
-    assert {"infuser doctor", "infuser store-check /shared/infuser", "prefect work-pool set-concurrency-limit"} <= named
+    assert {
+        "infuser doctor",
+        "infuser doctor --file-system",
+        "prefect work-pool set-concurrency-limit",
+    } <= named
     assert {call[0] for call in commands()} == set(PROGRAMS) and len(commands()) > 30
 
 

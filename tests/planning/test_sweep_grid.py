@@ -32,12 +32,12 @@ def test_a_leaf_with_values_is_an_axis(tmp_path: Path) -> None:
         "generator-learning-rate-0-dev-size-8",
         "generator-learning-rate-0-0005-dev-size-8",
     ]
-    assert "cotrain.generator.learning_rate=0.0005" in members[1].arguments
+    assert "cotrain.generator.learning_rate=0.0005" in members[1].overrides
 
 
 def test_settings_of_the_sweep_reach_every_run(tmp_path: Path) -> None:
     members = read(written(tmp_path, "{seed: [1, 2, 3]}", more="set: [cotrain.iterations=2]\n"))
-    assert all("cotrain.iterations=2" in member.arguments for member in members)
+    assert all("cotrain.iterations=2" in member.overrides for member in members)
 
 
 def test_the_same_settings_are_one_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`infuser paper-tables`: three ways to write a table, pinned by files, and our runs beside the paper's numbers.
+"""`infuser report tables`: three ways to write a table, pinned by files, and our runs beside the paper's numbers.
 
 `INFUSER_GOLDEN=write` writes the files again.
 """

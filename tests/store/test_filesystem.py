@@ -1,4 +1,4 @@
-"""`infuser store-check`: whether a folder's file system keeps the promises that a store needs."""
+"""`infuser doctor --file-system`: whether a folder's file system keeps the promises that a store needs."""
 
 import json
 import os

@@ -40,7 +40,7 @@ def test_one_flipped_bit_is_noticed(tmp_path_factory: pytest.TempPathFactory, po
     with pytest.raises(DamagedArtifactError) as caught:
         store.path(ref, name)
     assert str(path) in caught.value.message
-    assert "infuser repair" in caught.value.hint
+    assert "infuser doctor --repair" in caught.value.hint
     with pytest.raises(DamagedArtifactError):
         store.verified_folder(ref)
 

@@ -116,7 +116,7 @@ def test_a_lost_shard_is_named_and_a_pruned_one_is_said_to_be_so(tmp_path: Path)
     )
     with pytest.raises(StoreError, match="was pruned by gc on 2026-01-01") as caught:
         files.read_moments(given_tensors, given_tensors, tmp_path)
-    assert "infuser repair RUN --iteration T" in caught.value.hint
+    assert "infuser doctor RUN --repair --iteration T" in caught.value.hint
 
 
 def killed_while_saving(folder: Path, turn: int) -> int:

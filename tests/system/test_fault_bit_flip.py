@@ -26,7 +26,7 @@ def test_a_flipped_bit_is_named_and_repaired_by_computing_again(
     assert ended.code == 3
     message, hint = ended.err.splitlines()
     assert any(str(path) in message for path in harmed) and "does not match the digest" in message
-    assert "infuser repair" in hint
+    assert "infuser doctor --repair" in hint
 
     repaired = launch("repair", store=store)
     assert repaired.code == 0, repaired.err

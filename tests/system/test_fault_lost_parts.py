@@ -23,7 +23,7 @@ def test_a_damaged_part_is_named(launch: Launcher, small_run: SmallRun, tmp_path
     assert ended.code == 3
     message, hint = ended.err.splitlines()
     assert "model.safetensors" in message and "update_solver" in message
-    assert "infuser repair" in hint
+    assert "infuser doctor --repair" in hint
 
     assert launch("repair", store=store).code == 0
     assert launch("resume", store=store).code == 0

@@ -20,7 +20,7 @@ def test_sigterm_ends_a_stage_at_its_next_safe_point(launch: Launcher, small_run
     assert ended.code == 143, ended
     assert ended.err.splitlines() == [
         "infuser: stopped by SIGTERM",
-        "  hint: `infuser resume small` goes on from the last completed stage",
+        "  hint: `infuser resume small` continues from the last completed stage",
     ]
     assert not is_held(store, "small")
     assert list((store / ".staging").iterdir()) == []

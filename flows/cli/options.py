@@ -1,0 +1,61 @@
+"""Arguments that several commands share, and how a command prints what it found."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a run; the latest if omitted.")]
+"""A run, or the latest."""
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""Output for programs."""
+Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="YAML files, merged left to right.")]
+"""Configuration files."""
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
+"""Settings on the command line."""
+Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
+"""Where a page goes."""
+
+Alias = Sequence[str] | Callable[[Sequence[str]], Sequence[str]]
+"""The words that an old command stands for; or a function of the words that follow it."""
+
+
+def group(aliases: Mapping[str, Alias], *, default: str = "") -> type[TyperGroup]:
+    """A command group that still understands former names, and may have a command that need not be named."""
+
+    class Group(TyperGroup):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            if default and args[:1] != ["--help"] and args[:1] not in [[name] for name in (*self.commands, *aliases)]:
+                args = [default, *args]
+            return super().parse_args(ctx, args)
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            alias = aliases.get(args[0])
+            if alias is not None:
+                args = [*alias(args[1:])] if callable(alias) else [*alias, *args[1:]]
+            return super().resolve_command(ctx, args)
+
+    return Group
+
+
+def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
+    """Print what a command found: for programs, or for people."""
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        typer.echo(text if isinstance(text, str) else text())
+
+
+def warn(line: str) -> None:
+    """Print a warning on standard error."""
+    typer.echo(f"warning: {line}", err=True)
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page, and print where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    typer.echo(path, err=True)
