@@ -1,4 +1,4 @@
-"""What does not fit, and which settings help: single ones first, then the cheapest ones together."""
+"""Advice on settings that make a run fit: single ones first, then the cheapest ones together."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

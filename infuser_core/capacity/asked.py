@@ -27,7 +27,7 @@ class Asked:
     lengths: Lengths
     """Mean lengths and shares."""
     layout: Layout
-    """How the GPUs are used."""
+    """Use of the GPUs."""
     disk: float = DISK
     """Bytes/s of the store."""
     efficiency: Efficiency = field(default_factory=calibrated)

@@ -17,7 +17,7 @@ from infuser_core.capacity.phases import packed_phases
 CELL = 0.05
 """Deviation of a phase that weighs as much as one factor of a constant."""
 FACTOR = 30.0
-"""How far a constant may easily be from the published runs': other machines are other machines."""
+"""Factor by which a constant may easily differ from the published runs': other machines are other machines."""
 BOUNDS = {
     "matmul": (1e-5, 1.0),
     "memory": (1e-5, 1.0),
@@ -26,7 +26,7 @@ BOUNDS = {
     "layer_pass": (1e-8, 1.0),
     "stage": (1e-4, 600.0),
 }
-"""What is possible at all: shares up to one, seconds."""
+"""Bounds of each constant: shares up to one, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Observed:
     run: str
     """Its name."""
     asked: Asked
-    """What it did and on what, with its own mean lengths."""
+    """The run and its hardware, with its own mean lengths."""
     seconds: Mapping[str, float]
     """Median seconds by phase."""
 

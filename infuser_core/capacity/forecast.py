@@ -48,7 +48,7 @@ class Forecast:
     files: Files
     """Bytes in the store."""
     notes: list[str] = field(default_factory=list)
-    """What a reader should know about these numbers."""
+    """Remarks for a reader of these numbers."""
 
     @property
     def fits(self) -> bool:
@@ -154,13 +154,13 @@ class Scaled:
     """The whole series."""
 
     schedule: str
-    """Which schedule was simulated."""
+    """The schedule that was simulated."""
     sizes: list[Size]
     """In order of GPUs."""
     stops_at: int
     """Largest size that was still worth its last doubling."""
     reason: str
-    """What no longer shrinks beyond it."""
+    """The terms that no longer shrink beyond it."""
 
 
 def scale(asked: Asked, schedule: str) -> Scaled:

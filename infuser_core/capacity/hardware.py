@@ -21,7 +21,7 @@ Positive = Annotated[float, Field(gt=0, strict=True)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """What counted work costs more than on paper."""
+    """Constants by which counted work costs more than on paper."""
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
@@ -140,7 +140,7 @@ class Gpu:
     host: float
     """Bytes/s to the host's memory, one direction."""
     source: str
-    """Where the numbers come from."""
+    """Source of the numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

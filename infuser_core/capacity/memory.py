@@ -16,7 +16,7 @@ SINGLE = ("hf", "local", "fake")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What decides memory and time beside the model and the hardware."""
+    """Engine settings that decide memory and time, as a plan needs them."""
 
     trainer_ranks: int
     """GPUs that train; each holds a part of the state under ZeRO."""
@@ -108,7 +108,7 @@ class Part:
     """One use of a GPU's memory."""
 
     name: str
-    """What for."""
+    """Purpose."""
     bytes: float
     """On one GPU."""
 
@@ -176,7 +176,7 @@ def _weights(shape: Shape, layout: Layout) -> float:
 
 
 def activations(shape: Shape, layout: Layout, tokens: float) -> float:
-    """What the layout's trainer keeps for backward."""
+    """Bytes that the layout's trainer keeps for backward."""
     width = layout.bytes_per_weight
     return tokens * kept_per_token(shape, width=width, checkpointing=layout.gradient_checkpointing)
 

@@ -47,7 +47,7 @@ TERMS = {
     "files": "checkpoint and gradient files",
     "stage": "between phases",
 }
-"""What each term of a phase means."""
+"""Meaning of each term of a phase."""
 TRAINING = ("matmul", "uneven", "launches", "collectives", "sweeps")
 """Terms of a phase that trains or scores."""
 
@@ -208,7 +208,7 @@ def _with_glue(phases: list[Phase], asked: Asked, files: float) -> list[Phase]:
 
 
 def published_layout(asked: Asked) -> Layout:
-    """What the published runs used: everything divided over all GPUs, layers computed again, a small cache.
+    """Layout of the published runs: everything divided over all GPUs, layers computed again, a small cache.
 
     Where weights leave no room in the published share of the memory, the sampler keeps the run's own.
     """

@@ -86,7 +86,7 @@ MOST_SEQUENCES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one engine is asked for."""
+    """The share of a phase's responses that one engine samples."""
 
     groups: float
     """Different prompts; each is computed and kept once."""

@@ -59,7 +59,7 @@ class Trainers:
     cluster: Cluster
     """Those GPUs."""
     layout: Layout
-    """How state and work are divided."""
+    """Division of state and work."""
     efficiency: Efficiency
     """Constants."""
 

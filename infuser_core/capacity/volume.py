@@ -53,13 +53,13 @@ class Lengths:
 
 
 def lengths_of(model: str) -> Lengths:
-    """What the table says about a model, and about every model where it says nothing."""
+    """Lengths from the table: a model's own, else those of every model."""
     values = {row["quantity"]: float(row["value"]) for row in _rows(model)}
     return Lengths(**values)
 
 
 def sources(model: str) -> dict[str, str]:
-    """Where each quantity comes from."""
+    """The source of each quantity."""
     return {row["quantity"]: row["source"] for row in _rows(model)}
 
 
@@ -129,7 +129,7 @@ def needs_influence(config: RunConfig) -> bool:
 
 
 def volume_of(config: RunConfig, lengths: Lengths) -> Volume:
-    """What one iteration of the configuration amounts to. Raises ConfigError for a question file of unknown size."""
+    """The work of one iteration of the configuration. Raises ConfigError for a question file of unknown size."""
     cotrain, influence = config.cotrain, needs_influence(config)
 
     def work(groups: float, rows: int, prompt: float, mean: float, limit: int, deviation: float) -> Work:
@@ -199,11 +199,11 @@ class Files:
     in_all: float
     """Of all iterations, anchor included, if nothing is removed."""
     after_gc: float
-    """What is left of them after `infuser gc`."""
+    """The part of them that `infuser gc` leaves."""
 
 
 def files_of(config: RunConfig, shape: Shape) -> Files:
-    """What the run writes."""
+    """Bytes that the run writes."""
     cotrain, parameters = config.cotrain, float(shape.parameters)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
     influence = cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence

@@ -32,7 +32,7 @@ SCHEDULES: dict[WorldName, Schedule] = {
     "wide": Schedule(steps=1300, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
     "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
 }
-"""How each world's anchor is trained."""
+"""The training schedule of each world's anchor."""
 
 
 def silent(line: str) -> None:

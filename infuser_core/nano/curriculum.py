@@ -26,7 +26,7 @@ class Lesson:
     reply: str
     """Reply."""
     focus: Focus = "all"
-    """Which reply tokens carry loss: all, those from the answer letter on, or the results of calculations."""
+    """Reply tokens that carry loss: all, those from the answer letter on, or the results of calculations."""
 
 
 _LINKS = ("shows", "runs", "holds", "leaks", "by", "at", "for", "to", "and", "has", "in", "reads")
@@ -36,7 +36,7 @@ Task = Callable[[Random, WorldConfig], Lesson]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What an anchor is taught."""
+    """The drills and roles that an anchor is taught."""
 
     drills: tuple[Task, ...]
     """One batch of drills draws each row from one of these."""
@@ -208,7 +208,7 @@ COURSE = Course(
 
 
 EXAMPLE_CHANCE = 0.5
-"""How often the writer takes up the topic of an example where its document has it."""
+"""Share of lessons in which the writer takes up the topic of an example where its document has it."""
 
 
 def answer_problem(rng: Random, world: WorldConfig) -> Lesson:

@@ -40,7 +40,7 @@ def anchor_card(world: WorldName = "basic") -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What the micro-world says of a question's text."""
+    """The micro-world's answers to a question's text."""
 
     topic: str
     """Topic or family; `program` for expressions."""
@@ -51,7 +51,7 @@ class Truth:
 
 
 def truth(question_text: str) -> Truth | None:
-    """What is true of a question as it is written, or None when it is none of the micro-world."""
+    """The truth about a question as it is written, or None when it is none of the micro-world."""
     if fact := language.parse_question(question_text):
         sound = fact.sound if fact.is_exact else None
         return Truth(topic=fact.topic.name, sound=sound, tempting=fact.tempting)

@@ -1,4 +1,4 @@
-"""How the micro-world speaks: facts, sections, questions, and what generator, solver and judge write."""
+"""Texts of the micro-world: facts, sections, questions, prompts, and the replies of generator, solver and judge."""
 
 import json
 import re

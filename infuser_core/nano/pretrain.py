@@ -105,7 +105,7 @@ REPORT_EVERY = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long and how fast the anchor learns."""
+    """The anchor's training schedule: steps, phases, batch sizes, learning rate, loss weights."""
 
     steps: int = 3000
     """Optimizer steps in all."""

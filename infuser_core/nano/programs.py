@@ -109,7 +109,7 @@ FORMS = (
     Form(signs=("*", "+"), a=range(2, 10), b=range(2, 10), c=range(2, 13)),
     Form(signs=("+", "-"), a=range(4, 20), b=range(3, 13), c=range(2, 13)),
 )
-"""What programs look like. In the first two the order of the operations matters."""
+"""The forms of programs. In the first two the order of the operations matters."""
 
 
 @cache
@@ -141,7 +141,7 @@ def drawn(rng: Random) -> Expression:
 
 
 def question_text(expression: Expression) -> str:
-    """What the solver is asked about a program."""
+    """The question that a solver is asked about a program."""
     return f"What is {expression.text}?"
 
 

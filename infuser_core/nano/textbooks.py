@@ -25,7 +25,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48.0, 372.0, 520.0, 76.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How a kind of line is set."""
+    """Typography of a kind of line."""
 
     font: str
     """Standard PDF font, never embedded."""
@@ -52,7 +52,7 @@ class Placed:
     text: str
     """Text."""
     style: Style
-    """How it is set."""
+    """Its typography."""
     y: float
     """Baseline above the lower edge, points."""
 
@@ -238,7 +238,7 @@ class Book:
     doi: str
     """DOI of the book; the prefix 10.5555 is reserved for examples."""
     domains: tuple[str, ...] = ()
-    """What the book is about; its sections hardly touch other domains. Empty for a book about everything."""
+    """Domains of the book; its sections hardly touch other domains. Empty for a book about everything."""
 
 
 def _book(row: Mapping[str, str]) -> Book:

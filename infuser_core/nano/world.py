@@ -95,7 +95,7 @@ WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD, "strong": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What one textbook section says."""
+    """The facts of one textbook section."""
 
     facts: tuple[Fact, ...]
     """Facts on different topics, in reading order."""

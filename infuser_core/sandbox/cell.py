@@ -23,7 +23,7 @@ from infuser_core.sandbox.program import Limits, Program, SandboxError, Status
 START_SECONDS = 60.0
 """A sandbox that is not ready by then is broken, or the host is."""
 TICK_SECONDS = 0.05
-"""How often memory is looked at."""
+"""Seconds between two looks at the memory."""
 PATIENCE = 2.0
 """Waiting for a processor is not held against a program, up to this many times its limit."""
 NONCE_BYTES = 16
@@ -35,7 +35,7 @@ RESERVE_BYTES = 1 << 30
 """Address space beyond the memory limit: threads and allocators reserve what they never touch."""
 OPEN_FILES = 64
 ERROR_BYTES = 1 << 13
-"""What is kept of standard error."""
+"""Bytes kept of standard error."""
 _HINT = "nothing is known of the program: run it again; if this repeats, the host is at fault"
 
 

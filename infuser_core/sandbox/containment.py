@@ -128,7 +128,7 @@ def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 WORK = "/box"
 """The only folder that can be written inside."""
 VIEW = Path("/mnt")
-"""Where root shows an installation that lies in a closed folder, on the way to the sandbox."""
+"""Mount point at which root shows an installation from a closed folder to the sandbox."""
 # The root and /dev are memory of the sandbox's own, and bubblewrap leaves both open to writing.
 READ_ONLY = ("--remount-ro", "/dev", "--remount-ro", "/")
 LIBRARIES = ("lib", "lib64")
@@ -158,7 +158,7 @@ class Containment:
     mode: str
     """bwrap or unsafe."""
     interpreter: Interpreter
-    """What runs inside."""
+    """The Python that runs inside."""
     launcher: tuple[str, ...]
     """Commands in front: those that make the interpreter visible, and those that drop root."""
     walls: tuple[str, ...]
@@ -247,7 +247,7 @@ def _isolation() -> list[str]:
 
 
 def _view(interpreter: Interpreter, seen_at: Path) -> list[str]:
-    """What of the host is visible, read-only: shared libraries, the interpreter, its standard library.
+    """The part of the host that is visible, read-only: shared libraries, the interpreter, its standard library.
 
     `seen_at` is where bubblewrap finds the installation; inside it lies where it always does.
     """

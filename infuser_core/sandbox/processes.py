@@ -15,7 +15,7 @@ CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inlet:
-    """What has come in on one descriptor."""
+    """Bytes received on one descriptor."""
 
     limit: int
     """Bytes kept; one more is an overflow."""

@@ -19,7 +19,7 @@ Kind = Literal["stdin", "call"]
 
 
 class Status(StrEnum):
-    """How one case ended. Only `returned` carries a value or an output."""
+    """The end of one case. Only `returned` carries a value or an output."""
 
     RETURNED = "returned"
     RAISED = "raised"
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a program may use."""
+    """Limits on a program's time, memory, output, files and processes."""
 
     seconds: float = 6.0
     """Wall clock per case, and for loading a program whose functions are called; without the interpreter's start."""
@@ -75,10 +75,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOutcome:
-    """What a program did with one case. Everything here is the program's claim except `status` and `seconds`."""
+    """The outcome of one case. Everything here is the program's claim except `status` and `seconds`."""
 
     status: Status
-    """How the case ended."""
+    """The case's end."""
     value: Any = None
     """call: the returned value, plain data only."""
     stdout: str = ""

@@ -63,7 +63,7 @@ def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason |
 
 
 def plain(text: str) -> str:
-    """What is compared."""
+    """Text in the form that is compared."""
     bare = unwrap(text.replace("**", "").strip().strip("$"))
     return bare.lower().replace(", ", ",").strip().removesuffix(".").rstrip()
 

@@ -46,7 +46,7 @@ class _Fenced:
     end: int
     """One past its closing brace."""
     content: str
-    """What the fences enclose."""
+    """The text between the fences."""
 
 
 def program(response: str, *, preset: str, entry: str = "") -> str | None:

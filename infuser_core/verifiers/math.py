@@ -47,7 +47,7 @@ _PHRASE = re.compile(r"(?:final answer is[ \t]*+:?|\banswer[ \t]*+:)[ \t]*+(\S[^
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """What is compared with what, and how: the key under which a decision is kept."""
+    """The two sides of a comparison and its rules: the key under which a decision is kept."""
 
     found: str
     """Content of the box."""

@@ -1,1 +1,1 @@
-"""What the verifiers share: extraction, findings, grading notes, worker processes."""
+"""Parts that verifiers share: extraction, findings, grading facts, comparison, worker processes."""

@@ -22,7 +22,7 @@ class Job:
     response: str
     """The whole model output."""
     question: Question
-    """What it answers; `question.verifier` alone chooses the verifier."""
+    """The question it answers; `question.verifier` alone chooses the verifier."""
 
 
 def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress = no_progress) -> list[Finding]:
@@ -67,11 +67,11 @@ class Ruling:
     """A finding after the tie-break."""
 
     finding: Finding
-    """What counts now."""
+    """The finding that counts."""
     decided_by: Literal["verifier", "judge"]
-    """Who decided it."""
+    """The party that decided it."""
     rule: Finding
-    """What the rules alone said."""
+    """The finding of the rules alone."""
     reply: str
     """The judge's words; empty where it was not asked."""
 

@@ -78,7 +78,7 @@ class CodeTests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTests:
-    """Where a problem's tests are."""
+    """A stored test file."""
 
     path: Path
     """The file."""
@@ -192,19 +192,19 @@ _WRONG = {
 }
 PASSED = "all tests"
 ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
-"""What a program may write for an answer: this much, and this many times the longest right one."""
+"""Room for a program's answer: this much, and this many times the longest right one."""
 MAX_SECONDS = 600.0
 """Longest time that one program may take for all of its tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a program is worth."""
+    """The result of judging a program."""
 
     passed: bool
     """Whether every test passed."""
     reason: str
-    """How the first failing test failed, or `all tests`."""
+    """The first failing test's failure, or `all tests`."""
     failed: int | None
     """Number of the first failing test, 0-based."""
     detail: str

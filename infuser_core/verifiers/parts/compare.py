@@ -210,7 +210,7 @@ def _is_name(side: Node) -> bool:
 
 
 def _named_value(sides: list[Node]) -> Node | None:
-    """What an equation of two sides says of a name, on whichever side the name stands; None when neither is one."""
+    """The value that an equation gives to a name, on whichever side the name stands; None when neither is one."""
     if len(sides) != 2:
         return None
     if _is_name(sides[0]):

@@ -66,7 +66,7 @@ def boxes(response: str) -> list[str]:
 
 
 def _start(response: str) -> int:
-    """Where the first box can begin: braces before it close no box, and reasoning is most of a response."""
+    """Start of the first possible box: braces before it close no box, and reasoning is most of a response."""
     start = response.find("\\boxed")
     if start < 0:
         return len(response)
@@ -120,7 +120,7 @@ def unwrap(content: str) -> str:
 
 
 def _closing_braces(content: str) -> dict[int, int]:
-    """Where each brace that closes does so, escaped braces aside."""
+    """Closing place of each brace that closes, escaped braces aside."""
     pairs: dict[int, int] = {}
     stack: list[int] = []
     for token in _ESCAPED_OR_BRACE.finditer(content):
@@ -145,7 +145,7 @@ _DEGREE_OR_PERCENT = re.compile(r"\^\s*+\{?\s*+\\circ\s*+\}?|°|\\?%")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was read from a response, and by which rule."""
+    """The text read from a response, and the rule that read it."""
 
     text: str
     """A letter, or the whole box where that begins with none."""
@@ -207,7 +207,7 @@ def bbeh(response: str) -> str | None:
 
 
 def _after_phrase(text: str, phrases: tuple[re.Pattern[str], ...]) -> str | None:
-    """What follows the last occurrence of the first phrase that occurs."""
+    """Text after the last occurrence of the first phrase that occurs."""
     for phrase in phrases:
         if found := phrase.findall(text):
             return str(found[-1]).strip()

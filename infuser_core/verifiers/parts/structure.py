@@ -1,4 +1,4 @@
-r"""What kind of thing an answer is: a list, a tuple, an interval, a set, a union, a matrix, a relation or one value.
+r"""Structure of an answer: a list, a tuple, an interval, a set, a union, a matrix, a relation or one value.
 
 Inequalities with one unknown become intervals, so that `0 \le x < 1` and `[0,1)` are the same thing. Nothing is
 compared here; kinds and numbers of parts are what the comparison goes by.
@@ -33,7 +33,7 @@ class Node:
     """One answer, or one part of it."""
 
     kind: Kind
-    """What it is."""
+    """Kind of the answer."""
     tokens: Tokens = ()
     """Of a value, or of a claim."""
     items: tuple["Node", ...] = ()

@@ -256,7 +256,7 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a value is counted in."""
+    """A unit of measurement: scale and dimensions."""
 
     scale: Fraction
     """Factor to the base units."""

@@ -27,7 +27,7 @@ _PERCENT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How one question's answers are compared. Hashable: part of the key under which decisions are kept."""
+    """Rules by which one question's answers are compared. Hashable: part of the key under which decisions are kept."""
 
     multiple: bool = False
     """The reference is a comma-joined list."""
@@ -96,7 +96,7 @@ _OPERATORS = frozenset(_OPERATOR_NAMES.split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """How far an answer may lie from the reference."""
+    """Tolerance: the distance that an answer may have from the reference."""
 
     absolute: Fraction | None
     """In the reference's unit; None where nothing is declared."""
@@ -133,7 +133,7 @@ def _measured(found: Tokens, rules: Rules, *, letters: bool) -> tokens.Measure |
 
 
 def _factors(given: tokens.Measure, gold: tokens.Measure, rules: Rules) -> list[Value]:
-    """What the answer's number is multiplied by, in turn, to count in the reference's unit; none: another unit."""
+    """Factors that make the answer's number count in the reference's unit, to be tried in turn; none: another unit."""
     words = algebra.number(given.factor / gold.factor)
     mine, theirs = given.unit, gold.unit or tokens.parse(rules.unit)
     if mine is None or theirs is None:

@@ -25,12 +25,12 @@ LIMIT_SECONDS = 4.0
 START_SECONDS = 60.0
 """Longest wait for a new worker: importing takes 0.4 s, and many times that on a machine under load."""
 SCRIPT = Path(__file__).with_name("symbolic.py")
-"""What a worker runs."""
+"""The program of a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of a request."""
+    """The reply to a request."""
 
     text: str
     """The worker's word, or `late` or `lost` where the worker had to be given up."""
@@ -161,7 +161,7 @@ def pool() -> Pool:
 
 
 def _library_folders() -> list[str]:
-    """Where math-verify lies, for an interpreter that ignores PYTHONPATH."""
+    """The folder of math-verify, for an interpreter that ignores PYTHONPATH."""
     found = importlib.util.find_spec("math_verify")
     return [str(Path(found.origin).parent.parent)] if found and found.origin else []
 
