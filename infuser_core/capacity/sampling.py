@@ -1,4 +1,9 @@
-"""Seconds of a sampling phase: lognormal response lengths, prefill, decoding under continuous batching."""
+"""Seconds of a sampling phase: lognormal response lengths, prefill, decoding under continuous batching.
+
+A phase takes as long as the GPU that ends last. A decoding step reads the weights once and the cache of every response
+under way (memory), or multiplies every response's token with the weights (matrix work) where that takes longer, and
+costs a constant beyond that.
+"""
 
 import heapq
 import math

@@ -3,10 +3,8 @@
 The oracle functions are for reports and controls; a phase uses them only where the configuration names one.
 """
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from infuser_core.errors import CheckpointError, ConfigError
 from infuser_core.nano import language, programs, world
@@ -30,12 +28,6 @@ def anchor_path(world: WorldName = "basic") -> Path:
         command = f"infuser nano build {folder} --world {world}"
         raise CheckpointError(f"nano: no anchor in {folder}", hint=f"run {command}")
     return folder
-
-
-def anchor_card(world: WorldName = "basic") -> dict[str, Any]:
-    """How the world's shipped anchor was made, and its measured base rates."""
-    card: dict[str, Any] = json.loads((anchor_path(world) / "card.json").read_text(encoding="utf-8"))
-    return card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

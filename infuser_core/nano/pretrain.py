@@ -1,7 +1,8 @@
 """Pre-training of the anchor: initial weights, Muon, batches of drills and of the mixture.
 
-It makes number copying far more exact than AdamW does in the same time. Jordan et al. 2024; the coefficients are
-theirs. Torch's own Muon works matrix by matrix, which on a CPU costs more than the model.
+Muon makes number copying far more exact than AdamW does in the same time (Jordan et al. 2024; the coefficients are
+theirs). Torch's own Muon works matrix by matrix, which on a CPU costs more than the model; here all matrices of a shape
+are one batch.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,9 @@
-"""Self-play with an executor: the generator writes a program, and running it gives the reference answer."""
+"""Self-play with an executor: the generator writes a program, and running it gives the reference answer.
+
+The deduction task of Absolute Zero: `{"program": "..."}`, and the solver is asked what comes out. Two kinds count as
+programs: an integer expression (digits, `+ - * // %`, parentheses), which is evaluated here, and a Python program,
+which runs twice in the sandbox and must print the same single line both times.
+"""
 
 import ast
 import hashlib

@@ -1,4 +1,13 @@
-"""Containment of an untrusted interpreter: bubblewrap, its view of the host, and the system call filter."""
+"""Containment of an untrusted interpreter: bubblewrap, its view of the host, and the system call filter.
+
+The sandbox shows the interpreter and nothing else; without bubblewrap there are limits alone. Bubblewrap runs as an
+ordinary user even where we are root: the limit on the number of processes does not bind user 0, not even one that is
+called nobody inside its own namespace. Its environment is empty before it starts, since `/proc/1/environ` shows what
+bubblewrap itself was given, whatever it gives on.
+
+The filter is the wall behind the wall: system calls that no solution needs and most escapes begin with. It is a classic
+BPF program as the kernel takes it, 8 bytes per instruction, with the numbers of the kernel's own tables.
+"""
 
 import os
 import platform

@@ -2,7 +2,7 @@
 
 `paper`: the first boxed span must be one letter and nothing else, after taking off spaces, dollar signs, text wrappers,
 one pair of brackets and one final period. `strict-last`: the last closed box may also say `B. because` or `Option B`.
-`official`: see `parts/official.py`. The first two never read the first character of a word, nor a list of letters, as
+`official`: see `parts/extract.py`. The first two never read the first character of a word, nor a list of letters, as
 an answer. Without a box there is no answer; a box that holds no letter is a wrong one.
 """
 

@@ -6,6 +6,11 @@
 imports, definitions and assignments are kept, as evalplus does (approximated line by line).
 A think block is no part of the answer. The boundary of a boxed program in a fence is the fence: a brace inside a string
 of the program closes no box.
+
+The tests are the JSON file that `grading_of(question).tests` names, absolute or below `INFUSER_DATA`, with the digest
+`tests_sha256`; its format stands in `parts/code_tests.py`. Before a batch a known good program and a known cheat are
+judged. If either comes out wrong, or the sandbox breaks down, nothing is known of the batch and every verdict is
+`unverified`. A program is wrong only when it ran and failed a test.
 """
 
 import re

@@ -1,4 +1,9 @@
-"""Batches of responses, grouped by verifier, and the optional language model as tie-breaker."""
+"""Batches of responses, grouped by verifier, and the optional language model as tie-breaker.
+
+The tie-breaker is off by default. The paper ("Training and Evaluation Protocol") mentions an optional judge for
+MATH500. Here it sees only what a fallible stage left wrong or undecided, never what the rules called correct, and what
+the rules said stays beside its word. A reply that is not one digit changes nothing.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

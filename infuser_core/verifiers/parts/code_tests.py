@@ -1,5 +1,7 @@
 """Test files of programming problems, and the comparison of a program's output with them.
 
+One JSON file per problem, named by its own digest:
+
     {"kind": "stdin" | "call", "entry": "f" | "Solution.f", "setup": "...",
      "cases": [{"stdin": "...", "stdout": "..."} | {"args": [...], "expected": ...}, ...],
      "literals": "json" | "tagged", "compare": "equal" | "polynomial_root",
@@ -7,6 +9,10 @@
 
 `literals` says how `args` and `expected` are written: plain JSON, or the tagged JSON of `sandbox/literals.py` where a
 problem has tuples, sets, bytes, large integers or floats that are no numbers. Files above 64 KiB are gzip-compressed.
+
+The comparison happens outside the sandbox, with what never went in. Whatever a program returned was rebuilt from tagged
+JSON, so every value has exactly a built-in type and no comparison runs code of the program. Integers and floats compare
+by value, as the benchmarks do; a boolean is no number.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Answer extraction: boxed answers under each preset, and the readers of the authors' evaluation.
+r"""Answer extraction: boxed answers under each preset, and the readers of the authors' evaluation.
 
 Which box counts is the preset's. `paper`: the first closed one, for every kind of question. The paper says so of
 multiple choice ("Training and Evaluation Protocol") and speaks of free-form answers as "the extracted span" without a
@@ -7,6 +7,9 @@ by the length limit does not hide it. `official`: the last one that opens, as in
 not close there is no answer.
 
 An empty box is no box: a prompt's own `\boxed{}` that a model repeats is not an answer.
+
+The second half is preset `official` alone: how the authors' evaluation reads and compares answers, defects included.
+The route in `Question.grading` chooses among its benchmark-specific readers; every other route has the general one.
 """
 
 import re

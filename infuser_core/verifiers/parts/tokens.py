@@ -1,8 +1,12 @@
-"""Tokens of a written mathematical answer, and the units behind (or before) its value.
+r"""Tokens of a written mathematical answer, and the units behind (or before) its value.
 
 A token is a number (`12`, `.5`, `1,250`, `1.2e5`, `0.(3)`), a run of letters, a command (`\pi`), quoted words that came
 from `\text{...}` (`"some words`), a matrix environment or row break, or one character. Spaces mean nothing, except that
 two numbers are not one. Fractions, roots, binomials, powers and indices always carry their braces.
+
+Units: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`. A known unit has a scale and dimensions, so
+that `500 cm` is `5 m` and not `5 kg`. Words that are no unit name what is counted and change nothing, unless they
+could: `43 million`, `43 squared`, `not 43`.
 """
 
 import re
