@@ -189,12 +189,15 @@ def test_any_other_artifact_tells_what_it_was_made_from(ask, sql):
 
 
 @pytest.mark.parametrize("name", ["nothing", "9/none/1", "9/none/1-abcdef", "small/none", "update_", "small@3"])
-def test_a_name_of_nothing_is_wrong_use(small_run: SmallRun, ask, name: str):
+def test_a_name_of_nothing_is_wrong_use(ask, name: str):
     with pytest.raises(UsageError) as caught:
         ask(name)
     assert caught.value.hint
+
+
+def test_an_unknown_run_is_wrong_use(small_run: SmallRun):
     with pytest.raises(UsageError, match="no run named nowhere"):
-        why(small_run.root, name, run="nowhere")
+        why(small_run.root, "anything", run="nowhere")
 
 
 def test_the_command_prints_text_json_or_a_page(small_run: SmallRun, launch: Launcher, tmp_path):
