@@ -1,4 +1,4 @@
-"""`infuser lineage`: the artifact graph of a run as text, JSON and an HTML page; the page of an answer of `why`."""
+"""`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of an answer of `why`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`infuser undo`: what depends on a textbook, a chunk or a question, and a run without it."""
+"""`infuser run --without`: what depends on a textbook, a chunk or a question, and a run without it."""
 
 import json
 from collections.abc import Mapping, Sequence

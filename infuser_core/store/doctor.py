@@ -1,4 +1,4 @@
-"""`infuser doctor` and the first half of `infuser repair`: check the store, move damaged artifacts aside."""
+"""`infuser doctor`: check the store and, as the first half of a repair, move damaged artifacts aside."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ class _Scope:
         self._all = holders(root)
         self._holders = [holder for holder in self._all if run in (None, holder.name)]
         if run is not None and not self._holders:
-            raise UsageError(f"no run named {run} in {root}", hint="`infuser runs` lists them")
+            raise UsageError(f"no run named {run} in {root}", hint="`infuser status --all` lists them")
 
     @cached_property
     def folders(self) -> list[Path]:
@@ -78,7 +78,7 @@ class _Scope:
         if problem.remedy or not problem.damage:
             return replace(problem, runs=names)
         chosen = self._run if self._run in names else next(iter(names), None)
-        command = f"infuser repair {chosen}" if chosen else "infuser repair"
+        command = f"infuser doctor {chosen} --repair" if chosen else "infuser doctor --repair"
         return replace(problem, runs=names, remedy=f"`{command}` moves it aside and computes what needs it again")
 
     def inputs(self, damaged: Collection[str]) -> Iterator[Problem]:
@@ -139,7 +139,7 @@ class _Scope:
 
     def index(self, damaged: Collection[str]) -> Iterator[Problem]:
         """What the index says of an artifact must be what its commit record says."""
-        remedy = "`infuser repair` builds the index anew"
+        remedy = "`infuser doctor --repair` builds the index anew"
         for record in self._sound(damaged):
             manifest = verify.recorded(self._catalogue.folder(record.key))
             if manifest is None:

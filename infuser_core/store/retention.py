@@ -110,7 +110,7 @@ def pin(root: Path, place: str) -> str:
     _save(root, name, pinned(root, name) | {iteration})
     said = f"pinned {name}@{iteration}: {', '.join(record.key for record in records)}"
     if thinned(catalogue, records):
-        said += f"; gc thinned it out before: `infuser repair {name} --iteration {iteration}` makes it whole"
+        said += f"; gc thinned it out: `infuser doctor {name} --repair --iteration {iteration}` makes it whole"
     return said
 
 

@@ -1,4 +1,4 @@
-"""`infuser diff` and `infuser undo`: two runs side by side, and a run without a document or a question."""
+"""`infuser diff` and `infuser run --without`: two runs side by side, and a run without a document or a question."""
 
 import json
 import shutil

@@ -32,7 +32,7 @@ def test_every_harm_is_named_with_its_remedy(tmp_path: Path, harm: str):
     HARMS[harm](folder, WEIGHTS)
     (problem,) = [each for each in examine(tmp_path).damage if each.key == folder.name]
     assert problem.kind == KINDS[harm] and problem.runs == ("run",)
-    assert folder.name in problem.what and "infuser repair run" in problem.remedy
+    assert folder.name in problem.what and "infuser doctor run --repair" in problem.remedy
 
 
 def test_the_command_ends_with_3_for_damage_and_prints_one_line_per_problem(launch: Launcher, tmp_path: Path):
@@ -137,4 +137,4 @@ def test_artifacts_of_no_run_are_checked_too(tmp_path: Path):
     assert examine(tmp_path).damage == [] and len(plan(tmp_path).items) == 5
     HARMS["flipped bit"](folder, WEIGHTS)
     (problem,) = examine(tmp_path).damage
-    assert problem.remedy.startswith("`infuser repair`")
+    assert problem.remedy.startswith("`infuser doctor --repair`")

@@ -56,9 +56,9 @@ def test_whoever_needs_a_pruned_file_is_told_how_to_get_it_back(tmp_path: Path):
     for call in calls:
         with pytest.raises(StoreError, match="was pruned by gc on") as caught:
             call()
-        assert "infuser repair RUN --iteration T" in caught.value.hint
+        assert "infuser doctor RUN --repair --iteration T" in caught.value.hint
     assert {entry.rule for entry in pruned.read(run.checkpoint(1)).values()} == {"not among the last 2, nor every 5th"}
-    assert "`infuser repair run --iteration 1` makes it whole" in pin(tmp_path, "run@1")
+    assert "`infuser doctor run --repair --iteration 1` makes it whole" in pin(tmp_path, "run@1")
 
 
 @pytest.mark.parametrize(

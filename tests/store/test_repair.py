@@ -35,7 +35,7 @@ def test_a_repaired_run_has_the_undisturbed_runs_bits(
     HARMS[harm](folder, name)
     damage = doctor(launch, store, "small")["damage"]
     assert folder.name in {problem["key"] for problem in damage}
-    assert all("infuser repair small" in problem["remedy"] for problem in damage)
+    assert all("infuser doctor small --repair" in problem["remedy"] for problem in damage)
     repaired = launch("repair", "small", store=store)
     assert repaired.code == 0, repaired.err
     assert f"computed again {folder.name}: the same digest" in repaired.out
@@ -66,7 +66,7 @@ def test_a_pruned_checkpoint_is_computed_again_to_the_same_bits(launch: Launcher
     resumed = launch("resume", "small", store=store)
     assert resumed.code == 0 and "0 ran" in resumed.out, "a finished run needs no old checkpoint"
     refused = launch("eval", "--model", "small@1", "--benchmarks", "nano", store=store)
-    assert refused.code == 3 and "was pruned by gc" in refused.err and "infuser repair" in refused.err
+    assert refused.code == 3 and "was pruned by gc" in refused.err and "infuser doctor --repair" in refused.err
     repaired = launch("repair", "small", "--iteration", "1", store=store)
     assert repaired.code == 0, repaired.err
     ran = [entry for entry in Journal(store, "small").last_attempt() if entry.state == "ran"]
