@@ -3,6 +3,7 @@
 Fields that have no place in a document are kept beside it, in `extra.jsonl`, and written again on export.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -75,6 +76,16 @@ def documents_in(path: Path) -> list[Document]:
     if _is_question(rows[0]):
         raise DocumentError(f"{path}: questions, and no documents", hint="a pool of documents has doc_id and content")
     return [one.document for one in _imported(path, rows)]
+
+
+def content_of_pool(path: Path) -> str:
+    """Digest of a pool's file. Raises DocumentError when there is none."""
+    file = pool_file(path)
+    try:
+        with file.open("rb") as handle:
+            return f"{file.suffix}:{hashlib.file_digest(handle, 'sha256').hexdigest()}"
+    except OSError as error:
+        raise DocumentError(f"corpus.pool = {path}: {error.strerror}", hint="name a pool that can be read") from error
 
 
 def _rows(path: Path) -> list[Mapping[str, Any]]:

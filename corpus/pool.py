@@ -1,8 +1,10 @@
 """A document pool on disk: what a build writes, and how a pool of any known format is read."""
 
 import errno
+import filecmp
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from infuser_core import durable
-from infuser_core.errors import DocumentError, InfuserError, StoreError
+from infuser_core.errors import DocumentError, InfuserError, StoreError, UsageError
 from infuser_core.schemas import Document
 from infuser_core.store.tables import read_rows, write_rows
 
@@ -21,28 +23,6 @@ OVERLAPS, SEARCH = "overlaps.parquet", "search"
 IMPORTED = "import.json"
 _NAME_BYTES = 200
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discarded:
-    """A span of a source that is no document. With the documents, these tile the source's Markdown."""
-
-    source_id: str
-    """Source of the span."""
-    start: int
-    """First character in the source's Markdown."""
-    end: int
-    """One past the last character."""
-    stage: str
-    """structure, chunk, judge or overlap."""
-    reason: str
-    """front_matter, back_matter, too_short, too_long, blank, the judge's own words, or what the text overlaps with."""
-    header_path: str
-    """Ancestor headings, joined by " > "."""
-    num_tokens: int
-    """Tokens of the span."""
-    response: str
-    """The judging model's reply; empty where a rule decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +84,15 @@ def markdown_name(source_id: str) -> str:
     return f"{name.lstrip('.')}.md"
 
 
-def work_of(out: Path) -> Path:
-    """Folder of finished steps in a pool's folder."""
-    return out / WORK
+def refuse_imported(out: Path) -> None:
+    """Raises UsageError for a folder that holds an imported pool."""
+    if (out / IMPORTED).is_file():
+        raise UsageError(f"{out} holds an imported pool", hint="name another folder with --out")
+
+
+def build_name(out: Path) -> str:
+    """Name under which the store knows the builds of a folder."""
+    return f"corpus-{hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:12]}"
 
 
 @contextmanager
@@ -132,6 +118,29 @@ def write_table(path: Path, rows: Sequence[Any], row_type: type) -> None:
     """Write a parquet file whole or not at all."""
     with durable.replacing(path) as draft:
         write_rows(draft, rows, row_type)
+
+
+def copy_pool(source: Path, names: Sequence[str], out: Path) -> bool:
+    """Make `out` hold the pool's files as they are in `source`; True when any of them was missing, other or stale.
+
+    Markdown goes first, so that no row ever points to a missing text.
+    """
+    changed = False
+    for name in sorted(names, key=lambda name: (not name.startswith(MARKDOWN), name)):
+        if not _same(source / name, out / name):
+            with durable.replacing(out / name) as draft:
+                shutil.copyfile(source / name, draft)
+            changed = True
+    ours = [out / OVERLAPS, *(out / MARKDOWN).glob("*.md"), *(out / SEARCH).glob("*.parquet")]
+    for path in ours:
+        if path.is_file() and path.relative_to(out).as_posix() not in names:
+            path.unlink()
+            changed = True
+    return changed
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.is_file() and filecmp.cmp(one, other, shallow=False)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -2,16 +2,29 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from corpus.pool import Discarded, PoolSource
+from corpus.chunk.chunk import Discarded
+from corpus.find.registry import Coverage
+from corpus.find.search import Failure
+from corpus.markup import controls_table, excerpt, records_table, table
+from corpus.pool import DOCUMENTS, OVERLAPS, REPORT, PoolSource
 from infuser_core.schemas import Document, Topic
 from infuser_core.seeding import seed_of
 
 SAMPLES = 10
-EXCERPT_CHARS = 400
+NO_AUDIT = "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"
+_HINTS = {
+    "missing": "check the path",
+    "needs_ocr": "scanned books need the marker command (INFUSER_MARKER)",
+    "no documents": "chunk sizes and the judge are settings: --config, --judge; discarded.parquet has every reason",
+    "download": "the same command tries again; sources.parquet has the reason of each",
+}
+_HINT = "sources.parquet has the reason of each"
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +45,12 @@ class ReportInput:
     """What the token counts are counted with."""
     topics: Sequence[Topic] = ()
     """Pairs that the pool should cover; empty when it was built for none."""
-    audit: Mapping[str, float] = field(default_factory=dict)
-    """Summary of an overlap audit; empty when there was none."""
+    coverage: Sequence[Coverage] = ()
+    """Which source was found for which pair; empty without a search for pairs."""
+    failures: Sequence[Failure] = ()
+    """Catalogues and queries without an answer."""
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """Facts of the overlap audit; empty when there was none."""
     seed: int = 0
     """Seed of the samples."""
 
@@ -55,11 +72,12 @@ def facts(given: ReportInput) -> dict[str, Any]:
         "tokenizer": given.tokenizer,
         "judge": given.judge,
         "disciplines": _shares(documents),
-        "coverage": _coverage(given),
+        "coverage": _covered(given) if given.coverage else _coverage(given),
         "source_rejects": _counted((row.stage, _short(row.reason)) for row in sources if row.status != "admitted"),
         "span_rejects": _counted((row.stage, _span_reason(row)) for row in spans),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
         "audit": dict(given.audit),
+        "search_failures": [asdict(row) for row in given.failures],
     }
 
 
@@ -87,13 +105,28 @@ def _coverage(given: ReportInput) -> list[dict[str, Any]]:
             found = pairs.setdefault((row.domain, row.subdomain), [0, 0])
             found[0] += row.status == "admitted"
             found[1] += row.num_documents
+    return _pairs(pairs)
+
+
+def _covered(given: ReportInput) -> list[dict[str, Any]]:
+    """Sources and documents of every pair that was searched for; a book counts for each pair that it was found for."""
+    documents = {row.source_id: row.num_documents for row in given.sources if row.num_documents}
+    pairs: dict[tuple[str, str], list[int]] = {}
+    for row in given.coverage:
+        found = pairs.setdefault((row.domain, row.subdomain), [0, 0])
+        found[0] += row.source_id in documents
+        found[1] += documents.get(row.source_id, 0)
+    return _pairs(pairs)
+
+
+def _pairs(pairs: Mapping[tuple[str, str], Sequence[int]]) -> list[dict[str, Any]]:
     return [
         {"domain": domain, "subdomain": subdomain, "sources": counts[0], "documents": counts[1]}
         for (domain, subdomain), counts in sorted(pairs.items())
     ]
 
 
-def _counted(reasons: Any) -> list[dict[str, Any]]:
+def _counted(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
         {"stage": stage, "reason": reason, "count": count} for (stage, reason), count in Counter(reasons).most_common()
     ]
@@ -113,91 +146,75 @@ def _span_reason(row: Discarded) -> str:
 def markdown(given: ReportInput) -> str:
     """The report."""
     found = facts(given)
+    counts = [
+        ["documents", found["documents"]],
+        ["sources admitted / given", f"{found['admitted_sources']} / {found['sources']}"],
+        ["mean characters", found["mean_characters"]],
+        ["mean tokens", found["mean_tokens"]],
+        ["tokens in all", found["tokens"]],
+        ["share of the text kept", f"{found['kept_characters']:.1%}"],
+        ["token counts", found["tokenizer"]],
+        ["judge", found["judge"]],
+    ]
+    disciplines = [{**row, "share": f"{row['share']:.1%}"} for row in found["disciplines"]]
     parts = [
         "# Corpus report",
-        table(
-            ["", ""],
-            [
-                ["documents", found["documents"]],
-                ["sources admitted / given", f"{found['admitted_sources']} / {found['sources']}"],
-                ["mean characters", found["mean_characters"]],
-                ["mean tokens", found["mean_tokens"]],
-                ["tokens in all", found["tokens"]],
-                ["share of the text kept", f"{found['kept_characters']:.1%}"],
-                ["token counts", found["tokenizer"]],
-                ["judge", found["judge"]],
-            ],
-        ),
+        table(["", ""], counts),
         f"judge: {found['judge']}",
         "## Disciplines",
-        _rows_table(found["disciplines"], ["discipline", "documents", "share"]),
+        records_table(disciplines, ["discipline", "documents", "share"]),
         "## Coverage",
-        _rows_table(found["coverage"], ["domain", "subdomain", "sources", "documents"]),
+        records_table(found["coverage"], ["domain", "subdomain", "sources", "documents"]),
         "## Sources",
         _sources(given.sources),
         "## Rejected, by stage",
         "Sources:",
-        _rows_table(found["source_rejects"], ["stage", "reason", "count"]),
+        records_table(found["source_rejects"], ["stage", "reason", "count"]),
         "Spans:",
-        _rows_table(found["span_rejects"], ["stage", "reason", "count"]),
+        records_table(found["span_rejects"], ["stage", "reason", "count"]),
         "## Licences",
         table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
         "## Overlap audit",
-        _audit(given.audit),
+        *(_audit(given.audit) if given.audit else [NO_AUDIT]),
         *_samples(given),
+        *_failures(given.failures),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
-
-
-def controls_table(controls: Sequence[Mapping[str, Any]]) -> str:
-    """The share of each kind of planted control that each mode of an audit found, as a Markdown table."""
-    if not controls:
-        return "no controls: the pool has no text long enough"
-    modes = [name for name in controls[0] if name not in ("kind", "planted", "expected")]
-    rows = [
-        [
-            row["kind"] if row["expected"] else f"{row['kind']} (should not be found)",
-            row["planted"],
-            *(f"{row[mode]:.2f}" for mode in modes),
-        ]
-        for row in controls
-    ]
-    return table(["planted", "pairs", *(f"found by {mode}" for mode in modes)], rows)
-
-
-def _cell(value: Any) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
-
-
-def _rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    if not rows:
-        return "none"
-    return table(names, [[f"{row[n]:.1%}" if n == "share" else row[n] for n in names] for row in rows])
-
-
 def _sources(sources: Sequence[PoolSource]) -> str:
     rows = [
-        [row.title, row.source_id, row.num_pages, row.num_documents, row.num_discarded, row.converter, _state(row)]
+        {
+            "title": row.title,
+            "source": row.source_id,
+            "pages": row.num_pages,
+            "documents": row.num_documents,
+            "discarded": row.num_discarded,
+            "converter": row.converter,
+            "state": f"{row.stage}: {row.reason}" if row.reason else "admitted",
+        }
         for row in sources
     ]
-    return table(["title", "source", "pages", "documents", "discarded", "converter", "state"], rows) if rows else "none"
+    return records_table(rows, ["title", "source", "pages", "documents", "discarded", "converter", "state"])
 
 
-def _state(row: PoolSource) -> str:
-    return f"{row.stage}: {row.reason}" if row.reason else "admitted"
-
-
-def _audit(summary: Mapping[str, float]) -> str:
-    """The result and, beside it, how much of what was planted the search found."""
-    if not summary:
-        return "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"
-    return table(["", ""], [[name.replace("_", " "), f"{value:g}"] for name, value in summary.items()])
+def _audit(found: Mapping[str, Any]) -> list[str]:
+    """What the pool was compared with, the matches, and how much of what was planted is found by each mode."""
+    parts = [f"mode: {found['mode']}. Every pair is in {OVERLAPS}."]
+    parts += [f"Not compared with {name}: {reason}" for name, reason in found["absent"].items()]
+    if found["references"]:
+        rows = [
+            [row["name"], row["read"], row["texts"], row["short"], row["matched_documents"]]
+            for row in found["references"]
+        ]
+        parts.append(table(["compared with", "records", "texts", "short", "matched documents"], rows))
+        parts.append(
+            f"{found['matches']} matching pairs in {found['matched_documents']} of {found['documents']} documents; "
+            f"{found['dropped_documents']} documents dropped."
+        )
+    if found["controls"]:
+        parts += ["Planted controls, and the share of them that each mode finds:", controls_table(found["controls"])]
+    return parts
 
 
 def _samples(given: ReportInput) -> list[str]:
@@ -207,17 +224,66 @@ def _samples(given: ReportInput) -> list[str]:
     dropped = draw.sample(spans, min(SAMPLES, len(spans)))
     titles = {row.source_id: row.title for row in given.sources}
     parts = [f"## {len(kept)} random documents"]
-    parts += [_shown(f"{titles.get(r.source_id, r.source_id)}: {r.header_path or 'no heading'}", r.text) for r in kept]
+    parts += [excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.header_path or 'no heading'}", r.text) for r in kept]
     parts += [f"## {len(dropped)} random discarded spans"]
     parts += [
-        _shown(f"{titles.get(r.source_id, r.source_id)}: {r.stage}: {r.reason}", given.text_of(r)) for r in dropped
+        excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.stage}: {r.reason}", given.text_of(r)) for r in dropped
     ]
     return parts
 
 
-def _shown(label: str, text: str) -> str:
-    excerpt = " ".join(text.split())
-    more = " ..." if len(excerpt) > EXCERPT_CHARS else ""
-    # Angle brackets and backticks of a source must not become markup of the report.
-    safe = excerpt[:EXCERPT_CHARS].replace("`", "'").replace("<", "&lt;")
-    return f"**{_cell(label)}** ({len(text)} characters)\n\n> {safe}{more}"
+def _failures(rows: Sequence[Failure]) -> list[str]:
+    if not rows:
+        return []
+    counts = Counter((row.catalogue, row.reason) for row in rows)
+    lines = [[catalogue, count, reason] for (catalogue, reason), count in counts.items()]
+    return ["## Catalogues without an answer", table(["catalogue", "queries", "reason"], lines)]
+
+
+def why_empty(sources: Sequence[PoolSource]) -> str:
+    """One line on a pool without documents."""
+    rows = [row for row in sources if row.reason]
+    if not rows:
+        return "no source gave documents: there was none"
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return f"no source gave documents: {rows[0].input}: {rows[0].reason}{more}"
+
+
+def hint(sources: Sequence[PoolSource]) -> str:
+    """What to do about a pool without documents."""
+    reasons = [row.reason for row in sources if row.reason]
+    return next((text for kind, text in _HINTS.items() if reasons and reasons[0].startswith(kind)), _HINT)
+
+
+def terminal(found: Mapping[str, Any], sources: Sequence[PoolSource], out: Path, *, changed: bool) -> str:
+    """A few lines: counts, refused sources, the audit, where everything is."""
+    rejected = [row for row in sources if row.status != "admitted"]
+    lines = [
+        f"{found['documents']} documents of {found['admitted_sources']} sources, mean {found['mean_tokens']:g} tokens; "
+        f"{found['discarded']} spans discarded; judge: {found['judge']}",
+        *[f"rejected: {row.input}: {row.reason}" for row in rejected[:_SHOWN]],
+    ]
+    if len(rejected) > _SHOWN:
+        lines.append(f"rejected: {len(rejected) - _SHOWN} more, see {REPORT}")
+    if found["search_failures"]:
+        names = sorted({row["catalogue"] for row in found["search_failures"]})
+        lines.append(f"no answer from {', '.join(names)}: see {REPORT}; the same command asks again")
+    if found["audit"]:
+        lines += _audit_lines(found["audit"])
+    return "\n".join([*lines, f"{'written' if changed else 'unchanged'}: {out / DOCUMENTS}, {out / REPORT}"])
+
+
+def _audit_lines(found: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if found["references"]:
+        exact = [row for row in found["controls"] if row["expected"]]
+        planted = sum(row["planted"] for row in exact)
+        recall = sum(row["planted"] * row[found["mode"]] for row in exact) / planted if planted else 0.0
+        lines.append(
+            f"overlap ({found['mode']}): {found['matched_documents']} of {found['documents']} documents match "
+            f"{found['read']} records, {found['dropped_documents']} dropped; "
+            f"planted controls found: {recall:.0%} of {planted}"
+        )
+    if found["absent"]:
+        lines.append(f"not compared with {', '.join(found['absent'])}: see {REPORT}")
+    return lines

@@ -1,42 +1,97 @@
-"""Converter and audit settings of the library, made from a run's configuration."""
+"""Settings of a corpus build: a run's configuration with the command's options, or defaults that need no model."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from corpus.audit.overlap import OverlapConfig, config_of
-from corpus.read.convert import ChoiceConfig
-from corpus.read.embedded import ConvertConfig, ReadingConfig
-from corpus.read.marker import MarkerConfig
-from infuser_core import settings
-from infuser_core.child import Limits
-from infuser_core.config.corpus import ConvertSettings, OverlapSettings
+from infuser_core import plugins
+from infuser_core.benchmarks.parts.question_sets import content_of
+from infuser_core.config.overlays import merge, validate
+from infuser_core.config.run import BenchmarkSettings, RunConfig
+from infuser_core.errors import InfuserError, UsageError
 
-
-def choice_of(convert: ConvertSettings, work: Path) -> ChoiceConfig:
-    """Which converter for which source; `work` keeps what marker finished before a kill."""
-    limits = Limits(wall_seconds=convert.seconds, cpu_seconds=int(convert.seconds) + 1)
-    return ChoiceConfig(
-        embedded=ConvertConfig(reading=ReadingConfig(max_pages=convert.max_pages), limits=limits),
-        marker=MarkerConfig(
-            # The text layer alone: no command is at hand.
-            command="" if convert.type == "pdfium" else settings.marker_command(),
-            wall_seconds=convert.seconds,
-            memory_bytes=int(convert.marker_gigabytes * 10**9),
-            pages_per_range=convert.marker_pages,
-            work=work / "marker",
-        ),
-        always_marker=convert.type == "marker",
-    )
+_QUESTIONS = {"type": "nano", "size": 1}
+_ROLE = {"learning_rate": 0.0, "advantage": "mean_centred"}
+DEFAULTS: dict[str, Any] = {
+    "name": "corpus",
+    "anchor": {"type": "nano"},
+    "data": {"dev": {**_QUESTIONS, "split": "dev"}, "validation": {**_QUESTIONS, "split": "validation"}},
+    "corpus": {"judge": {"type": "none"}, "chunk": {"tokenizer": {"type": "rules"}}},
+    "cotrain": {"generator": _ROLE, "solver": _ROLE},
+}
+"""A configuration of which a build without one uses the corpus alone: no anchor is loaded, no question is asked."""
 
 
-def overlap_of(audit: OverlapSettings) -> OverlapConfig:
-    """When two texts count as one, with the mode's own values where the settings name none."""
-    own = config_of(audit.mode)
-    return replace(
-        own,
-        n=audit.n or own.n,
-        containment=audit.containment or own.containment,
-        run_words=audit.run_words,
-        min_words=audit.min_words,
-        paper_min_chars=audit.min_chars,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSettings:
+    """How a pool is built."""
+
+    config: RunConfig
+    """The configuration; every source is a group of its own, so that a changed one is done alone."""
+    sets: frozenset[str]
+    """Of `dev` and `validation`, those that the pool is compared with."""
+    absent: dict[str, str]
+    """Question sets that the pool should be compared with and that cannot be had, with the reason."""
+    audited: bool
+    """Whether a configuration asks for an overlap audit."""
+
+
+def build_settings(config: RunConfig | None, *, judge: str = "", catalogue: str = "") -> BuildSettings:
+    """The settings of a build; `judge` and `catalogue` win over the configuration.
+
+    Raises UsageError for a judge that is none.
+    """
+    corpus: dict[str, Any] = {"group": 1}
+    if judge:
+        corpus["judge"] = judge_source(judge)
+    if catalogue:
+        corpus["catalogue"] = {"type": "local", "url": catalogue}
+    own = config.model_dump(mode="json") if config else DEFAULTS
+    merged = validate(merge(own, {"corpus": corpus}))
+    return _present(merged) if config else BuildSettings(config=merged, sets=frozenset(), absent={}, audited=False)
+
+
+def _present(config: RunConfig) -> BuildSettings:
+    """Without the question sets that cannot be had: they are named in the report, and not compared with."""
+    absent: dict[str, str] = {}
+
+    def is_there(name: str, look: Callable[[], object]) -> bool:
+        try:
+            look()
+        except InfuserError as error:
+            absent[name] = error.message
+            return False
+        return True
+
+    def load(benchmark: BenchmarkSettings) -> Callable[[], object]:
+        return lambda: plugins.benchmark(benchmark.name)(benchmark)
+
+    benchmarks = [
+        row for row in config.evaluate.benchmarks if is_there(f"benchmark {row.label or row.name}", load(row))
+    ]
+    evaluate = config.evaluate.model_copy(update={"benchmarks": benchmarks})
+    sources = {"dev": config.data.dev, "validation": config.data.validation}
+    sets = {
+        name
+        for name, source in sources.items()
+        if is_there(name, lambda source=source: content_of(source, evaluated=benchmarks))  # type: ignore[misc]
+    }
+    config = config.model_copy(update={"evaluate": evaluate})
+    return BuildSettings(config=config, sets=frozenset(sets), absent=absent, audited=True)
+
+
+def judge_source(text: str) -> dict[str, Any]:
+    """A judge as a command names it: none, rules, openai:MODEL@URL, or a model's folder."""
+    if text in ("none", "rules"):
+        return {"type": text}
+    if text.startswith("openai:"):
+        from infuser_core.engines.endpoint import parse_address
+
+        address = parse_address(text)
+        return {"type": "endpoint", "model": address.model, "url": address.url}
+    if (Path(text) / "config.json").is_file():
+        return {"type": "folder", "path": text}
+    raise UsageError(
+        f"--judge {text}: unknown", hint="none, rules, openai:MODEL@http://host:port/v1, or a model folder"
     )

@@ -1,11 +1,21 @@
-"""The document pool, from the dev set's topics to kept chunks (appendix: document pool construction)."""
+"""The document pool, from the dev set's topics to kept chunks (appendix: document pool construction).
 
+A run fills its pool from the configured catalogues; `infuser corpus build` makes one of named sources, too.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
+from corpus.find.intake import Item
+from corpus.settings import BuildSettings
 from infuser_core.store.recipe import ArtifactRef
-from tasks import audits, documents, given_pool, mixture, pool, textbooks
+from tasks import audits, documents, pool, textbooks
+from tasks.pool import Found, Group
 from tasks.run import current
 from tasks.stage import subflow
+from tasks.textbooks import retried
 
 
 @subflow("build-corpus", "build-corpus")
@@ -16,15 +26,15 @@ def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifac
 
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
-    place = pool.given(run)
+    place = documents.given_pool(run)
     if place:
-        given = given_pool.read_pool(run, place)
-        return _audited(run, _Groups(sources=None, pages=[], chunks=[given], judgements=[given]), dev, validation)
-    return _audited(run, _textbooks(run, dev), dev, validation)
+        given = documents.read_pool(run, place)
+        return audited(run, Corpus(sources=None, pages=[], chunks=[given], judgements=[given]), dev, validation)
+    return audited(run, corpus_of(run, dev), dev, validation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Groups:
+class Corpus:
     """Textbooks, group by group."""
 
     sources: ArtifactRef | None
@@ -37,36 +47,90 @@ class _Groups:
     """Which of them are kept."""
 
 
-def _textbooks(run: str, dev: ArtifactRef) -> _Groups:
+def corpus_of(run: str, dev: ArtifactRef) -> Corpus:
     """Taxonomy, search, download, conversion, structure, chunking, judging."""
-    nano = current(run).config.corpus.catalogue.type == "nano"
     topics = textbooks.extract_taxonomy(run, dev)
-    books = documents.print_textbooks(run) if nano else None
+    books = _printed(run)
     searches = [textbooks.search_textbooks(run, topics, books, n) for n in textbooks.topic_groups(run, topics)]
     chosen = textbooks.choose_textbooks(run, topics, searches)
     downloads = [textbooks.download_textbooks(run, chosen, books, n) for n in textbooks.source_groups(run, chosen)]
     sources = textbooks.shelve_textbooks(run, chosen, downloads)
     pages = [documents.convert_textbooks(run, sources, download) for download in downloads]
-    chunks = [_chunks(run, sources, *group) for group in zip(downloads, pages, strict=True)]
+    bounds = [_bounds(run, ref) for ref in pages]
+    groups = zip(downloads, pages, bounds, strict=True)
+    chunks = [documents.chunk_textbooks(run, sources, *group) for group in groups]
     judgements = [documents.judge_chunks(run, group) for group in chunks]
-    return _Groups(sources=sources, pages=pages, chunks=chunks, judgements=judgements)
+    return Corpus(sources=sources, pages=pages, chunks=chunks, judgements=judgements)
 
 
-def _chunks(run: str, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef) -> ArtifactRef:
-    """One group's chunks, between the bounds that a model found where the settings ask for one."""
-    bounds = documents.find_structure(run, pages) if documents.has_structure_model(run) else None
-    return documents.chunk_textbooks(run, sources, download, pages, bounds)
+def _printed(run: str) -> ArtifactRef | None:
+    """The micro-world's textbooks, where they are what the catalogue offers."""
+    nano = current(run).config.corpus.catalogue.type == "nano"
+    return textbooks.print_textbooks(run) if nano else None
 
 
-def _audited(run: str, groups: _Groups, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
+    """Where the teaching text of one group's books lies, where the settings ask a model for it."""
+    return documents.find_structure(run, pages) if documents.has_structure_model(run) else None
+
+
+def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The overlap audit of each group against questions, of all against other data, and the pool."""
-    chunks, judgements = groups.chunks, groups.judgements
+    chunks, judgements = corpus.chunks, corpus.judgements
     asked = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
-    audited = [audits.audit_overlap(run, *pair, dev, validation, asked) for pair in pairs]
+    found = [audits.audit_overlap(run, *pair, dev, validation, asked) for pair in pairs]
     compared = [audits.audit_reference(run, chunks, judgements, dev, path) for path in audits.references(run)]
-    for path in mixture.mixtures(run):
-        found = mixture.audit_mixture(run, chunks, judgements, dev, validation, path)
-        if mixture.stops(run):
-            mixture.refuse_matches(run, found, path)
-    return pool.fill_pool(run, groups.sources, groups.pages, chunks, judgements, audited, compared)
+    for path in audits.mixtures(run):
+        mixture = audits.audit_mixture(run, chunks, judgements, dev, validation, path)
+        if audits.mixture_stops(run):
+            audits.refuse_matches(run, mixture, path)
+    return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)
+
+
+def built_pool(
+    run: str, items: Sequence[Item], build: BuildSettings, *, search: bool, everything: bool, workers: int
+) -> ArtifactRef:
+    """The pool of named sources and, where asked for, of what the catalogues offer, as a folder to export.
+
+    `everything` takes all that they list, without a dev set's topics. What an earlier build could not fetch, or had no
+    answer to, is tried again.
+    """
+    given = [textbooks.take_file(run, item) for item in items if item.path]
+    found, downloads = _searched(run, given, everything=everything) if search else (Found(), [])
+    pairs = [(ref, ref) for ref in given] + [(found.sources or ref, ref) for ref in downloads]
+    with ThreadPoolExecutor(workers) as threads:
+        pages = list(threads.map(lambda pair: retried(run, documents.convert_textbooks, *pair), pairs))
+    groups = [_judged(run, *pair, ref) for pair, ref in zip(pairs, pages, strict=True)]
+    comparison = _compared(run, groups, build, workers)
+    return pool.built_pool(run, items, found, groups, comparison, build)
+
+
+def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef) -> Group:
+    bounds = _bounds(run, pages)
+    chunks = documents.chunk_textbooks(run, sources, download, pages, bounds)
+    return Group(pages=pages, bounds=bounds, chunks=chunks, judgements=documents.judge_chunks(run, chunks))
+
+
+def _searched(run: str, given: list[ArtifactRef], *, everything: bool) -> tuple[Found, list[ArtifactRef]]:
+    """What catalogues offer beside the sources that are given, and its files."""
+    books = _printed(run)
+    topics = None if everything else textbooks.extract_taxonomy(run, documents.reference_questions(run, "dev"))
+    ask = partial(retried, run, textbooks.search_textbooks, topics, books)
+    searches = [ask(n) for n in (textbooks.topic_groups(run, topics) if topics else range(1))]
+    chosen = textbooks.choose_textbooks(run, topics, searches, required=False)
+    fetch = partial(retried, run, textbooks.download_textbooks, chosen, books)
+    downloads = [fetch(n) for n in textbooks.source_groups(run, chosen)]
+    sources = textbooks.shelve_textbooks(run, chosen, downloads, given, required=False)
+    return Found(topics=topics, searches=searches, chosen=chosen, sources=sources), downloads
+
+
+def _compared(run: str, groups: list[Group], build: BuildSettings, workers: int) -> ArtifactRef | None:
+    """The audit of what is kept, against the question sets that are there and other data; None without any."""
+    questions = {part: documents.reference_questions(run, part) for part in sorted(build.sets)}
+    if current(run).config.evaluate.benchmarks and build.audited:
+        questions |= {"benchmarks": documents.benchmark_questions(run)}
+    if not questions and not audits.references(run):
+        return None
+    chunks, judgements = [group.chunks for group in groups], [group.judgements for group in groups]
+    return audits.compare_pool(run, chunks, judgements, questions, workers=workers)

@@ -1,5 +1,6 @@
-"""The corpus commands at work: pools in folders, without a run or a store."""
+"""The corpus commands: build, audit, import and export of document pools."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,20 +23,6 @@ class Found:
     """What to end with after showing it; None for success."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Searched:
-    """What catalogues gave."""
-
-    topics: Sequence[Any] = ()
-    """Pairs that were searched for."""
-    items: Sequence[Any] = ()
-    """One per offer."""
-    failures: Sequence[Any] = ()
-    """Catalogues and queries without an answer."""
-    coverage: Sequence[Any] = ()
-    """Which source was found for which pair."""
-
-
 @contextmanager
 def _progress(label: str) -> Iterator[Any]:
     """A live line with the time left, on standard error."""
@@ -55,30 +42,36 @@ def build(
     judge: str,
     workers: int | None,
 ) -> Found:
-    """Search, fetch, convert, chunk, judge, audit; write the pool and its report."""
-    from corpus import build as building
-    from corpus import build_report
-    from corpus.find import intake
-    from corpus.pool import work_of, writing
-    from tasks.corpus_plan import plan_of
+    """Search, fetch, convert, chunk, judge and audit by the stages of a run, in its store; export the pool."""
+    from corpus import pool, report
+    from corpus.settings import build_settings
+    from flows.corpus import built_pool
+    from infuser_core import settings
+    from infuser_core.store.tables import read_rows
+    from tasks.run import opened
 
     config = _configured(configs)
-    with writing(out), building.held(out):
-        work = work_of(out)
-        plan = plan_of(config, work, judge=judge, catalogue=catalogue, workers=workers or os.cpu_count() or 1)
-        found = _searched(plan, out) if search else _Searched()
-        items = intake.without_twins([*_given(sources, out), *found.items])
-        pool = building.build(items, out, plan.build, stages=_progress)
-        told = build_report.Told(
-            judge=plan.judge,
-            tokenizer=plan.tokenizer,
-            topics=found.topics,
-            failures=found.failures,
-            coverage=found.coverage,
-        )
-        facts = build_report.write(pool, out, told)
-    failure = None if pool.documents else DocumentError(build_report.why_empty(pool), hint=build_report.hint(pool))
-    return Found(facts=facts, text=build_report.terminal(pool, out, facts), failure=failure)
+    planned = build_settings(config, judge=judge, catalogue=catalogue)
+    with pool.writing(out):
+        pool.refuse_imported(out)
+        out.mkdir(parents=True, exist_ok=True)
+        # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
+        with opened(pool.build_name(out), planned.config, journal="corpus.jsonl", published=False, listed=False) as run:
+            items = _given(sources, out, settings.writable_store_root() / "textbooks")
+            made = built_pool(
+                run.name,
+                items,
+                planned,
+                search=search,
+                everything=config is None,
+                workers=workers or os.cpu_count() or 1,
+            )
+            run.journal.finish()
+            changed = pool.copy_pool(run.store.verified_folder(made), list(run.store.manifest(made).files), out)
+    facts = {**json.loads((out / pool.FACTS).read_text()), "changed": changed}
+    rows = read_rows(out / pool.SOURCES, pool.PoolSource)
+    failure = None if facts["documents"] else DocumentError(report.why_empty(rows), hint=report.hint(rows))
+    return Found(facts=facts, text=report.terminal(facts, rows, out, changed=changed), failure=failure)
 
 
 def _configured(configs: Sequence[Path]) -> Any:
@@ -93,27 +86,13 @@ def _configured(configs: Sequence[Path]) -> Any:
         raise ConfigError(error.message, hint=hint) from error
 
 
-def _given(sources: Sequence[str], out: Path) -> list[Any]:
+def _given(sources: Sequence[str], out: Path, folder: Path) -> list[Any]:
+    """The named sources with their files, each once."""
     from corpus.find import intake
     from corpus.find.download import DownloadConfig
-    from corpus.pool import work_of
 
     with _progress("download") as progress:
-        return intake.gather(sources, out, work_of(out), DownloadConfig(), progress=progress)
-
-
-def _searched(plan: Any, out: Path) -> _Searched:
-    """The dev set's topics, the books that the catalogues offer for them, and who did not answer."""
-    from corpus.harvest import harvest, write_taxonomy
-    from corpus.pool import work_of
-    from tasks.corpus_plan import taxonomy_of, wish_of
-
-    with _progress("taxonomy, questions") as progress:
-        taxonomy = taxonomy_of(plan, progress)
-    write_taxonomy(taxonomy, out)
-    with _progress("search and download") as progress:
-        found = harvest(wish_of(plan, taxonomy.topics), out, work_of(out), searching=progress, fetching=progress)
-    return _Searched(topics=taxonomy.topics, items=found.items, failures=found.failures, coverage=found.coverage)
+        return intake.without_twins(intake.gather(sources, out, folder, DownloadConfig(), progress=progress))
 
 
 def audit(pool: Path, references: Sequence[Path], mode: str, out: Path, *, workers: int | None) -> Found:

@@ -1,36 +1,66 @@
-"""Overlap audits: kept chunks against the questions of a run, group by group, and against other data, set by set."""
+"""Overlap audits: kept chunks against the questions of a run, group by group, and against other data, set by set.
 
-from collections.abc import Sequence
+The data that an instruction-finetuned anchor was trained on is compared with the dev and validation sets, too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from corpus.audit import audit as auditing
 from corpus.audit import overlap
 from corpus.audit.minhash import NAME
-from corpus.audit.references import digests_of, shards_of
+from corpus.audit.mixture import MixtureOverlap, conversation_of, matches_of, side_facts, texts_of
+from corpus.audit.mixture import overlap_of as mixture_row
+from corpus.audit.overlap import OverlapConfig
+from corpus.audit.references import Shard, digests_of, question_shards, shards_of, told_apart
 from corpus.audit.scan import Finding, PoolText, Scanner
-from corpus.settings import overlap_of
+from corpus.pool import write_json
 from infuser_core.engines.protocols import Progress
+from infuser_core.errors import DocumentError
 from infuser_core.schemas import AuditFact, Overlap, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.pool import kept, numbered
+from tasks.documents import kept
 from tasks.run import Run, current
 from tasks.stage import stage
+from tasks.textbooks import numbered
 from tasks.work import Work
 
 VERSION = 3
+MIXTURE_VERSION = 1
+LABEL = "mixture "
+"""Facts of the audit of an anchor's training data begin so."""
+COMPARISON = "comparison.json"
+"""Facts of a comparison for a built pool."""
+LEAST_BYTES = 32 << 20
+"""Starting processes costs more than scanning this much."""
 DEV = "dev:"
 """Dev questions that are looked for in a reference stand beside the documents under such names."""
 
 
-def digest_record(run: Run) -> Path:
-    """Where the digests of large files are remembered."""
-    return run.store.root / "textbooks" / "references.json"
+def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
+    return digests_of(shards, run.store.root / "textbooks" / "references.json")
+
+
+def _scan_values(kind: str, config: OverlapConfig, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
+    """Settings of a scan for its key. The data enters by content: where it lies changes nothing."""
+    return {
+        kind: auditing.config_values(config),
+        "scan": [auditing.VERSION, NAME],
+        "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
+    }
 
 
 def references(run: str) -> list[str]:
     """The data sets that the chunks are compared with."""
     return list(current(run).config.corpus.overlap.references)
+
+
+def mixtures(run: str) -> list[str]:
+    """The data sets that the anchor was trained on."""
+    return list(current(run).config.corpus.overlap.mixture)
 
 
 @stage("audit")
@@ -43,7 +73,7 @@ def audit_overlap(
     benchmarks: ArtifactRef,
 ) -> Work:
     """One group's kept chunks against dev, validation and benchmark questions, with planted controls."""
-    config = overlap_of(run.config.corpus.overlap)
+    config = overlap.configured(run.config.corpus.overlap)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         questions = [
@@ -77,17 +107,11 @@ def audit_reference(
     run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef], dev: ArtifactRef, path: str
 ) -> Work:
     """All kept chunks, and the dev set, against one data set. Shards that were scanned before a kill are kept."""
-    config = overlap_of(run.config.corpus.overlap)
+    config = overlap.configured(run.config.corpus.overlap)
     shards = shards_of([Path(path)])
-    digests = digests_of(shards, digest_record(run))
-    values = {
-        "audit": auditing.config_values(config),
-        "scan": [auditing.VERSION, NAME],
-        # The data enters by content: where it lies changes nothing.
-        "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
-    }
+    digests = _digests(run, shards)
     inputs = {"dev": dev, **numbered("chunks", chunks), **numbered("judgements", judgements)}
-    recipe = run.recipe("audit", VERSION, values, inputs)
+    recipe = run.recipe("audit", VERSION, _scan_values("audit", config, shards, digests), inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
@@ -115,3 +139,119 @@ def audit_reference(
         )
 
     return Work(recipe=recipe, produce=produce)
+
+
+@stage("audit")
+def audit_mixture(
+    run: Run,
+    chunks: Sequence[ArtifactRef],
+    judgements: Sequence[ArtifactRef],
+    dev: ArtifactRef,
+    validation: ArtifactRef,
+    path: str,
+) -> Work:
+    """All kept chunks, the dev set and the validation set against one data set; what it finds is kept."""
+    config = overlap.configured(run.config.corpus.overlap)
+    shards = shards_of([Path(path)])
+    digests = _digests(run, shards)
+    inputs = {"dev": dev, "validation": validation, **numbered("chunks", chunks), **numbered("judgements", judgements)}
+    recipe = run.recipe("audit", MIXTURE_VERSION, _scan_values("mixture", config, shards, digests), inputs)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        documents = kept(run, chunks, judgements)
+        sides = [run.store.rows(ref, "reference_questions", Question) for ref in (dev, validation)]
+        texts = texts_of(documents, *sides)
+        scanner = Scanner(texts, config, as_record=conversation_of)
+        scans = auditing.scans(scanner, shards, digests, run.store.partial(recipe), progress=progress)
+        rows = [mixture_row(finding) for scan in scans for finding in scan.findings]
+        pool = [PoolText(document_id=row.document_id, text=row.text) for row in documents]
+        label = f"{LABEL}{Path(path).name}"
+        facts = auditing.facts_of(label, scans, auditing.measure(pool, config), config.mode)
+        return Outcome(
+            tables={
+                "mixture_overlaps": Table(row_type=MixtureOverlap, rows=rows),
+                "audit_summary": Table(row_type=AuditFact, rows=[*facts, *side_facts(label, texts, rows)]),
+            },
+            summary={"mode": config.mode, "mixture": Path(path).name, "matched": len(matches_of(rows))},
+        )
+
+    return Work(recipe=recipe, produce=produce)
+
+
+def mixture_stops(run: str) -> bool:
+    """Whether a match with the anchor's training data ends the run."""
+    return current(run).config.corpus.overlap.sft_matched == "stop"
+
+
+@stage("audit")
+def refuse_matches(run: Run, audit: ArtifactRef, path: str) -> Work:
+    """Fails with DocumentError where the audit found a match; a stage of its own, so that the audit's rows stay."""
+    label = Path(path).name
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        found = matches_of(run.store.rows(audit, "mixture_overlaps", MixtureOverlap))
+        if not found:
+            return Outcome(tables={}, summary={"mixture": label, "matched": 0})
+        (side, item), row = min(found.items(), key=lambda pair: pair[0])
+        raise DocumentError(
+            f"{len(found)} texts overlap with the anchor's training data {label}, e.g. {side} {item} with "
+            f"{row.shard}#{row.record} in {row.longest_run} words",
+            hint='look at `infuser sql "select * from mixture_overlaps where matched"`, or set '
+            "corpus.overlap.sft_matched to report",
+        )
+
+    return Work(recipe=run.recipe("audit", MIXTURE_VERSION, {"stop": True}, {"audit": audit}), produce=produce)
+
+
+@stage("audit")
+def compare_pool(
+    run: Run,
+    chunks: Sequence[ArtifactRef],
+    judgements: Sequence[ArtifactRef],
+    questions: Mapping[str, ArtifactRef],
+    *,
+    workers: int = 1,
+) -> Work:
+    """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported.
+
+    Several `workers` scan in processes. Shards that were scanned before a kill are kept.
+    """
+    config = overlap.configured(run.config.corpus.overlap)
+    others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
+    values = {**_scan_values("pool", config, others, _digests(run, others)), "controls": config.controls_per_kind}
+    inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
+    recipe = run.recipe("audit", VERSION, values, inputs)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        work = run.store.partial(recipe)
+        sets = {name: rows for label, ref in questions.items() for name, rows in _sets(run, label, ref).items()}
+        asked = question_shards(sets, work / "questions")
+        shards = told_apart([*asked, *others])
+        documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
+        scanner = Scanner(documents, config)
+        digests = [shard.digest() for shard in shards]
+        scans = auditing.scans(scanner, shards, digests, work, workers=workers, least=LEAST_BYTES, progress=progress)
+        found = auditing.compared(scanner, shards, scans)
+        write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))
+        return Outcome(
+            tables={"reference_overlaps": Table(row_type=Finding, rows=found.findings)},
+            summary={"mode": config.mode, "matched": found.counts["matched_documents"]},
+        )
+
+    return Work(recipe=recipe, produce=produce)
+
+
+def _sets(run: Run, label: str, ref: ArtifactRef) -> dict[str, list[Question]]:
+    """The question sets of an artifact by name; one artifact holds all benchmarks, with their labels before the ids."""
+    if label != "benchmarks":
+        return {label: run.store.rows(ref, "reference_questions", Question)}
+    rows = run.store.rows(ref, "audited_questions", Question)
+    labels = [row.label or row.name for row in run.config.evaluate.benchmarks]
+    return {
+        f"benchmark {name}": [
+            replace(row, question_id=row.question_id.removeprefix(f"{name}/"))
+            for row in rows
+            if row.question_id.startswith(f"{name}/")
+        ]
+        for name in labels
+    }

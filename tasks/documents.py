@@ -1,22 +1,25 @@
-"""Corpus stages: the questions that a run is given, and from the textbooks' files to judged chunks.
+"""Document stages: the questions that a run is given, and from the textbooks' files to judged chunks.
 
 Textbooks are worked on in the groups in which they were downloaded: each stage of a group is an artifact of its own,
 made from that group's alone. Within a group, what is finished outlives a killed process, so it loses one item at most.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 from corpus.chunk import chunk as chunking
-from corpus.chunk import front_matter, langchain_chunk
+from corpus.chunk import front_matter
 from corpus.chunk import judge as judging
-from corpus.chunk.judge import RULES, RuleJudge
+from corpus.chunk.chunk import Chunk, Discarded
+from corpus.chunk.front_matter import BookBounds
+from corpus.chunk.langchain_chunk import chunk_langchain
+from corpus.chunk.split import RULE, Count, count_tokens
+from corpus.formats import content_of_pool, documents_in
 from corpus.model_reply import ModelCall
 from corpus.read import convert as converting
 from corpus.read import embedded, marker
-from corpus.read.convert import convert_auto
-from corpus.settings import choice_of
 from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_digest, anchor_folder
 from infuser_core.benchmarks.parts import validation as identity_of
@@ -24,19 +27,19 @@ from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, l
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.models import NamedModel, chat_model_of, prompt_of
 from infuser_core.engines.protocols import Progress
-from infuser_core.nano import textbooks
-from infuser_core.nano.world import WORLDS
+from infuser_core.errors import DocumentError
 from infuser_core.phases.answering import template_digest
-from infuser_core.prompts.load import load
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
 from tasks.stage import stage
+from tasks.textbooks import UNFINISHED, later
 from tasks.work import Work
 
 VERSION = 2
+GIVEN_VERSION = 1
 JUDGED_TOGETHER = 256
 """Chunks judged before their judgements are kept: what a killed process can lose."""
 
@@ -81,22 +84,9 @@ def benchmark_questions(run: Run) -> Work:
     return Work(recipe=run.recipe("questions", VERSION, {"benchmarks": content}, {}), produce=produce)
 
 
-@stage("textbooks")
-def print_textbooks(run: Run) -> Work:
-    """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
-    world, shelf = run.config.corpus.catalogue.world, run.config.corpus.catalogue.shelf
-
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        books = textbooks.build_shelf(workspace, seed=0, world=WORLDS[world], shelf=shelf)
-        return Outcome(tables={}, summary={"offers": len(books)})
-
-    values = {"world": world, **({"shelf": shelf} if shelf != "mixed" else {})}
-    return Work(recipe=run.recipe("textbooks", VERSION, values, {}), produce=produce)
-
-
 @stage("convert")
-def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> Work:
-    """One group's PDF files to Markdown. What was converted before a kill is not converted again."""
+def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, attempt: int = 0) -> Work:
+    """One group's files to Markdown. What was converted before a kill is not converted again."""
     config = run.config.corpus.convert
     group = _group(run, sources, download)
     installed = config.type == "auto" and marker.is_installed(settings.marker_command())
@@ -106,19 +96,20 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> 
         "marker": installed,
         # The books enter by content: what a catalogue says of them converts nothing again.
         "books": [[source.source_id, source.sha256] for source in group],
+        **later(attempt),
     }
     recipe = run.recipe("convert", VERSION, values, {"download": download})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
-        choice = choice_of(config, run.store.partial(recipe))
+        choice = converting.configured(config, run.store.partial(recipe))
         finished = {page.source_id: page for page in pieces.rows()}
 
         def one(path: Path, source_id: str) -> Page:
             if source_id in finished:
                 return finished[source_id]
-            page = convert_auto(path, source_id, choice)
+            page = converting.convert_auto(path, source_id, choice)
             if not page.reason:
                 pieces.add([page])
             return page
@@ -127,14 +118,19 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef) -> 
         rejected = sum(bool(page.reason) for page in pages)
         return Outcome(
             tables={"pages": Table(row_type=Page, rows=pages)},
-            summary={"converted": len(pages) - rejected, "rejected": rejected},
+            summary={
+                "converted": len(pages) - rejected,
+                "rejected": rejected,
+                # A process that was ended for its time or memory may succeed another time.
+                UNFINISHED: sum(page.reason.startswith("unreadable:") for page in pages),
+            },
         )
 
     return Work(recipe=recipe, produce=produce)
 
 
 def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source]:
-    """The books of a group that have a file, as the registry has them."""
+    """The books of one download that have a file, as the registry has them."""
     fetched = {row.source_id for row in run.store.rows(download, "downloaded", Source)}
     return [row for row in run.store.rows(sources, "sources", Source) if row.sha256 and row.source_id in fetched]
 
@@ -156,7 +152,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         converted = _converted(run, pages)
-        rows = Items(run.store.partial(recipe), front_matter.BookBounds)
+        rows = Items(run.store.partial(recipe), BookBounds)
         calls = Items(run.store.partial(recipe), ModelCall)
         for done, page in enumerate(converted, 1):
             if rows.get(page.source_id) is None:
@@ -167,7 +163,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
         bounds = rows.all([page.source_id for page in converted])
         return Outcome(
             tables={
-                "structure_bounds": Table(row_type=front_matter.BookBounds, rows=bounds),
+                "structure_bounds": Table(row_type=BookBounds, rows=bounds),
                 "structure_calls": Table(row_type=ModelCall, rows=calls.all([page.source_id for page in converted])),
             },
             summary={"books": len(bounds), "by_rules": sum(bool(row.problem) for row in bounds)},
@@ -193,28 +189,26 @@ def chunk_textbooks(
 ) -> Work:
     """Token-bounded chunks along the headings of one group; every discarded span is a judgement with its reason."""
     corpus = run.config.corpus
-    model = anchor_folder(corpus.chunk.tokenizer or run.config.anchor)
+    tokenizer = _tokenizer(run)
     domains = {source.source_id: source.discipline for source in _group(run, sources, download)}
     values = {
         # The tokenizer enters by content.
         "chunk": corpus.chunk.model_dump(mode="json", exclude={"tokenizer"}),
         "structure": corpus.structure,
-        "tokenizer": anchor_digest(model),
+        "tokenizer": tokenizer.identity,
         "domains": domains,
     }
     recipe = run.recipe("chunk", VERSION, values, {"pages": pages, "bounds": bounds})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from infuser_core.engines.hf.renderer import Renderer
-
-        encode = Renderer(model).encode
-        found = {row.source_id: row for row in _bounds(run, bounds)}
+        count = tokenizer.open()
+        found = {row.source_id: row for row in run.store.rows(bounds, "structure_bounds", BookBounds)} if bounds else {}
         converted = _converted(run, pages)
-        kept, ruled = Items(run.store.partial(recipe), Document), Items(run.store.partial(recipe), Judgement)
+        kept, ruled, left = (Items(run.store.partial(recipe), kind) for kind in (Document, Judgement, Discarded))
         for done, page in enumerate(converted, 1):
             if kept.get(page.source_id) is None:
-                spans = _excluded(run.config, page, found.get(page.source_id))
-                rows = _chunks(run.config, page, lambda text: len(encode(text)), domains[page.source_id], spans)
+                rows = _chunks(run.config, page, count, domains[page.source_id], found.get(page.source_id))
+                left.keep(page.source_id, chunking.left_out(page, rows))
                 ruled.keep(page.source_id, judging.ruled_out(rows))
                 kept.keep(page.source_id, [row.document for row in rows if row.discard is None])
             progress(done, len(converted), 0)
@@ -224,6 +218,8 @@ def chunk_textbooks(
             tables={
                 "chunks": Table(row_type=Document, rows=chunks),
                 "judgements": Table(row_type=Judgement, rows=discarded),
+                # It follows from the chunks and the pages; a built pool shows it.
+                "discarded": Table(row_type=Discarded, rows=left.all(names), volatile=True),
             },
             summary={"chunks": len(chunks), "discarded": len(discarded)},
         )
@@ -231,32 +227,48 @@ def chunk_textbooks(
     return Work(recipe=recipe, produce=produce)
 
 
-def _bounds(run: Run, bounds: ArtifactRef | None) -> list[front_matter.BookBounds]:
-    return run.store.rows(bounds, "structure_bounds", front_matter.BookBounds) if bounds else []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tokenizer:
+    """What counts tokens."""
+
+    identity: str
+    """Rule, or digest of the model's files."""
+    open: Callable[[], Count]
+    """Load it."""
 
 
-def _excluded(config: RunConfig, page: Page, found: front_matter.BookBounds | None) -> Sequence[chunking.Excluded]:
-    return front_matter.exclude(page, mode=config.corpus.structure, bounds=found)
+def _tokenizer(run: Run) -> _Tokenizer:
+    source = run.config.corpus.chunk.tokenizer or run.config.anchor
+    if source.type == "rules":
+        return _Tokenizer(identity=RULE, open=lambda: count_tokens)
+    folder = anchor_folder(source)
+    return _Tokenizer(identity=anchor_digest(folder), open=partial(_counter, folder))
 
 
-def _chunks(
-    config: RunConfig, page: Page, count: chunking.Count, domain: str, excluded: Sequence[chunking.Excluded]
-) -> list[chunking.Chunk]:
+@lru_cache(maxsize=1)
+def _counter(folder: Path) -> Count:
+    """Tokens by a model's tokenizer, which every group asks for."""
+    from infuser_core.engines.hf.renderer import Renderer
+
+    encode = Renderer(folder).encode
+    return lambda text: len(encode(text))
+
+
+def _chunks(config: RunConfig, page: Page, count: Count, domain: str, bounds: BookBounds | None) -> list[Chunk]:
     rules = config.corpus.chunk
     if rules.mode == "langchain":
-        return langchain_chunk.chunk_langchain(page, count, rules, domain)
-    return chunking.chunk(page, count, rules, domain, excluded=excluded)
+        return chunk_langchain(page, count, rules, domain)
+    spans = front_matter.exclude(page, mode=config.corpus.structure, bounds=bounds)
+    return chunking.chunk(page, count, rules, domain, excluded=spans)
 
 
 @stage("judge")
 def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
     """Which chunks of one group teach something. What was judged before a kill is not judged again."""
     source = run.config.corpus.judge or run.config.anchor
-    if source.type == "none":
-        return _unjudged(run, chunks)
-    if source.type == "rules":
-        return _judged_by_rules(run, chunks)
-    template = load("judge_chunk", profile=run.config.prompts)
+    if source.type in judging.WITHOUT_MODEL:
+        return _judged_without_model(run, chunks, *judging.WITHOUT_MODEL[source.type])
+    template = prompt_of("judge_chunk", run.config.prompts)
     speaker, tokens = _speaker(run), run.config.corpus.judge_tokens
     asking = {"attempts": judging.ATTEMPTS, "suffixes": judging.SUFFIXES}
     values = {"prompt": template_digest(template), "tokens": tokens, **asking, **speaker.identity}
@@ -283,23 +295,17 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
     return Work(recipe=recipe, produce=produce)
 
 
-def _judged_by_rules(run: Run, chunks: ArtifactRef) -> Work:
+def _judged_without_model(run: Run, chunks: ArtifactRef, name: str, decide: judging.Decide) -> Work:
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = run.store.rows(chunks, "chunks", Document)
-        return _verdicts(RULES, RuleJudge().decide(documents, progress=progress))
+        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), progress))
 
-    return Work(recipe=run.recipe("judge", VERSION, {"model": RULES}, {"chunks": chunks}), produce=produce)
+    return Work(recipe=run.recipe("judge", VERSION, {"model": name}, {"chunks": chunks}), produce=produce)
 
 
-def _unjudged(run: Run, chunks: ArtifactRef) -> Work:
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        rows = [
-            Judgement(document_id=row.document_id, keep=True, reason="", decided_by="none", response="")
-            for row in run.store.rows(chunks, "chunks", Document)
-        ]
-        return _verdicts("none", rows)
-
-    return Work(recipe=run.recipe("judge", VERSION, {"model": "none"}, {"chunks": chunks}), produce=produce)
+def judge_name(run: Run) -> str:
+    """Who judges, as reports name it."""
+    source = run.config.corpus.judge or run.config.anchor
+    return judging.WITHOUT_MODEL[source.type][0] if source.type in judging.WITHOUT_MODEL else _speaker(run).name
 
 
 def _verdicts(judge: str, rows: Sequence[Judgement]) -> Outcome:
@@ -308,3 +314,40 @@ def _verdicts(judge: str, rows: Sequence[Judgement]) -> Outcome:
         tables={"judgements": Table(row_type=Judgement, rows=rows)},
         summary={"judge": judge, "kept": kept, "dropped": len(rows) - kept},
     )
+
+
+def kept(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[Document]:
+    """The chunks of some groups that the judge kept."""
+    found: list[Document] = []
+    for group, verdicts in zip(chunks, judgements, strict=True):
+        names = {row.document_id for row in run.store.rows(verdicts, "judgements", Judgement) if row.keep}
+        found += [row for row in run.store.rows(group, "chunks", Document) if row.document_id in names]
+    return found
+
+
+def given_pool(run: str) -> str:
+    """The pool that the settings name, in place of one that is built; empty for none."""
+    return current(run).config.corpus.pool
+
+
+@stage("given_pool")
+def read_pool(run: Run, place: str) -> Work:
+    """The documents of a pool as chunks that were kept: the audit then looks at them like at any others."""
+    path = Path(place)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        documents = documents_in(path)
+        if not documents:
+            raise DocumentError(f"corpus.pool = {path}: no documents in it", hint="name another pool")
+        rows = judging.keep_all(documents, progress, reason="in the pool that was given", decided_by="given")
+        return Outcome(
+            tables={
+                "chunks": Table(row_type=Document, rows=documents),
+                "judgements": Table(row_type=Judgement, rows=rows),
+            },
+            summary={"kept": len(documents), "dropped": 0},
+        )
+
+    # The pool enters by content: where it lies changes nothing.
+    values = {"content": content_of_pool(path)}
+    return Work(recipe=run.recipe("given_pool", GIVEN_VERSION, values, {}), produce=produce)

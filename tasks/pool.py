@@ -1,18 +1,42 @@
-"""The document pool: what the judge kept and, as configured, what the overlap audit leaves of it."""
+"""Pool stages: what judge and overlap audit leave of the chunks, as the pool of a run or as a folder to export."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from corpus import build as building
+from corpus.audit.scan import Finding
+from corpus.build import Built, Told
+from corpus.chunk.chunk import Discarded
+from corpus.chunk.front_matter import BookBounds
+from corpus.chunk.split import DESCRIPTION
+from corpus.find.catalogue import Offer
+from corpus.find.intake import Item, without_twins
+from corpus.find.queries import Query
+from corpus.find.registry import REJECTED, Coverage, pair_of
+from corpus.find.search import Failure, Ranking
+from corpus.find.topics import Assignment, Merge
+from corpus.model_reply import ModelCall
+from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
+from corpus.settings import BuildSettings
+from infuser_core import durable
+from infuser_core.anchors import anchor_folder
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
-from infuser_core.schemas import Document, Judgement, Overlap, Page
+from infuser_core.schemas import Document, Judgement, Overlap, Page, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.run import Run, current
+from tasks.audits import COMPARISON
+from tasks.documents import judge_name, kept
+from tasks.run import Run
 from tasks.stage import stage
+from tasks.textbooks import numbered
 from tasks.work import Work
 
 VERSION = 2
+BUILT_VERSION = 1
 CONTROL = "control:"
 """Planted pairs are named so, and match nothing real."""
 
@@ -69,25 +93,6 @@ def _name(document: Document) -> str:
     return document.document_id
 
 
-def numbered(name: str, refs: Sequence[ArtifactRef]) -> dict[str, ArtifactRef]:
-    """Inputs of several groups."""
-    return {f"{name}{number}": ref for number, ref in enumerate(refs)}
-
-
-def kept(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[Document]:
-    """The chunks of some groups that the judge kept."""
-    found: list[Document] = []
-    for group, verdicts in zip(chunks, judgements, strict=True):
-        names = {row.document_id for row in run.store.rows(verdicts, "judgements", Judgement) if row.keep}
-        found += [row for row in run.store.rows(group, "chunks", Document) if row.document_id in names]
-    return found
-
-
-def given(run: str) -> str:
-    """The pool that the settings name, in place of one that is built; empty for none."""
-    return current(run).config.corpus.pool
-
-
 def matched(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
     """Document to reason, for real pairs that match; planted controls are none."""
     found: dict[str, str] = {}
@@ -124,3 +129,184 @@ def _empty(
         "every chunk that the judge kept overlaps with a question or a reference",
         hint="set corpus.overlap.matched or reference_matched to report, and look at `overlaps` with `infuser sql`",
     )
+
+
+_TAXONOMY: Mapping[str, type] = {
+    "topics": Topic,
+    "topic_assignments": Assignment,
+    "topic_merges": Merge,
+    "topic_calls": ModelCall,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Artifacts of a search in catalogues; none where a build searched nothing."""
+
+    topics: ArtifactRef | None = None
+    """Pairs that were searched for; None where everything was wanted."""
+    searches: Sequence[ArtifactRef] = ()
+    """Offers, group by group."""
+    chosen: ArtifactRef | None = None
+    """Candidates."""
+    sources: ArtifactRef | None = None
+    """Their registry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Artifacts of one group of books."""
+
+    pages: ArtifactRef
+    """Their Markdown."""
+    bounds: ArtifactRef | None
+    """Where teaching begins and ends, where a model said so."""
+    chunks: ArtifactRef
+    """Candidates for the pool."""
+    judgements: ArtifactRef
+    """Which of them are kept."""
+
+
+@stage("built_pool")
+def built_pool(
+    run: Run,
+    items: Sequence[Item],
+    found: Found,
+    groups: Sequence[Group],
+    comparison: ArtifactRef | None,
+    build: BuildSettings,
+) -> Work:
+    """The folder that `infuser corpus build` exports: tables, Markdown, report, and what was searched for."""
+    judge, tokenizer = judge_name(run), _tokenizer(run)
+    inputs = {
+        "topics": found.topics,
+        "chosen": found.chosen,
+        "sources": found.sources,
+        "comparison": comparison,
+        **numbered("search", found.searches),
+    }
+    for number, group in enumerate(groups):
+        inputs |= {f"{name}{number}": ref for name, ref in _refs(group).items()}
+    rules = run.config.corpus.overlap
+    values = {
+        "given": [[asdict(item.source), item.given, item.stage] for item in items],
+        "told": [judge, tokenizer, run.config.corpus.structure],
+        "audit": [rules.matched, rules.reference_matched, build.absent] if build.audited else [],
+    }
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        every = without_twins([*items, *_offered(run, found)])
+        books = {item.source.source_id: item for item in every if not item.stage}
+        made = {one.item.source.source_id: one for one in _made(run, groups, books, workspace, progress)}
+        built = [Built(item=item) if item.stage else made[item.source.source_id] for item in every]
+        audit: dict[str, Any] | None = None
+        findings: list[Finding] | None = None
+        if build.audited:
+            findings = run.store.rows(comparison, "reference_overlaps", Finding) if comparison else []
+            audit = _audit(run, comparison, sum(len(one.documents) for one in built))
+            dropped = building.overlapping(findings, audit.pop("questions"), rules)
+            built = [one.minus(dropped) for one in built]
+            audit |= {"absent": build.absent, "dropped_documents": len(dropped)}
+        told = Told(judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, found, workspace))
+        facts = building.write(workspace, built, findings, told)
+        return Outcome(tables={}, summary={name: facts[name] for name in ("documents", "sources", "discarded")})
+
+    return Work(recipe=run.recipe("built_pool", BUILT_VERSION, values, inputs), produce=produce)
+
+
+def _refs(group: Group) -> dict[str, ArtifactRef | None]:
+    return {"pages": group.pages, "bounds": group.bounds, "chunks": group.chunks, "judgements": group.judgements}
+
+
+def _tokenizer(run: Run) -> str:
+    """What counts tokens, in words."""
+    source = run.config.corpus.chunk.tokenizer or run.config.anchor
+    return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
+
+
+def _offered(run: Run, found: Found) -> list[Item]:
+    """The catalogues' entries, each with its registry row."""
+    if found.chosen is None or found.sources is None:
+        return []
+    before = run.store.rows(found.chosen, "candidates_sources", Source)
+    after = run.store.rows(found.sources, "sources", Source)
+    subdomains = {
+        row.source_id: row.subdomain
+        for row in reversed(run.store.rows(found.chosen, "coverage", Coverage))
+        if row.source_id
+    }
+    if found.topics is None:
+        offers = [row for ref in found.searches for row in run.store.rows(ref, "offers", Offer)]
+        pairs = {offer.download_url: pair_of(offer)[1] for offer in reversed(offers)}
+        subdomains = {row.source_id: pairs.get(row.download_url, "") for row in before}
+    return [
+        Item(
+            source=row,
+            path=None,
+            given=row.download_url or row.source_url,
+            subdomain=subdomains.get(row.source_id, ""),
+            stage="" if row.sha256 else "search" if candidate.status == REJECTED else "download",
+        )
+        for candidate, row in zip(before, after, strict=True)
+    ]
+
+
+def _made(
+    run: Run, groups: Sequence[Group], books: Mapping[str, Item], workspace: Path, progress: Progress
+) -> Iterator[Built]:
+    """What became of each book; its Markdown is written into the workspace."""
+    for done, group in enumerate(groups, 1):
+        chunks = run.store.rows(group.chunks, "chunks", Document)
+        left = run.store.rows(group.chunks, "discarded", Discarded)
+        verdicts = run.store.rows(group.judgements, "judgements", Judgement)
+        bounds = run.store.rows(group.bounds, "structure_bounds", BookBounds) if group.bounds else []
+        by = {row.source_id: f"{row.decided_by}: {row.problem}" if row.problem else row.decided_by for row in bounds}
+        for page in run.store.rows(group.pages, "pages", Page):
+            name = page.source_id
+            if not page.reason:
+                durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
+            built = Built(
+                item=books[name],
+                page=replace(page, markdown="", page_starts=[], math_garbled=[]),
+                documents=[row for row in chunks if row.source_id == name],
+                discarded=[row for row in left if row.source_id == name],
+                num_chars=len(page.markdown),
+                structure="" if page.reason else by.get(name, _structure(run)),
+            )
+            yield built.judged(verdicts)
+        progress(done, len(groups), 0)
+
+
+def _structure(run: Run) -> str:
+    """Who cuts front and back matter where no model was asked."""
+    corpus = run.config.corpus
+    return "" if corpus.structure == "off" or corpus.chunk.mode == "langchain" else "rules"
+
+
+def _audit(run: Run, comparison: ArtifactRef | None, documents: int) -> dict[str, Any]:
+    if comparison is not None:
+        return dict(json.loads(run.store.path(comparison, COMPARISON).read_text()))
+    mode = run.config.corpus.overlap.mode
+    return {"mode": mode, "documents": documents, "controls": [], "references": [], "questions": []}
+
+
+def _search_tables(run: Run, found: Found, workspace: Path) -> dict[str, Any]:
+    """Write what was asked and offered; returns what the report says of it."""
+    if found.chosen is None:
+        return {}
+    tables: list[tuple[str, type, Sequence[ArtifactRef], str]] = [
+        ("queries", Query, found.searches, "search_queries"),
+        ("offers", Offer, found.searches, "offers"),
+        ("rankings", Ranking, found.searches, "rankings"),
+        ("model_calls", ModelCall, found.searches, "search_calls"),
+        ("failures", Failure, found.searches, "search_failures"),
+        *((name, kind, [found.topics] if found.topics else [], name) for name, kind in _TAXONOMY.items()),
+    ]
+    rows: dict[str, list[Any]] = {}
+    for name, kind, refs, table in tables:
+        rows[name] = []
+        for ref in refs:
+            rows[name] += run.store.rows(ref, table, kind)
+        write_table(workspace / SEARCH / f"{name}.parquet", rows[name], kind)
+    coverage = run.store.rows(found.chosen, "coverage", Coverage)
+    return {"topics": rows["topics"], "failures": rows["failures"], "coverage": coverage}

@@ -137,16 +137,19 @@ def opened(
     quiet: bool = False,
     journal: str = "journal.jsonl",
     published: bool = True,
+    listed: bool = True,
     asked: Asked = _WHOLE,
 ) -> Iterator[Run]:
     """Own the run, start an attempt, and release engines at the end.
 
-    Studies of a run keep a journal of their own and need no Prefect server. What is `asked` for again is recorded
+    Studies of a run keep a journal of their own and need no Prefect server. A corpus build is no run that commands
+    list: its journal alone holds what it made. What is `asked` for again is recorded
     before anything runs: a killed run goes on with it.
     """
     root = settings.writable_store_root()
     settings.phase_seconds("")
-    runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed)
+    if listed:
+        runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed)
     with runs.holding(root, name) as hold, without_heartbeats():
         record = Journal(root, name, file=journal)
         record.start_attempt()

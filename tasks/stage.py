@@ -76,6 +76,8 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
             ref = opened.control.take(_call(opened, phase, partial(function, opened, *args, **arguments)))
             if ref is not None:
                 return ref
+            if not opened.published:
+                return execute(opened, function(opened, *args, **arguments)).ref
             # Asking for the state: a task that returns a state of its own hands that out instead of its data.
             state: Any = as_task(run, *args, return_state=True, **arguments)
             return cast(ArtifactRef, _went_on(state.result()))

@@ -4,37 +4,46 @@ Topics and sources are worked on in groups: each group is an artifact of its own
 outlive a killed process in folders of the store (`textbooks/answers`, `textbooks/books`), so it loses one item at most.
 """
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from corpus.find import configured, registry
 from corpus.find.catalogue import Offer
 from corpus.find.download import DownloadLog, download, link, refuse_twins
 from corpus.find.holdings import Holding, Holdings
+from corpus.find.intake import Item
 from corpus.find.queries import Query
-from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
+from corpus.find.search import Failure, Ranking, TopicSearch, everything, search_topic
 from corpus.find.session import Answer
 from corpus.find.topics import Assignment, Merge, extract
 from corpus.model_reply import ModelCall
-from corpus.read.file_kinds import file_of
+from corpus.read.file_kinds import MARKDOWN, PDF, file_of
+from corpus.read.text import is_text
 from infuser_core import settings
 from infuser_core.engines.models import NamedModel, chat_model_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf
+from infuser_core.nano.textbooks import build_shelf
+from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.run import Run
+from tasks.run import Run, current
 from tasks.stage import known, stage
 from tasks.work import Work
 
-Item = TypeVar("Item")
+T = TypeVar("T")
 VERSION = 2
+UNFINISHED = "unfinished"
+"""Name in a summary: what a later attempt may bring, such as a book whose download failed."""
 MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model", "shelf"}
 """Settings that say how catalogues are asked and not what: they enter no key (model and shelf enter by content)."""
 
@@ -59,13 +68,34 @@ def source_groups(run: str, chosen: ArtifactRef) -> range:
     )
 
 
+def numbered(name: str, refs: Sequence[ArtifactRef]) -> dict[str, ArtifactRef]:
+    """Inputs of several groups."""
+    return {f"{name}{number}": ref for number, ref in enumerate(refs)}
+
+
 def _groups(run: Run, items: int) -> range:
     return range(-(-items // run.config.corpus.group))
 
 
-def _slice(run: Run, items: Sequence[Item], group: int) -> list[Item]:
+def _slice(run: Run, items: Sequence[T], group: int) -> list[T]:
     size = run.config.corpus.group
     return list(items[group * size : (group + 1) * size])
+
+
+def retried(run: str, made: Callable[..., ArtifactRef], *given: Any) -> ArtifactRef:
+    """The stage's artifact; made once more where an earlier build left something unfinished in it."""
+    opened = current(run)
+    for attempt in count():
+        work = made.__wrapped__(opened, *given, attempt=attempt)  # type: ignore[attr-defined]
+        ref = opened.store.find(work.recipe)
+        if ref is None or not opened.store.manifest(ref).summary.get(UNFINISHED):
+            return made(run, *given, attempt=attempt)
+    raise AssertionError("numbers do not end")
+
+
+def later(attempt: int) -> dict[str, int]:
+    """What a later attempt adds to a key."""
+    return {"try": attempt} if attempt else {}
 
 
 def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
@@ -123,10 +153,25 @@ def _opened(run: Run, books: ArtifactRef | None) -> Iterator[configured.Opened]:
             yield opened
 
 
+@stage("textbooks")
+def print_textbooks(run: Run) -> Work:
+    """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
+    world, shelf = run.config.corpus.catalogue.world, run.config.corpus.catalogue.shelf
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        books = build_shelf(workspace, seed=0, world=WORLDS[world], shelf=shelf)
+        return Outcome(tables={}, summary={"offers": len(books)})
+
+    values = {"world": world, **({"shelf": shelf} if shelf != "mixed" else {})}
+    return Work(recipe=run.recipe("textbooks", VERSION, values, {}), produce=produce)
+
+
 @stage("search")
-def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int) -> Work:
-    """What the catalogues offer for one group of pairs, ranked, with every answer."""
-    wanted = _slice(run, run.store.rows(topics, "topics", Topic), group)
+def search_textbooks(
+    run: Run, topics: ArtifactRef | None, books: ArtifactRef | None, group: int, *, attempt: int = 0
+) -> Work:
+    """What the catalogues offer for one group of pairs, ranked, with every answer; without topics, all they have."""
+    wanted = _slice(run, run.store.rows(topics, "topics", Topic), group) if topics else []
     config = run.config.corpus.catalogue
     model, identity = _model(run)
 
@@ -137,7 +182,10 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
             for done, topic in enumerate(wanted, 1):
                 found.append(search_topic(topic, opened.catalogues, config, agent=agent))
                 progress(done, len(wanted), 0)
+            if topics is None:
+                found.append(everything(opened.catalogues))
             answers = opened.session.answers
+        failures = sum(len(search.failures) for search in found)
         return Outcome(
             tables={
                 "offers": Table(row_type=Offer, rows=[row for search in found for row in search.offers]),
@@ -151,27 +199,39 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
             },
             summary={
                 "offers": sum(len(search.offers) for search in found),
-                "failures": sum(len(search.failures) for search in found),
+                "failures": failures,
+                # What a catalogue has in all is asked anew by every build.
+                UNFINISHED: failures + (topics is None),
             },
         )
 
     # The pairs enter by name: a question more or less changes no search.
     pairs = [[topic.domain, topic.subdomain] for topic in wanted]
-    values = {"pairs": pairs, "catalogue": config.model_dump(mode="json", exclude=MANNERS), **identity}
+    values = {
+        "pairs": pairs,
+        "catalogue": config.model_dump(mode="json", exclude=MANNERS),
+        **identity,
+        **later(attempt),
+    }
     return Work(recipe=run.recipe("search", VERSION, values, {"books": books}), produce=produce)
 
 
 @stage("choose")
-def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef]) -> Work:
+def choose_textbooks(
+    run: Run, topics: ArtifactRef | None, searches: Sequence[ArtifactRef], *, required: bool = True
+) -> Work:
     """Which offers become sources: by licence, file, language, identity and rank; each other one with its reason."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        wanted = run.store.rows(topics, "topics", Topic)
+        wanted = run.store.rows(topics, "topics", Topic) if topics else []
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
-        chosen = registry.admit(offers, wanted, run.config.corpus.catalogue, rankings=rankings)
+        rules = run.config.corpus.catalogue
+        chosen = (
+            registry.admit(offers, wanted, rules, rankings=rankings) if topics else registry.admit_all(offers, rules)
+        )
         admitted = sum(source.status == registry.ADMITTED for source in chosen.sources)
-        if not admitted:
+        if required and not admitted:
             raise DocumentError(
                 f"no admissible textbook for {len(wanted)} topics ({len(chosen.sources)} offers rejected)",
                 hint="look at the rejected offers' reasons, or widen corpus.catalogue.licences",
@@ -188,12 +248,14 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
 
     config = run.config.corpus.catalogue
     values = {"licences": config.licences, "languages": config.languages, "books_per_topic": config.books_per_topic}
-    inputs = {"topics": topics, **{f"search{n}": ref for n, ref in enumerate(searches)}}
+    inputs = {"topics": topics, **numbered("search", searches)}
     return Work(recipe=run.recipe("choose", VERSION, values, inputs), produce=produce)
 
 
 @stage("download")
-def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int) -> Work:
+def download_textbooks(
+    run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int, *, attempt: int = 0
+) -> Work:
     """The files of one group of admitted sources; refused ones stay with their reason."""
     rows = run.store.rows(chosen, "candidates_sources", Source)
     wanted = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
@@ -213,17 +275,18 @@ def download_textbooks(run: Run, chosen: ArtifactRef, books: ArtifactRef | None,
                 holdings=holdings,
                 progress=progress,
             )
+        admitted = sum(bool(source.sha256) for source in result.sources)
         return Outcome(
             tables={
                 "downloaded": Table(row_type=Source, rows=result.sources),
                 "downloads": Table(row_type=DownloadLog, rows=result.log, volatile=True),
                 "holdings": Table(row_type=Holding, rows=result.holdings, volatile=True),
             },
-            summary={"admitted": sum(bool(source.sha256) for source in result.sources)},
+            summary={"admitted": admitted, UNFINISHED: len(result.sources) - admitted},
         )
 
     # The sources enter by what is fetched: another ranking of the same books fetches nothing again.
-    values = {"sources": [[source.source_id, source.download_url] for source in wanted]}
+    values = {"sources": [[source.source_id, source.download_url] for source in wanted], **later(attempt)}
     return Work(recipe=run.recipe("download", VERSION, values, {"books": books}), produce=produce)
 
 
@@ -236,17 +299,28 @@ def _after(row: Source, after: dict[str, Source]) -> Source:
 
 
 @stage("sources")
-def shelve_textbooks(run: Run, chosen: ArtifactRef, downloads: Sequence[ArtifactRef]) -> Work:
-    """The source registry: every candidate with digest or reason, the same bytes once, and the files themselves."""
+def shelve_textbooks(
+    run: Run,
+    chosen: ArtifactRef,
+    downloads: Sequence[ArtifactRef],
+    given: Sequence[ArtifactRef] = (),
+    *,
+    required: bool = True,
+) -> Work:
+    """The source registry: every candidate with digest or reason, the same bytes once, and the files themselves.
+
+    A candidate whose bytes were `given` is no source a second time.
+    """
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         after: dict[str, Source] = {}
         for ref in downloads:
             after |= {row.source_id: row for row in run.store.rows(ref, "downloaded", Source)}
         rows = run.store.rows(chosen, "candidates_sources", Source)
-        sources = refuse_twins([_after(row, after) for row in rows])
+        first = [row for ref in given for row in run.store.rows(ref, "sources", Source)]
+        sources = refuse_twins([*first, *(_after(row, after) for row in rows)])[len(first) :]
         kept = [source for source in sources if source.sha256]
-        if not kept:
+        if required and not kept:
             reasons = "; ".join(sorted({source.reason for source in sources}))
             raise DocumentError(f"no textbook could be downloaded: {reasons}", hint="check the catalogue's addresses")
         for ref in downloads:
@@ -260,5 +334,26 @@ def shelve_textbooks(run: Run, chosen: ArtifactRef, downloads: Sequence[Artifact
             summary={"admitted": len(kept), "rejected": len(sources) - len(kept)},
         )
 
-    inputs = {"chosen": chosen, **{f"download{n}": ref for n, ref in enumerate(downloads)}}
+    inputs = {"chosen": chosen, **numbered("download", downloads), **numbered("given", given)}
     return Work(recipe=run.recipe("sources", VERSION, {}, inputs), produce=produce)
+
+
+@stage("download")
+def take_file(run: Run, item: Item) -> Work:
+    """A file that somebody names, as a group of its own: its download and its registry in one. Where it lies, and its
+    name, change nothing."""
+    path, source = item.path, item.source
+    assert path is not None, f"{item.given} has no file"
+    name = f"{source.sha256}{MARKDOWN if is_text(path) else PDF}"
+    row = replace(source, title="", source_url="", download_url="", filename=name)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        shutil.copyfile(path, workspace / name)
+        with (workspace / name).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != source.sha256:
+                raise DocumentError(f"{path} changed while it was read", hint="start again")
+        rows = Table(row_type=Source, rows=[row])
+        return Outcome(tables={"downloaded": rows, "sources": rows}, summary={"admitted": 1})
+
+    values = {"given": [source.source_id, name, source.licence]}
+    return Work(recipe=run.recipe("download", VERSION, values, {}), produce=produce)

@@ -16,8 +16,8 @@ from corpus.audit.overlap import Mode, OverlapConfig, config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
 from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, enter, matcher_of, pool_texts, scan_to
+from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
-from corpus.report import controls_table, table
 from infuser_core import durable, faults
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import AuditFact, Overlap
@@ -147,7 +147,14 @@ def compared(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -
     return PoolAudit(
         mode=scanner.config.mode,
         findings=findings,
-        shards=[{"shard": shard.name, **scan.counts} for shard, scan in zip(shards, scans, strict=True)],
+        shards=[
+            {
+                "shard": shard.name,
+                **scan.counts,
+                "matched_documents": len({row.document_id for row in scan.findings if row.matched}),
+            }
+            for shard, scan in zip(shards, scans, strict=True)
+        ],
         recalls=measure(scanner.documents, scanner.config),
         counts=counts,
     )
@@ -219,6 +226,18 @@ def _in_processes(
 def as_json(result: PoolAudit) -> dict[str, Any]:
     """The summary as JSON values."""
     return {"mode": result.mode, **result.counts, "controls": result.controls, "shards": result.shards}
+
+
+def pool_facts(result: PoolAudit, num_questions: int) -> dict[str, Any]:
+    """What the report of a built pool says of its audit; the first shards are `num_questions` sets of questions."""
+    names = [row["shard"] for row in result.shards]
+    return {
+        "mode": result.mode,
+        **result.counts,
+        "controls": result.controls,
+        "references": [{"name" if name == "shard" else name: row[name] for name in row} for row in result.shards],
+        "questions": names[:num_questions],
+    }
 
 
 def terminal(result: PoolAudit, out: Path) -> str:

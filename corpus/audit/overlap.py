@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from corpus.audit.index import Matcher, Pair, Rule
 from corpus.audit.minhash import PaperMatcher, estimate, signatures
 from corpus.audit.ngrams import words
 from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND, Plant, plant
+from infuser_core.config.corpus import OverlapSettings
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import Document, Overlap, Question
 
@@ -51,6 +52,19 @@ class OverlapConfig:
 def config_of(mode: Mode) -> OverlapConfig:
     """The settings of a named mode: loose takes n-grams of 5 words and half of a text for a match."""
     return OverlapConfig(mode=mode, n=5, containment=0.5) if mode == "loose" else OverlapConfig(mode=mode)
+
+
+def configured(audit: OverlapSettings) -> OverlapConfig:
+    """The settings of a run, with the mode's own values where they name none."""
+    own = config_of(audit.mode)
+    return replace(
+        own,
+        n=audit.n or own.n,
+        containment=audit.containment or own.containment,
+        run_words=audit.run_words,
+        min_words=audit.min_words,
+        paper_min_chars=audit.min_chars,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpus.pool import write_json
+from infuser_core import durable
 from infuser_core.errors import DocumentError, UsageError
+from infuser_core.schemas import Question
 from infuser_core.store.tables import foreign_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json")
@@ -60,7 +61,7 @@ def digests_of(shards: Sequence[Shard], record: Path) -> list[str]:
     names = [_stamp(shard) for shard in shards]
     fresh = {name: shard.digest() for name, shard in zip(names, shards, strict=True) if name not in known}
     if fresh:
-        write_json(record, {**known, **fresh})
+        durable.write_json(record, {**known, **fresh})
     return [(known | fresh)[name] for name in names]
 
 
@@ -84,7 +85,7 @@ def shards_of(paths: Sequence[Path]) -> list[Shard]:
         for file in files:
             name = file.relative_to(path).as_posix() if path.is_dir() else file.name
             found.append(Shard(name=name, path=file, num_bytes=file.stat().st_size))
-    return _told_apart(found)
+    return told_apart(found)
 
 
 def _is_data(path: Path, folder: Path) -> bool:
@@ -96,7 +97,21 @@ def _has_arrow(folder: Path) -> bool:
     return any(folder.rglob("*.arrow"))
 
 
-def _told_apart(shards: list[Shard]) -> list[Shard]:
+def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[Shard]:
+    """Question sets by name as files in `folder`: each question alone, and with its choices and answer."""
+    shards = []
+    for name, rows in sets.items():
+        lines = [
+            json.dumps({"question_id": q.question_id, "question": q.text, "choices": q.choices, "answer": q.answer})
+            for q in rows
+        ]
+        path = folder / f"{name.replace('/', '_')}.jsonl"
+        durable.write(path, "".join(f"{line}\n" for line in lines))
+        shards.append(Shard(name=path.name, path=path, num_bytes=path.stat().st_size))
+    return shards
+
+
+def told_apart(shards: list[Shard]) -> list[Shard]:
     """Names that several references use are written out in full."""
     names = [shard.name for shard in shards]
     return [

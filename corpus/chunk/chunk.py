@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from corpus.chunk.blocks import Block, Kind, scan
 from corpus.chunk.split import Count, Measure, pack, pieces, trim
@@ -43,6 +44,28 @@ class Chunk:
     """The span as a document row."""
     discard: Discard | None
     """Why it is no candidate; None for a candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """A span of a source that is no document. With the documents, these tile the source's Markdown."""
+
+    source_id: str
+    """Source of the span."""
+    start: int
+    """First character in the source's Markdown."""
+    end: int
+    """One past the last character."""
+    stage: str
+    """structure, chunk, judge or overlap."""
+    reason: str
+    """front_matter, back_matter, too_short, too_long, blank, the judge's own words, or what the text overlaps with."""
+    header_path: str
+    """Ancestor headings, joined by " > "."""
+    num_tokens: int
+    """Tokens of the span."""
+    response: str
+    """The judging model's reply; empty where a rule decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,3 +209,45 @@ def _row(
         prompt_type=PROMPT_TYPE,
     )
     return [Chunk(document=document, discard=reason)]
+
+
+def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
+    """The spans of the source that are no candidates, blank ones included, so that nothing is unaccounted for."""
+    dropped = [_discarded(row.document, row.discard) for row in rows if row.discard is not None]
+    spans = sorted((row.document.start, row.document.end) for row in rows if row.document.start >= 0)
+    edges = [(0, 0), *spans, (len(page.markdown), len(page.markdown))]
+    gaps = [(left[1], right[0]) for left, right in pairwise(edges) if left[1] < right[0]]
+    blanks = [
+        Discarded(
+            source_id=page.source_id,
+            start=start,
+            end=end,
+            stage="chunk",
+            # The comparison splitter rewrites text: what it cannot be traced to is named, too.
+            reason="blank" if not page.markdown[start:end].strip() else "not_traced",
+            header_path="",
+            num_tokens=0,
+            response="",
+        )
+        for start, end in gaps
+    ]
+    return sorted([*dropped, *blanks], key=lambda row: row.start)
+
+
+def _discarded(document: Document, reason: Discard) -> Discarded:
+    by_structure = reason in (Discard.FRONT_MATTER, Discard.BACK_MATTER)
+    return without(document, "structure" if by_structure else "chunk", reason.value)
+
+
+def without(document: Document, stage: str, reason: str, response: str = "") -> Discarded:
+    """The span of a document that is taken out, and by what."""
+    return Discarded(
+        source_id=document.source_id,
+        start=document.start,
+        end=document.end,
+        stage=stage,
+        reason=reason,
+        header_path=document.header_path,
+        num_tokens=document.num_tokens,
+        response=response,
+    )

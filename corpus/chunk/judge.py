@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 from corpus.chunk.chunk import Chunk, Discard
 from corpus.model_reply import objects
@@ -160,65 +159,40 @@ REFERENCE = re.compile(
 YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
 
 
-class Judge(Protocol):
-    """Keeps or drops chunks."""
-
-    @property
-    def name(self) -> str:
-        """What the report shows."""
-        ...
-
-    def decide(self, documents: Sequence[Document], *, progress: Progress = no_progress) -> list[Judgement]:
-        """One row per document, in order."""
-        ...
+Decide = Callable[[Sequence[Document], Progress], list[Judgement]]
+"""One row per document, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelJudge:
-    """A language model with the rubric of this module."""
-
-    model: ChatModel
-    """Answers prompts; a KeptChat does not answer the same one twice."""
-    template: Template
-    """Rubric with the slot `{text}`."""
-    max_tokens: int
-    """Length limit of a reply, tokens."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.name
-
-    def decide(self, documents: Sequence[Document], *, progress: Progress = no_progress) -> list[Judgement]:
-        """One row per document, in order."""
-        return judge(documents, self.model, self.template, self.max_tokens, progress=progress)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleJudge:
+def judge_by_rules(documents: Sequence[Document], progress: Progress = no_progress) -> list[Judgement]:
     """Drops what no question can be asked about by its form alone, and keeps the rest."""
-
-    @property
-    def name(self) -> str:
-        """Name and version of the rules."""
-        return RULES
-
-    def decide(self, documents: Sequence[Document], *, progress: Progress = no_progress) -> list[Judgement]:
-        """One row per document, in order."""
-        rows = []
-        for done, document in enumerate(documents, 1):
-            fault = fault_of(document.text)
-            rows.append(
-                Judgement(
-                    document_id=document.document_id,
-                    keep=not fault,
-                    reason=fault or "passes every rule",
-                    decided_by="judge",
-                    response="",
-                )
+    rows = []
+    for done, document in enumerate(documents, 1):
+        fault = fault_of(document.text)
+        rows.append(
+            Judgement(
+                document_id=document.document_id,
+                keep=not fault,
+                reason=fault or "passes every rule",
+                decided_by="judge",
+                response="",
             )
-            progress(done, len(documents), 0)
-        return rows
+        )
+        progress(done, len(documents), 0)
+    return rows
+
+
+def keep_all(
+    documents: Sequence[Document], progress: Progress = no_progress, *, reason: str = "", decided_by: str = "none"
+) -> list[Judgement]:
+    """Keeps every chunk."""
+    return [
+        Judgement(document_id=row.document_id, keep=True, reason=reason, decided_by=decided_by, response="")
+        for row in documents
+    ]
+
+
+WITHOUT_MODEL: dict[str, tuple[str, Decide]] = {"rules": (RULES, judge_by_rules), "none": ("none", keep_all)}
+"""By the type of the judge in the settings: its name, and how it decides."""
 
 
 def fault_of(text: str) -> str:

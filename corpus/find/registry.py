@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corpus.find.catalogue import Offer, subject
 from corpus.find.identifiers import path_of
@@ -88,6 +88,20 @@ def admit(
         ],
         coverage=_coverage(topics, places, books, taken, entries) if rankings else [],
     )
+
+
+def admit_all(offers: Sequence[Offer], rules: CatalogueSettings) -> Admission:
+    """Admission where nothing is wanted in particular: no subject speaks against a book, and every one may be taken."""
+    bare = [replace(offer, subjects=[], discipline=pair_of(offer)[0] or offer.discipline) for offer in offers]
+    return admit(
+        bare, [Topic(domain="", subdomain="", num_questions=0)], rules.model_copy(update={"books_per_topic": 0})
+    )
+
+
+def pair_of(offer: Offer) -> tuple[str, str]:
+    """The first (domain, subdomain) pair that the catalogue says an offer covers."""
+    domain, _, subdomain = offer.subjects[0].partition(" / ") if offer.subjects else ("", "", "")
+    return domain, subdomain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,6 +192,13 @@ class TopicSearch:
     """Replies of the model."""
 
 
+def everything(catalogues: Sequence[Catalogue]) -> TopicSearch:
+    """All that the catalogues list, for no pair and without a query."""
+    nothing = Topic(domain="", subdomain="", num_questions=0)
+    offers = [offer for catalogue in catalogues for offer in catalogue.search(nothing)]
+    return TopicSearch(queries=[], offers=offers, rankings=[], failures=[], calls=[])
+
+
 def search_topic(
     topic: Topic,
     catalogues: Sequence[Catalogue],

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corpus.read import marker, text
-from corpus.read.embedded import ConvertConfig, convert_pdf
+from corpus.read.embedded import ConvertConfig, ReadingConfig, convert_pdf
 from corpus.read.file_kinds import file_of
 from corpus.read.marker import MarkerConfig
+from infuser_core import settings
+from infuser_core.child import Limits
+from infuser_core.config.corpus import ConvertSettings
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page, Source
@@ -32,6 +35,23 @@ class ChoiceConfig:
     """Whether marker converts every PDF; its absence is then an error."""
     max_garbled_pages: float = 0.25
     """Share of pages with garbled formulas above which marker is preferred."""
+
+
+def configured(convert: ConvertSettings, work: Path) -> ChoiceConfig:
+    """The settings of a run; `work` keeps what marker finished before a kill."""
+    limits = Limits(wall_seconds=convert.seconds, cpu_seconds=int(convert.seconds) + 1)
+    return ChoiceConfig(
+        embedded=ConvertConfig(reading=ReadingConfig(max_pages=convert.max_pages), limits=limits),
+        marker=MarkerConfig(
+            # The text layer alone: no command is at hand.
+            command="" if convert.type == "pdfium" else settings.marker_command(),
+            wall_seconds=convert.seconds,
+            memory_bytes=int(convert.marker_gigabytes * 10**9),
+            pages_per_range=convert.marker_pages,
+            work=work / "marker",
+        ),
+        always_marker=convert.type == "marker",
+    )
 
 
 def convert(sources: Sequence[Source], folder: Path, one: Converter, *, progress: Progress = no_progress) -> list[Page]:

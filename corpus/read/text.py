@@ -19,7 +19,8 @@ def is_text(path: Path) -> bool:
 
 
 def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> Page:
-    """The file as it is, save for a byte order mark. What is no UTF-8 text is a rejected page that names the byte."""
+    """The file as it is, save for a byte order mark and with line feeds as line ends: readers of text files change the
+    others, and offsets would no longer fit. What is no UTF-8 text is a rejected page that names the byte."""
     size = path.stat().st_size
     if size > max_bytes:
         reason = f"too_long: {size} bytes, at most {max_bytes} are read"
@@ -47,6 +48,5 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
 
 
 def _decoded(raw: bytes) -> str:
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return raw.decode("utf-16")
-    return raw.decode("utf-8-sig")
+    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return raw.decode("utf-16" if wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")

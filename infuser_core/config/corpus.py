@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor, NanoAnchor, Settings, ShelfName, World
+from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor, Settings, ShelfName, World
 
 
 class EndpointModel(Settings):
@@ -122,6 +122,15 @@ class ConvertSettings(Settings):
     """Resident memory at which a marker process is ended, GB."""
 
 
+class RuleTokenizer(Settings):
+    """Tokens by rule, without a model: close to what the tokenizers of today give for English text."""
+
+    type: Literal["rules"]
+
+
+TokenizerSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | RuleTokenizer, Field(discriminator="type")]
+
+
 class ChunkSettings(Settings):
     """Header-aware chunking (T_min, T_max)."""
 
@@ -129,8 +138,8 @@ class ChunkSettings(Settings):
     min_tokens: int = Field(default=200, ge=0)
     max_tokens: int = Field(default=2048, gt=0)
     small_sections: Literal["merge", "drop"] = "merge"
-    tokenizer: AnchorSource | None = None
-    """Model whose tokenizer counts; the run's anchor when null."""
+    tokenizer: TokenizerSource | None = None
+    """Model whose tokenizer counts, or `rules`; the run's anchor when null."""
 
     @model_validator(mode="after")
     def _room_between(self) -> "ChunkSettings":

@@ -1,6 +1,8 @@
-"""A build writes a pool whose rows tile their sources, says why a source gave nothing, and goes on after a kill."""
+"""A corpus build is stages in the store and a pool that is exported: rows tile their sources, reasons are told, a second
+build does what is new, and a killed one resumes."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -8,28 +10,36 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from places import ROOT
+import yaml
+from corpus_sources import pdf_bytes
+from loopback import Loopback, Say, serving
+from places import CONFIGS, ROOT
+from test_endpoint_replies import said, server
 
-from corpus.build import BuildConfig, build
-from corpus.chunk.judge import ModelJudge
+from corpus.audit.scan import Finding
+from corpus.chunk.chunk import Discarded
 from corpus.find import intake
-from corpus.find.intake import from_files, without_twins
-from corpus.model_reply import KeptChat, in_batches
-from corpus.pool import DISCARDED, DOCUMENTS, SOURCES, Discarded, PoolSource, markdown_name, read_documents
-from corpus.source_steps import SourceConfig
-from infuser_core.config.corpus import ChunkSettings
-from infuser_core.engines.fake import ScriptedChat
-from infuser_core.engines.protocols import Messages
-from infuser_core.prompts.load import Template
+from corpus.find.search import Failure, Ranking
+from corpus.pool import DISCARDED, DOCUMENTS, OVERLAPS, SEARCH, SOURCES, PoolSource, markdown_name, read_documents
+from corpus.settings import build_settings, judge_source
+from flows import corpus_commands
+from infuser_core.errors import CatalogueError, DocumentError, UsageError
 from infuser_core.store.tables import read_rows
 
-SMALL = BuildConfig(source=SourceConfig(chunk=ChunkSettings(min_tokens=5, max_tokens=40)))
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INFUSER_STORE", str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+def build(sources: list[str], out: Path, **options: object):
+    usual = {"catalogue": "", "configs": [], "search": False, "judge": "", "workers": 1}
+    return corpus_commands.build(sources, out, **{**usual, **options})
 
 
 def book(name: str, sections: int = 4) -> str:
-    parts = [
-        f"## {name} {n}\n\nA sentence about {name} and the number {n}. Another one follows." for n in range(sections)
-    ]
+    parts = [f"## {name} {n}\n\n" + f"A sentence about {name} and the number {n}. " * 40 for n in range(sections)]
     return f"Title page\n\n# {name}\n\n" + "\n\n".join(parts) + "\n\n# Index\n\nterm, 3; other term, 4; and more, 5\n"
 
 
@@ -40,10 +50,6 @@ def write(folder: Path, **texts: str) -> list[str]:
     return [str(folder / f"{name}.md") for name in texts]
 
 
-def run(sources: list[str], out: Path, config: BuildConfig = SMALL):
-    return build(without_twins(from_files(sources)), out, config)
-
-
 def tables(out: Path):
     return (
         read_documents(out),
@@ -52,10 +58,20 @@ def tables(out: Path):
     )
 
 
+def stamps(folder: Path, pattern: str = "*") -> dict[Path, int]:
+    found = {path: path.stat().st_mtime_ns for path in folder.rglob(pattern) if path.is_file()}
+    assert found
+    return found
+
+
+def made(store: Path, phase: str) -> int:
+    return len(list((store / "artifacts" / phase).glob("*/artifact.json")))
+
+
 def test_documents_and_discards_tile_every_source(tmp_path):
-    run(write(tmp_path / "in", a=book("Tides"), b=book("Heat").replace("\n", "\r\n")), tmp_path / "out")
+    build(write(tmp_path / "in", a=book("Tides"), b=book("Heat").replace("\n", "\r\n")), tmp_path / "out")
     documents, discarded, sources = tables(tmp_path / "out")
-    assert {row.stage for row in discarded} >= {"structure", "chunk"}
+    assert {row.stage for row in discarded} >= {"structure", "chunk"} and len(sources) == 2
     for source in sources.values():
         # As any reader of text files would open it.
         text = (tmp_path / "out" / source.markdown).read_text(encoding="utf-8")
@@ -73,27 +89,27 @@ def test_the_markdown_is_named_by_the_source():
     assert len(markdown_name("url:" + "x" * 500).encode()) < 255
 
 
-def test_a_second_build_does_nothing_and_a_changed_source_is_done_alone(tmp_path):
+def test_a_second_build_does_nothing_and_a_changed_source_is_done_alone(tmp_path, store):
     sources, out = write(tmp_path / "in", a=book("Tides"), b=book("Heat")), tmp_path / "out"
-    assert run(sources, out).changed
-    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    assert not run(sources, out).changed
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == stamps
+    assert build(sources, out).facts["changed"]
+    before = stamps(out)
+    assert not build(sources, out).facts["changed"] and stamps(out) == before and made(store, "convert") == 2
     write(tmp_path / "in", b=book("Light"))
-    assert run(sources, out).changed
-    kept = {path for path in stamps if path.exists() and path.stat().st_mtime_ns == stamps[path]}
-    assert sum("pages" in path.parts for path in kept) == 2
+    (tmp_path / "in" / "a.md").rename(tmp_path / "in" / "renamed.md")
+    assert build([str(tmp_path / "in" / "renamed.md"), sources[1]], out).facts["changed"]
+    assert made(store, "convert") == made(store, "chunk") == 3
     assert {row.header_path.split(" > ")[0] for row in read_documents(out)} == {"Tides", "Light"}
     assert len(list((out / "markdown").iterdir())) == 2
+    assert build(sources[1:], tmp_path / "other").facts["documents"] > 0 and made(store, "chunk") == 3
 
 
 def test_every_bad_source_has_its_reason_and_nothing_is_lost(tmp_path):
-    (sources := write(tmp_path / "in", good=book("Tides"), twin=book("Tides"), tiny="two words\n", empty=""))
+    sources = write(tmp_path / "in", good=book("Tides"), twin=book("Tides"), tiny="two words\n", empty="")
     bad = {"latin.md": b"caf\xe9 au lait", "page.pdf": b"<html>log in</html>", "cut.pdf": b"%PDF-1.4\n1 0 obj\n"}
     for name, data in bad.items():
         (tmp_path / "in" / name).write_bytes(data)
         sources.append(str(tmp_path / "in" / name))
-    run([*sources, str(tmp_path / "nowhere.pdf")], tmp_path / "out")
+    build([*sources, str(tmp_path / "nowhere.pdf")], tmp_path / "out")
     rows = tables(tmp_path / "out")[2]
     reasons = {name: (row.stage, row.reason.split(":")[0].split(" ")[0]) for name, row in rows.items() if row.reason}
     assert reasons == {
@@ -109,43 +125,264 @@ def test_every_bad_source_has_its_reason_and_nothing_is_lost(tmp_path):
     assert rows["good.md"].sha256 == hashlib.sha256(book("Tides").encode()).hexdigest()
 
 
-def picky(messages: Messages) -> str:
-    """Keeps what names an even number."""
-    keep = any(f"number {n}" in messages[-1]["content"] for n in (0, 2))
-    return f'{{"keep": {str(keep).lower()}, "reason": "even or odd"}}'
+def killed(arguments: list[str], point: str) -> None:
+    command = [sys.executable, "-m", "flows.cli.main", "corpus", "build", *arguments]
+    ended = subprocess.run(command, cwd=ROOT, env={**os.environ, "INFUSER_CRASH_AT": point}, capture_output=True)
+    assert ended.returncode == -9, ended.stderr
 
 
-def test_judged_chunks_are_kept_or_stay_with_their_reason(tmp_path):
-    asked: list[Messages] = []
-
-    def reply(messages: Messages) -> str:
-        asked.append(messages)
-        return picky(messages)
-
-    def config(work: Path) -> BuildConfig:
-        chat = KeptChat(name="picky", identity="1", ask=in_batches(lambda: ScriptedChat(reply=reply)), folder=work)
-        judge = ModelJudge(model=chat, template=Template(name="t", system="", user="{text}"), max_tokens=9)
-        return BuildConfig(judge=judge, source=SourceConfig(chunk=ChunkSettings(min_tokens=5, max_tokens=24)))
-
-    sources = write(tmp_path / "in", a=book("Tides"))
-    run(sources, tmp_path / "out", config(tmp_path / "replies"))
-    documents, discarded, _ = tables(tmp_path / "out")
-    dropped = [row for row in discarded if row.stage == "judge"]
-    assert documents and dropped and all(row.reason == "even or odd" and row.response for row in dropped)
-    assert len(asked) == len(documents) + len(dropped)
-    run(sources, tmp_path / "out", config(tmp_path / "replies"))
-    assert len(asked) == len(documents) + len(dropped)
-
-
-@pytest.mark.parametrize("point", ["build:converted:2", "build:chunked:2"])
-def test_a_killed_build_goes_on_where_it_was(tmp_path, point):
+@pytest.mark.parametrize("point", ["convert:after_rename:2", "chunk:before_commit:2"])
+def test_a_killed_build_resumes(tmp_path, store, point):
     sources, out = write(tmp_path / "in", a=book("Tides"), b=book("Heat"), c=book("Light")), tmp_path / "out"
-    command = [sys.executable, "-m", "flows.cli.main", "corpus", "build", *sources, "--workers", "1", "--out", str(out)]
-    killed = subprocess.run(command, cwd=ROOT, env={**os.environ, "INFUSER_CRASH_AT": point}, capture_output=True)
-    assert killed.returncode == -9 and not (out / DOCUMENTS).exists()
-    stamps = {path: path.stat().st_mtime_ns for path in (out / ".work").rglob("*.parquet")}
-    assert stamps
-    run(sources, out)
-    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
-    run(sources, tmp_path / "other")
+    killed([*sources, "--workers", "1", "--out", str(out)], point)
+    assert not (out / DOCUMENTS).exists()
+    before = stamps(store / "artifacts")
+    build(sources, out)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    build(sources, tmp_path / "other")
     assert read_documents(out) == read_documents(tmp_path / "other")
+
+
+def test_an_endpoint_judges_each_chunk_once_also_over_a_kill(tmp_path):
+    def even(body: dict[str, object], attempt: int) -> object:
+        number = int(body["messages"][-1]["content"].rpartition("## Tides ")[2].split()[0])
+        return said(json.dumps({"keep": number % 2 == 0, "reason": f"part {number}"}))
+
+    (source,) = write(tmp_path / "in", a=book("Tides", 40).partition("# Index")[0])
+    with server(even) as (address, log):
+        judge = f"openai:judge@{address}"
+        killed([source, "--judge", judge, "--out", str(tmp_path / "out")], "judge:before_commit")
+        facts = build([source], tmp_path / "out", judge=judge).facts
+        assert not build([source], tmp_path / "out", judge=judge).facts["changed"]
+        assert len(log.bodies) == 40
+    assert facts["documents"] == 20 and facts["judge"].startswith("judge@http://127.0.0.1")
+    documents, discarded, _ = tables(tmp_path / "out")
+    # The first part stands with the title above it.
+    assert {row.header_path.split()[-1] for row in documents} == {"Tides", *(str(n) for n in range(2, 40, 2))}
+    dropped = [row for row in discarded if row.stage == "judge"]
+    assert len(dropped) == 20 and all(row.response and row.reason.startswith("part ") for row in dropped)
+
+
+def test_judges_are_named_on_the_command_line(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    types = [judge_source(text)["type"] for text in ("none", "rules", "openai:m@http://h/v1", str(tmp_path))]
+    assert types == ["none", "rules", "endpoint", "folder"]
+    with pytest.raises(UsageError, match="--judge nobody: unknown"):
+        build_settings(None, judge="nobody")
+
+
+# The overlap audit
+
+
+def passage(seed: int, count: int = 60) -> str:
+    names = [
+        "tide",
+        "moon",
+        "shore",
+        "wave",
+        "sand",
+        "rope",
+        "boat",
+        "gull",
+        "salt",
+        "wind",
+        "cloud",
+        "rain",
+        "stone",
+        "shell",
+        "crab",
+        "net",
+        "oar",
+        "keel",
+        "mast",
+        "sail",
+    ]
+    return " ".join(
+        names[(seed * 7 + n * n * (seed + 3) + n) % len(names)] + str((seed * n) % 13) for n in range(count)
+    )
+
+
+SEA = "# Sea\n\n" + "\n\n".join(f"## Part {n}\n\n{passage(n)}." for n in range(6))
+
+
+def audited(tmp_path: Path, asked: int = 2, **overlap: object):
+    """A build of the sea, compared with a dev set that asks a passage of it and with data that quotes another."""
+    (source,) = write(tmp_path / "in", sea=SEA)
+    (tmp_path / "sft").mkdir(exist_ok=True)
+    (tmp_path / "sft" / "one.jsonl").write_text(json.dumps({"text": passage(4)}) + "\n")
+    (tmp_path / "sft" / "two.jsonl").write_text(json.dumps({"text": "nothing of the kind is said here " * 9}) + "\n")
+    texts = [passage(asked), "Which rope is longer, and by how much?"]
+    rows = [
+        {"question_id": f"q{n}", "question_text": text, "choices": ["yes", "no"], "ground_truth": "yes"}
+        for n, text in enumerate(texts, 1)
+    ]
+    (tmp_path / "dev.json").write_text(json.dumps(rows))
+    values = {
+        "data": {"dev": {"type": "file", "path": str(tmp_path / "dev.json")}},
+        "corpus": {
+            "judge": {"type": "none"},
+            "structure": "off",
+            "chunk": {"min_tokens": 5, "max_tokens": 800, "small_sections": "drop", "tokenizer": {"type": "rules"}},
+            "overlap": {"references": [str(tmp_path / "sft")], **overlap},
+        },
+        "evaluate": {"benchmarks": [{"name": "released", "label": "x", "path": str(tmp_path / "none.json")}]},
+    }
+    (tmp_path / "overlay.yaml").write_text(yaml.safe_dump(values))
+    return build([source], tmp_path / "out", configs=[CONFIGS / "nano.yaml", tmp_path / "overlay.yaml"]).facts
+
+
+def parts(out: Path) -> str:
+    return "".join(row.header_path[-1] for row in read_documents(out) if row.header_path.startswith("Sea > Part"))
+
+
+def test_questions_go_and_other_data_is_reported(tmp_path, store):
+    facts = audited(tmp_path)["audit"]
+    rows = read_rows(tmp_path / "out" / OVERLAPS, Finding)
+    assert {(row.shard, row.record_id) for row in rows if row.matched} == {("dev.jsonl", "q1"), ("one.jsonl", "")}
+    (dropped,) = [row for row in tables(tmp_path / "out")[1] if row.stage == "overlap"]
+    assert dropped.header_path.endswith("Part 2") and dropped.reason.startswith("overlaps dev.jsonl record q1, run of")
+    assert parts(tmp_path / "out") == "01345"
+    assert facts["mode"] == "exact" and list(facts["absent"]) == ["benchmark x"] and facts["dropped_documents"] == 1
+    names = ["dev.jsonl", "validation.jsonl", "one.jsonl", "two.jsonl"]
+    assert [row["name"] for row in facts["references"]] == names
+    verbatim = [row for row in facts["controls"] if row["expected"]]
+    assert verbatim and all(row["exact"] == 1.0 for row in verbatim)
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "mode: exact" in report and "Planted controls" in report and "Not compared with benchmark x: " in report
+
+    compared = made(store, "audit")
+    assert not audited(tmp_path)["changed"] and made(store, "audit") == compared
+    assert audited(tmp_path, asked=3)["changed"] and parts(tmp_path / "out") == "01245"
+
+
+@pytest.mark.parametrize(
+    ("overlap", "left"),
+    [
+        ({"matched": "report"}, "012345"),
+        ({"reference_matched": "drop"}, "0135"),
+        ({"mode": "loose"}, "01345"),
+    ],
+)
+def test_what_a_match_leads_to_is_a_setting(tmp_path, overlap, left):
+    assert audited(tmp_path, **overlap)["audit"]["mode"] == overlap.get("mode", "exact")
+    assert parts(tmp_path / "out") == left
+
+
+def test_a_match_may_stop_the_build_and_a_missing_reference_does(tmp_path):
+    with pytest.raises(DocumentError, match=r"dev\.jsonl record q1"):
+        audited(tmp_path, matched="stop")
+    with pytest.raises(UsageError, match="nowhere"):
+        audited(tmp_path, references=[str(tmp_path / "nowhere")])
+
+
+# The search in catalogues
+
+
+def offer(name: str, title: str, licence: str = "CC-BY-4.0", domain: str = "Physics", subdomain: str = "Optics"):
+    entry = {"id": name, "title": title, "pdf": f"books/{name}.pdf", "license": {"spdx": licence}}
+    return {**entry, "subjects": [{"domain": domain, "subdomain": subdomain}]}
+
+
+@pytest.fixture
+def shelf():
+    """A catalogue of five books, one of them under a licence that is not allowed and one that is not there."""
+    offers = [
+        offer("rays", "Rays: a course in Optics"),
+        offer("lenses", "Lenses in Optics"),
+        offer("closed", "Optics for buyers", "CC-BY-NC-4.0"),
+        offer("gone", "Optics that was moved"),
+        offer("cheese", "Making cheese", subdomain="Cooking"),
+    ]
+    with serving() as loopback:
+        loopback.routes["/catalogue.json"] = Say(body=json.dumps({"data": offers, "links": {"next": None}}).encode())
+        for name in ("rays", "lenses", "closed", "cheese"):
+            loopback.routes[f"/books/{name}.pdf"] = Say(body=pdf_bytes(name))
+        yield loopback
+
+
+def fetched(loopback: Loopback) -> list[str]:
+    return [path for path in loopback.paths() if path.endswith(".pdf")]
+
+
+def searched(tmp_path: Path, catalogue: dict[str, object]):
+    """The build of a configuration whose dev set is about optics and tides."""
+    rows = [
+        {"question_id": f"q{n}", "question_text": f"Why {n}?", "choices": ["a", "b"], "ground_truth": "a", **pair}
+        for n, pair in enumerate(
+            [{"field": "Physics", "subfield": "Optics"}, {"field": "Geology", "subfield": "Tides"}]
+        )
+    ]
+    (tmp_path / "dev.json").write_text(json.dumps(rows))
+    source = {"type": "file", "path": str(tmp_path / "dev.json")}
+    corpus = {"judge": {"type": "none"}, "catalogue": catalogue}
+    values = {"data": {"dev": source, "validation": source}, "corpus": corpus, "evaluate": {"benchmarks": []}}
+    (tmp_path / "overlay.yaml").write_text(yaml.safe_dump(values))
+    configs = [CONFIGS / "nano.yaml", tmp_path / "overlay.yaml"]
+    return build([], tmp_path / "out", configs=configs, search=True).facts
+
+
+def told(out: Path) -> dict[str, tuple[str, str, str]]:
+    rows = read_rows(out / SOURCES, PoolSource)
+    return {row.title: (row.stage, row.reason.split(":")[0], row.subdomain) for row in rows if row.stage}
+
+
+def test_offers_are_ranked_licensed_and_fetched_once_and_a_lost_one_is_tried_again(shelf, tmp_path, store):
+    facts = searched(tmp_path, {"type": "local", "url": shelf.base})
+    reasons = {
+        "Optics for buyers": ("search", "licence not allowed", ""),
+        "Optics that was moved": ("download", "download", "Optics"),
+        "Making cheese": ("search", "covers none of the topics", ""),
+    }
+    assert told(tmp_path / "out") == reasons and facts["source_rejects"]
+    assert {row["subdomain"]: row["sources"] for row in facts["coverage"]}.keys() == {"Optics", "Tides"}
+    assert {row.rank for row in read_rows(tmp_path / "out" / SEARCH / "rankings.parquet", Ranking)} >= {0, 1, 2, 3}
+    seen, conversions = fetched(shelf), made(store, "convert")
+    assert not searched(tmp_path, {"type": "local", "url": shelf.base})["changed"]
+    assert set(fetched(shelf)[len(seen) :]) == {"/books/gone.pdf"}
+    shelf.routes["/books/gone.pdf"] = Say(body=pdf_bytes("gone"))
+    searched(tmp_path, {"type": "local", "url": shelf.base})
+    assert "Optics that was moved" not in {
+        title for title, row in told(tmp_path / "out").items() if row[0] == "download"
+    }
+    assert fetched(shelf).count("/books/rays.pdf") == 1 and made(store, "convert") <= conversions + 3
+
+
+def test_a_catalogue_alone_gives_everything_under_its_own_pair(shelf, tmp_path):
+    build([], tmp_path / "out", catalogue=shelf.base, search=True)
+    rows = {row.title: row for row in read_rows(tmp_path / "out" / SOURCES, PoolSource) if row.sha256}
+    assert {(title, row.subdomain) for title, row in rows.items()} == {
+        ("Rays: a course in Optics", "optics"),
+        ("Lenses in Optics", "optics"),
+        ("Making cheese", "cooking"),
+    }
+
+
+def test_a_book_that_is_given_and_offered_is_one_source(shelf, tmp_path):
+    (tmp_path / "mine.pdf").write_bytes(pdf_bytes("rays"))
+    build([str(tmp_path / "mine.pdf")], tmp_path / "out", catalogue=shelf.base, search=True)
+    rows = {row.title: row for row in read_rows(tmp_path / "out" / SOURCES, PoolSource)}
+    assert rows["mine.pdf"].sha256 and rows["Rays: a course in Optics"].reason.startswith("duplicate of sha256:")
+
+
+def test_a_catalogue_that_is_down_costs_its_own_answers_alone(shelf, tmp_path):
+    entries = [{"name": "local", "base": shelf.base}, {"name": "oapen", "base": f"{shelf.base}/down"}]
+    facts = searched(tmp_path, {"type": "catalogues", "catalogues": entries, "queries_per_topic": 1})
+    failures = read_rows(tmp_path / "out" / SEARCH / "failures.parquet", Failure)
+    assert {(row.catalogue, row.subdomain) for row in failures} == {("oapen", "Optics"), ("oapen", "Tides")}
+    assert [row["catalogue"] for row in facts["search_failures"]] == ["oapen", "oapen"]
+    assert "## Catalogues without an answer" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_when_no_catalogue_answers_the_build_says_so(tmp_path):
+    with pytest.raises(CatalogueError, match=r"127\.0\.0\.1:1"):
+        searched(tmp_path, {"type": "local", "url": "http://127.0.0.1:1"})
+
+
+def test_a_build_killed_while_downloading_fetches_the_rest_alone(shelf, tmp_path):
+    killed(["--catalogue", shelf.base, "--out", str(tmp_path / "out")], "download:before_commit:2")
+    seen = fetched(shelf)
+    build([], tmp_path / "out", catalogue=shelf.base, search=True)
+    assert seen and all(fetched(shelf).count(path) == 1 for path in seen)
+    rows = {row.title: row for row in read_rows(tmp_path / "out" / SOURCES, PoolSource)}
+    assert rows["Rays: a course in Optics"].sha256 and rows["Lenses in Optics"].sha256
+    assert rows["Optics for buyers"].stage == "search" and rows["Optics that was moved"].stage == "download"

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from corpus_stages import Built, build, config_of, made, running
+from corpus_stages import Built, build, config_of, running
 from report_views import database, reported, whole_run
 
 from corpus.audit.scan import Finding
+from flows.corpus import document_pool
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.report import markdown
 from infuser_core.schemas import AuditFact, Document, Judgement, Overlap
 from infuser_core.store.tables import write_rows
-from tasks import audits, documents, given_pool, pool
+from tasks import documents
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -182,10 +183,7 @@ def test_a_pool_that_is_given_is_audited_like_one_that_is_built(plain: Built, lo
     folder.mkdir()
     write_rows(folder / "documents.parquet", plain.rows(plain.pool, "documents", Document), Document)
     with running(config_of(f"corpus.pool={folder}", asked(tmp_path, longest.text))) as run:
-        dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
-        given = made(run, given_pool.read_pool, pool.given(run.name))
-        questions = made(run, documents.benchmark_questions)
-        audit = made(run, audits.audit_overlap, given, given, dev, validation, questions)
-        filled = made(run, pool.fill_pool, None, [], [given], [given], [audit], [])
+        dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
+        filled = document_pool(run.name, dev, validation)
         left = run.store.rows(filled, "documents", Document)
     assert left == [row for row in plain.rows(plain.pool, "documents", Document) if row != longest]

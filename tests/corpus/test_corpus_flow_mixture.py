@@ -16,7 +16,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
-from tasks import documents, mixture
+from tasks import audits, documents
 
 NOISE = "nothing of this stands in any book of the shelf, whatever the weather was like on that day"
 
@@ -74,8 +74,8 @@ def settings(data: Path, *more: str) -> RunConfig:
 def audited(config: RunConfig, plain: Built, name: str = "") -> ArtifactRef:
     with running(config, name) as run:
         dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
-        (path,) = mixture.mixtures(run.name)
-        return made(run, mixture.audit_mixture, plain.chunks, plain.judgements, dev, validation, path)
+        (path,) = audits.mixtures(run.name)
+        return made(run, audits.audit_mixture, plain.chunks, plain.judgements, dev, validation, path)
 
 
 def matches(plain: Built, ref: ArtifactRef) -> list[tuple[str, str, int]]:

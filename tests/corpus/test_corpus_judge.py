@@ -1,11 +1,12 @@
 """A chunk enters the pool only by a JSON boolean; every other reply is undecided and not kept."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from corpus.chunk.chunk import chunk
-from corpus.chunk.judge import decide, judge, ruled_out
+from corpus.chunk.judge import decide, fault_of, judge, judge_by_rules, ruled_out
 from corpus.read.page import page_of
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.protocols import Messages, Progress, no_progress
@@ -90,3 +91,37 @@ def test_finished_batches_are_kept_and_not_judged_again():
     options = {"batch": 2, "finished": kept[0], "progress": lambda *at: shown.append(at)}
     assert judge(DOCUMENTS, again, TEMPLATE, 50, **options) == rows
     assert len(again.asked) == 1 and len(again.asked[0]) == 1 and shown[-1][:2] == (3, 3)
+
+
+CONTENTS = "\n".join(f"{n}.1 Waves and their measure . . . . . . . {n * 7}" for n in range(1, 12))
+INDEX = "\n\n".join(f"term {word}, {n}, {n + 9}" for n, word in enumerate("abcdefghijk", 1))
+CITED = "\n\n".join(f"[{n}] A. Author and B. Writer, A title, Some Press, 19{n + 60}, pp. 1-{n}." for n in range(8))
+DEBRIS = "x = y z\n\n" + "a1 b2 = c + d q _ 3 x i j 2 k ) ( \u2212 \u03c0 R " * 20
+NUMBERS = "\n".join("12.5 88.1 (3) 7.25 [4] 19.0 3:45" for _ in range(12))
+PROSE = "The moon pulls at the sea, and the sea answers twice a day. See Figure 3 and page 12.\n" * 8
+TABLE = "| year | height, m |\n|---|---|\n" + "\n".join(f"| 19{n} | {n} |" for n in range(10, 40)) + "\n\n" + PROSE
+CODE = "```\n" + "x[1] = 3; y[2] = 4;\n" * 20 + "```\n"
+SUMS = "\n\n".join(f"{n}. A force of {n} N moves a cart by {n + 3} m. Its work is {n * 37 % 11}" for n in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CONTENTS, "a list of contents"),
+        (INDEX, "an index"),
+        (CITED, "a list of references"),
+        (DEBRIS, "debris of formulas"),
+        (NUMBERS, "numbers and signs"),
+        (PROSE, ""),
+        (TABLE, ""),
+        (CODE, ""),
+        (SUMS, ""),
+    ],
+)
+def test_rules_drop_what_teaches_nothing_by_its_form(text, said):
+    assert fault_of(text).partition(":")[0] == said
+
+
+def test_the_rule_judge_gives_every_document_a_row_in_order():
+    documents = [replace(DOCUMENTS[0], document_id=str(n), text=text) for n, text in enumerate([PROSE, CONTENTS])]
+    assert [(row.document_id, row.keep) for row in judge_by_rules(documents)] == [("0", True), ("1", False)]

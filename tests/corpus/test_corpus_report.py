@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from corpus import report
-from corpus.pool import Discarded, PoolSource
+from corpus.chunk.chunk import Discarded
+from corpus.pool import PoolSource
 from infuser_core.schemas import Document, Topic
 
 DOCUMENT = Document(
@@ -60,7 +61,16 @@ GIVEN = report.ReportInput(
     judge="none",
     tokenizer="rule",
     topics=[Topic(domain="Physics", subdomain="Waves", num_questions=4)],
-    audit={"matches": 0, "recall_edited": 1.0},
+    audit={
+        "mode": "exact",
+        "documents": 30,
+        "matches": 0,
+        "matched_documents": 0,
+        "dropped_documents": 0,
+        "absent": {"benchmark x": "no file"},
+        "references": [{"name": "dev.jsonl", "read": 4, "texts": 8, "short": 1, "matched_documents": 0}],
+        "controls": [{"kind": "edited", "planted": 3, "expected": True, "exact": 1.0}],
+    },
 )
 
 
@@ -84,7 +94,12 @@ def test_the_report_is_the_same_each_time_and_samples_by_seed():
     text = report.markdown(GIVEN)
     assert text == report.markdown(GIVEN) != report.markdown(replace(GIVEN, seed=1))
     assert "judge: none" in text and "10 random documents" in text and "3 random discarded spans" in text
-    assert "recall edited | 1" in text and "<b>" not in text and "A \\| B" in text
+    assert (
+        "| edited | 3 | 1.00 |" in text
+        and "Not compared with benchmark x: no file" in text
+        and "<b>" not in text
+        and "A \\| B" in text
+    )
 
 
 def test_an_empty_pool_has_a_report():

@@ -95,9 +95,7 @@ CORPUS_STAGES = (
     ("corpus", "tasks.documents"),
     ("textbooks", "tasks.textbooks"),
     ("audits", "tasks.audits"),
-    ("mixture", "tasks.mixture"),
     ("pool", "tasks.pool"),
-    ("given_pool", "tasks.given_pool"),
     ("training_pool", "tasks.training_pool"),
 )
 

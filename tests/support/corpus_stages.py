@@ -7,13 +7,13 @@ from typing import Any
 
 from places import CONFIGS
 
+from flows.corpus import document_pool
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
-from tasks import audits, documents, pool, textbooks
+from tasks import documents
 from tasks.run import Run, opened
-from tasks.work import execute
 
 NANO = CONFIGS / "nano.yaml"
 RULES = ("corpus.judge={type: rules}", "evaluate.benchmarks=[]", "data.validation.size=8")
@@ -58,46 +58,28 @@ def running(config: RunConfig, name: str = "") -> Iterator[Run]:
 
 def made(run: Run, stage: Callable[..., Any], *arguments: Any) -> ArtifactRef:
     """A stage's artifact."""
-    return execute(run, stage.__wrapped__(run, *arguments)).ref
+    return stage(run.name, *arguments)
 
 
 def build(config: RunConfig, name: str = "") -> Built:
-    """Everything up to the pool."""
+    """Everything up to the pool, and what it was made from."""
     with running(config, name) as run:
-        dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
-        topics = made(run, textbooks.extract_taxonomy, dev)
-        books = made(run, documents.print_textbooks)
-        searches = [
-            made(run, textbooks.search_textbooks, topics, books, n) for n in textbooks.topic_groups(run.name, topics)
-        ]
-        chosen = made(run, textbooks.choose_textbooks, topics, searches)
-        downloads = [
-            made(run, textbooks.download_textbooks, chosen, books, n) for n in textbooks.source_groups(run.name, chosen)
-        ]
-        sources = made(run, textbooks.shelve_textbooks, chosen, downloads)
-        pages = [made(run, documents.convert_textbooks, sources, group) for group in downloads]
-        asks = documents.has_structure_model(run.name)
-        bounds = [made(run, documents.find_structure, group) for group in pages] if asks else []
-        found = bounds or [None] * len(pages)
-        groups = zip(downloads, pages, found, strict=True)
-        chunks = [made(run, documents.chunk_textbooks, sources, *group) for group in groups]
-        judgements = [made(run, documents.judge_chunks, group) for group in chunks]
-        asked = made(run, documents.benchmark_questions)
-        pairs = list(zip(chunks, judgements, strict=True))
-        audited = [made(run, audits.audit_overlap, *pair, dev, validation, asked) for pair in pairs]
-        compared = [
-            made(run, audits.audit_reference, chunks, judgements, dev, path) for path in audits.references(run.name)
-        ]
-        filled = made(run, pool.fill_pool, sources, pages, chunks, judgements, audited, compared)
+        dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
+        pool = document_pool(run.name, dev, validation)
+        found: dict[str, list[ArtifactRef]] = {}
+        for entry in run.journal.last_attempt():
+            found.setdefault(entry.phase, []).append(ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest))
+        audits = found["audit"]
+        scanned = [ref for ref in audits if "reference_overlaps" in run.store.manifest(ref).rows]
         return Built(
             store=run.store,
-            sources=sources,
-            downloads=downloads,
-            pages=pages,
-            bounds=bounds,
-            chunks=chunks,
-            judgements=judgements,
-            audits=audited,
-            references=compared,
-            pool=filled,
+            sources=found["sources"][0],
+            downloads=found["download"],
+            pages=found["convert"],
+            bounds=found.get("structure", []),
+            chunks=found["chunk"],
+            judgements=found["judge"],
+            audits=[ref for ref in audits if ref not in scanned],
+            references=scanned,
+            pool=pool,
         )
