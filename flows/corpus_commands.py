@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import ConfigError, DocumentError, InfuserError
+from infuser_core.errors import BusyRunError, ConfigError, DocumentError, InfuserError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def build(
 
     config = _configured(configs)
     planned = build_settings(config, judge=judge, catalogue=catalogue)
-    with pool.writing(out):
+    with pool.writing(out), _alone(out):
         pool.refuse_imported(out)
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
@@ -72,6 +72,15 @@ def build(
     rows = read_rows(out / pool.SOURCES, pool.PoolSource)
     failure = None if facts["documents"] else DocumentError(report.why_empty(rows), hint=report.hint(rows))
     return Found(facts=facts, text=report.terminal(facts, rows, out, changed=changed), failure=failure)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """A folder has one build at a time: the store's words for a run that is held say which folder is meant."""
+    try:
+        yield
+    except BusyRunError as error:
+        raise BusyRunError(f"{out}: another build is at work there", hint="wait for it, or take --out") from error
 
 
 def _configured(configs: Sequence[Path]) -> Any:

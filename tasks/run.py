@@ -57,10 +57,17 @@ class Run:
     """Our ownership of the run."""
     published: bool = True
     """Whether stages show themselves in Prefect."""
+    listed: bool = True
+    """Whether commands know it as a run."""
     control: Control = field(default_factory=Control)
     """How far the run goes."""
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
+
+    @property
+    def resumed_by(self) -> str:
+        """What a person does to go on."""
+        return f"`infuser resume {self.name}`" if self.listed else "the same command"
 
     @property
     def overlaps(self) -> bool:
@@ -164,6 +171,7 @@ def opened(
             journal=record,
             hold=hold,
             published=published,
+            listed=listed,
             pool=run_pool(config),
             console=Console(enabled=not quiet and sys.stderr.isatty()),
         )

@@ -176,7 +176,7 @@ def _disk_is_full(error: BaseException | None) -> bool:
 
 def _named(run: Run, recipe: Recipe, error: Exception) -> InfuserError:
     """A foreign error as an InfuserError, with its remedy."""
-    hint = f"finished stages are kept: `infuser resume {run.name}` goes on from here"
+    hint = f"finished stages are kept: {run.resumed_by} goes on from here"
     if _disk_is_full(error):
         return StoreError(
             f"no space left in the store at {run.store.root}, in stage {recipe.phase} of run {run.name}",
