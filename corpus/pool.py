@@ -160,6 +160,16 @@ def pool_file(pool: Path) -> Path:
     return path
 
 
+def read_facts(pool: Path) -> dict[str, Any]:
+    """The facts of a built pool's report."""
+    return dict(json.loads((pool / FACTS).read_text()))
+
+
+def read_sources(pool: Path) -> list[PoolSource]:
+    """What became of the sources of a built pool."""
+    return read_rows(pool / SOURCES, PoolSource)
+
+
 def read_documents(pool: Path) -> list[Document]:
     """The documents of a pool written by a build."""
     return read_rows(pool_file(pool), Document)

@@ -98,7 +98,7 @@ def built_pool(
     """
     given = [textbooks.take_file(run, item) for item in items if item.path]
     found, downloads = _searched(run, given, everything=everything) if search else (Found(), [])
-    pairs = [(ref, ref) for ref in given] + [(found.sources or ref, ref) for ref in downloads]
+    pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]
     with ThreadPoolExecutor(workers) as threads:
         pages = list(threads.map(lambda pair: retried(run, documents.convert_textbooks, *pair), pairs))
     groups = [_judged(run, *pair, ref) for pair, ref in zip(pairs, pages, strict=True)]

@@ -1,6 +1,5 @@
 """The corpus commands: build, audit, import and export of document pools."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +46,6 @@ def build(
     from corpus.settings import build_settings
     from flows.corpus import built_pool
     from infuser_core import settings
-    from infuser_core.store.tables import read_rows
     from tasks.run import opened
 
     config = _configured(configs)
@@ -68,8 +66,8 @@ def build(
             )
             run.journal.finish()
             changed = pool.copy_pool(run.store.verified_folder(made), list(run.store.manifest(made).files), out)
-    facts = {**json.loads((out / pool.FACTS).read_text()), "changed": changed}
-    rows = read_rows(out / pool.SOURCES, pool.PoolSource)
+    facts = {**pool.read_facts(out), "changed": changed}
+    rows = pool.read_sources(out)
     failure = None if facts["documents"] else DocumentError(report.why_empty(rows), hint=report.hint(rows))
     return Found(facts=facts, text=report.terminal(facts, rows, out, changed=changed), failure=failure)
 

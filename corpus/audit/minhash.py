@@ -21,6 +21,7 @@ SEED = 1
 # datasketch 2 changed its default, so the name is fixed here.
 SCHEME = "affine32"
 NAME = f"{SCHEME}-{PERMUTATIONS}-seed{SEED}-polynomial64/{NORMALISER}"
+"""Scheme of signatures, with everything that they depend on."""
 EMPTY = np.uint32(0xFFFFFFFF)
 """Hash value of a text without words."""
 _BLOCK = 512

@@ -11,6 +11,7 @@ from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
 
 PATH_JOINT = " > "
+"""Stands between the titles of a header path."""
 PROMPT_TYPE = "mcq"
 """Generator route written into every document."""
 

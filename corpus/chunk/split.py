@@ -12,6 +12,7 @@ from itertools import pairwise
 from corpus.chunk.blocks import ATOMIC, Block, Kind
 
 Count = Callable[[str], int]
+"""Tokens of a text."""
 
 ABBREVIATION = r"(?<!\b[A-Z])(?<!\bFig)(?<!\bEq)(?<!\bNo)(?<!\bal)(?<!\bcf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\bDr)"
 # A full stop after a blank or another stop is a dot leader or an ellipsis, not the end of a sentence.

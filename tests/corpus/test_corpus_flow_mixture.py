@@ -75,7 +75,10 @@ def audited(config: RunConfig, plain: Built, name: str = "") -> ArtifactRef:
     with running(config, name) as run:
         dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
         (path,) = audits.mixtures(run.name)
-        return made(run, audits.audit_mixture, plain.chunks, plain.judgements, dev, validation, path)
+        found = made(run, audits.audit_mixture, plain.chunks, plain.judgements, dev, validation, path)
+        if audits.mixture_stops(run.name):
+            made(run, audits.refuse_matches, found, path)
+        return found
 
 
 def matches(plain: Built, ref: ArtifactRef) -> list[tuple[str, str, int]]:
