@@ -129,7 +129,7 @@ def _compared(run: str, groups: list[Group], build: BuildSettings, workers: int)
     """The audit of what is kept, against the question sets that are there and other data; None without any."""
     questions = {part: documents.reference_questions(run, part) for part in sorted(build.sets)}
     if current(run).config.evaluate.benchmarks and build.audited:
-        questions |= {"benchmarks": documents.benchmark_questions(run)}
+        questions["benchmarks"] = documents.benchmark_questions(run)
     if not questions and not audits.references(run):
         return None
     chunks, judgements = [group.chunks for group in groups], [group.judgements for group in groups]
