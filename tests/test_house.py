@@ -75,7 +75,7 @@ FLOORS = (
     tuple(f"infuser_core.{room}" for room in ("config", "store", "algorithm", "sandbox")),
 )
 # What the rules below do not allow and is there yet: these lists only get shorter.
-STILL_CROWDED = {"corpus/find": 18, "flows": 16, "infuser_core/phases": 21, "infuser_core/report": 19, "tasks": 27}
+STILL_CROWDED = {"corpus/find": 18, "flows": 16, "infuser_core/phases": 21, "infuser_core/report": 19, "tasks": 24}
 STILL_SMALL = {
     "flows/evaluate.py",
     "flows/life_cycle.py",
@@ -90,7 +90,7 @@ STILL_UPWARD = {
     "infuser_core.plugins -> infuser_core.verifiers.parts.grading",
     "infuser_core.store.pieces -> infuser_core.evaluation.folder",
 }
-STILL_RIDDLES = 252
+STILL_RIDDLES = 243
 STILL_BARE = 31
 
 
