@@ -104,7 +104,7 @@ class _Scope:
         """Artifacts that a journal names and the store has not, or has with another digest."""
         there = {path.name for path in self.folders}
         for holder in self._holders:
-            command = f"infuser {'repair' if holder.finished else 'resume'} {holder.name}"
+            command = f"infuser doctor {holder.name} --repair" if holder.finished else f"infuser resume {holder.name}"
             for entry in holder.entries:
                 record = self._catalogue.records.get(entry.key)
                 what = f"run {holder.name} holds {entry.key}"

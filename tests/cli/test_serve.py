@@ -34,8 +34,8 @@ def test_the_announcement_of_a_dead_server_is_passed_over(tmp_path: Path) -> Non
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_killed_owner_leaves_no_server_behind(tmp_path: Path) -> None:
     code = (
-        "import time; from flows import server; "
-        f"print(server.start({deployment.free_port()}, extra={{}}).pid, flush=True); time.sleep(60)"
+        "import time; from flows import deployment; "
+        f"print(deployment.start({deployment.free_port()}, extra={{}}).pid, flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path)}
     owner = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from places import CONFIGS
 
-from corpus.audit.overlap import OverlapConfig, config_of
-from corpus.settings import overlap_of
+from corpus.audit.overlap import OverlapConfig, config_of, configured
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.config.overlays import load
 from infuser_core.planning.preflight import missing
@@ -33,7 +32,7 @@ def test_the_papers_corpus_is_that_of_public_catalogues_under_open_licences(name
     assert (corpus.overlap.mode, corpus.overlap.matched, corpus.overlap.reference_matched) == (
         "paper", "report", "report",
     )  # fmt: skip
-    found = overlap_of(corpus.overlap)
+    found = configured(corpus.overlap)
     assert (found.n, found.containment, found.paper_min_chars) == (13, 0.8, 200)
 
 
@@ -91,7 +90,7 @@ def test_the_dev_set_alone_needs_no_corpus():
 
 @pytest.mark.parametrize("mode", ["exact", "paper", "loose"])
 def test_a_mode_has_its_own_values_unless_others_are_named(mode: str):
-    own = overlap_of(OverlapSettings(mode=mode))  # type: ignore[arg-type]
+    own = configured(OverlapSettings(mode=mode))  # type: ignore[arg-type]
     assert own == config_of(mode)  # type: ignore[arg-type]
-    other = overlap_of(OverlapSettings(mode=mode, n=7, containment=0.6, run_words=9, min_words=2, min_chars=1))  # type: ignore[arg-type]
+    other = configured(OverlapSettings(mode=mode, n=7, containment=0.6, run_words=9, min_words=2, min_chars=1))  # type: ignore[arg-type]
     assert other == OverlapConfig(mode=own.mode, n=7, containment=0.6, run_words=9, min_words=2, paper_min_chars=1)

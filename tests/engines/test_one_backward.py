@@ -35,7 +35,7 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         questions(),
         rollouts("q", seed=0),
         trainer,
-        ScoreSettings(gradient=GRADIENT, mode="preconditioned_cosine", probe=True, share_backward=share),
+        ScoreSettings(gradient=GRADIENT, mode="preconditioned_cosine", probe=True, share_backward=share, left_out=[]),
         reference=folder / dev_gradient.FILE,
         reference_norm=norm,
         workspace=folder,

@@ -44,7 +44,7 @@ def said(root: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
 
     def said(*words: str) -> str:
-        done = CliRunner().invoke(APP, ["paper-tables", *words], catch_exceptions=False)
+        done = CliRunner().invoke(APP, ["report", "tables", *words], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -151,4 +151,4 @@ def test_tables_can_go_to_a_file(said, tmp_path: Path):
 def test_what_does_not_exist_is_named(root: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
     with pytest.raises(UsageError, match=message):
-        CliRunner().invoke(APP, ["paper-tables", *words], catch_exceptions=False)
+        CliRunner().invoke(APP, ["report", "tables", *words], catch_exceptions=False)

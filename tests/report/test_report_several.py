@@ -196,7 +196,7 @@ def test_the_command_writes_page_and_figures(root: Path, tmp_path: Path, monkeyp
 def test_compare_prints_and_writes_the_page(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
     out = tmp_path / "compare.html"
-    done = CliRunner().invoke(APP, ["compare", *RUNS, "--json", "--html", str(out)])
+    done = CliRunner().invoke(APP, ["report", "compare", *RUNS, "--json", "--html", str(out)])
     assert done.exit_code == 0, done.output
     assert [row["variant"] for row in json.loads(done.stdout)] == ["tiny", "tiny-fixed"]
     assert re.search(r"tiny-fixed minus tiny", out.read_text())

@@ -19,7 +19,7 @@ pytestmark = needs_sandbox
 HEAD = """
 import os, resource, sys
 from infuser_core.errors import InfuserError
-from infuser_core.sandbox import probe
+from infuser_core.sandbox import run as probe
 from infuser_core.sandbox.program import Case, Limits, Program
 from infuser_core.sandbox.run import run
 from infuser_core.verifiers import code
@@ -125,8 +125,8 @@ def test_killing_the_judge_ends_everything_inside(place: int):
         pytest.skip("an interpreter that cannot be read")
     text = f"""
 import threading
-from infuser_core.sandbox import containment, interpreter
-found = probe.proved(containment.contained(interpreter.candidates()[{place}]))
+from infuser_core.sandbox import containment
+found = probe.proved(containment.contained(containment.candidates()[{place}]))
 source = "import os, time\\nfor _ in range(3): os.fork()\\ntime.sleep(600)"
 threading.Timer(3, lambda: os.kill(os.getpid(), 9)).start()
 run(Program(source=source), [Case()], Limits(seconds=300), within=found)

@@ -32,7 +32,7 @@ def as_nobody(*words: str, **environment: str) -> "subprocess.CompletedProcess[s
 
 
 def test_an_ordinary_user_gets_the_same_verdicts():
-    done = as_nobody(str(ROOT / "tests" / "sandbox_corpus.py"))
+    done = as_nobody(str(ROOT / "tests" / "support" / "sandbox_corpus.py"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["user"], found["cheats"]) == (NOBODY, len(sandbox_corpus.CHEATS))
@@ -55,11 +55,11 @@ def test_every_interpreter_of_this_host_can_be_contained(place: int):
 
 def test_a_closed_interpreter_is_passed_over_by_an_ordinary_user():
     code = (
-        "from infuser_core.sandbox import containment, failures, interpreter\n"
+        "from infuser_core.sandbox import containment, program\n"
         "from pathlib import Path\n"
-        "closed = interpreter._interpreter(Path('/root/bin/python3'), Path('/root'))\n"
+        "closed = containment._interpreter(Path('/root/bin/python3'), Path('/root'))\n"
         "try: containment.contained(closed)\n"
-        "except failures.SandboxUnavailable as error: print(error)\n"
+        "except program.SandboxUnavailable as error: print(error)\n"
     )
     done = as_nobody("-c", code)
     assert "cannot run /root/bin/python3: /root is closed" in done.stdout, done.stderr

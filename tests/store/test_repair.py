@@ -66,7 +66,11 @@ def test_a_pruned_checkpoint_is_computed_again_to_the_same_bits(launch: Launcher
     resumed = launch("resume", "small", store=store)
     assert resumed.code == 0 and "0 ran" in resumed.out, "a finished run needs no old checkpoint"
     refused = launch("eval", "--model", "small@1", "--benchmarks", "nano", store=store)
-    assert refused.code == 3 and "was pruned by gc" in refused.err and "infuser doctor --repair" in refused.err
+    assert (
+        refused.code == 3
+        and "was pruned by gc" in refused.err
+        and "infuser doctor RUN --repair --iteration T" in refused.err
+    )
     repaired = launch("repair", "small", "--iteration", "1", store=store)
     assert repaired.code == 0, repaired.err
     ran = [entry for entry in Journal(store, "small").last_attempt() if entry.state == "ran"]

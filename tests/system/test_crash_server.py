@@ -11,8 +11,8 @@ from flows import deployment
 # Starts a server as `infuser run` does, says which process it is, and waits to be killed.
 OWNER = """
 import time
-from flows import server
-process = server.start(server.free_port(), extra={})
+from flows import deployment
+process = deployment.start(deployment.free_port(), extra={})
 print(process.pid, flush=True)
 time.sleep(60)
 """
