@@ -40,7 +40,7 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         reference_norm=norm,
         workspace=folder,
     )
-    settings = UpdateSettings(
+    step = UpdateSettings(
         learning_rate=1e-2,
         minibatch=8,
         advantage="mean_centred",
@@ -50,16 +50,18 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         max_tokens=8,
         temperature=1.0,
     )
+    settings = update_solver.SolverSettings(step=step, band=None, mid_eos_penalty=0.0, left_out=[])
+    out = folder / "out"
     if share:
-        (update,) = update_solver.finish_shared_step(
-            scored.shared[0], folder / score_influence.SHARED, trainer, settings, workspace=folder / "out", first_step=0
-        )
+        kept = folder / score_influence.SHARED
+        done = update_solver.finish_shared_step(scored.shared[0], kept, trainer, settings, workspace=out, first_step=0)
     else:
         assert not scored.shared
-        (update,) = update_solver.update_solver(
-            questions(), rollouts("q", seed=0), trainer, settings, workspace=folder / "out", first_step=0
+        done = update_solver.update_solver(
+            questions(), rollouts("q", seed=0), trainer, settings, workspace=out, first_step=0
         )
-    return load_file(folder / "out" / "model.safetensors"), update.gradient_norm
+    (update,) = done.updates
+    return load_file(out / "model.safetensors"), update.gradient_norm
 
 
 def test_one_backward_gives_the_two_pass_checkpoint(tmp_path: Path) -> None:
