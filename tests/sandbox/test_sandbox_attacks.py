@@ -53,7 +53,7 @@ def descriptors() -> set[str]:
     return {name for name in found if not name.startswith(("socket:", "anon_inode:[event"))}
 
 
-def leaked(before: set[str], seconds: float = 10.0) -> set[str]:
+def leaked(before: set[str], seconds: float = 30.0) -> set[str]:
     """What is open since then and stays so."""
     until = time.monotonic() + seconds
     while (new := descriptors() - before) and time.monotonic() < until:
