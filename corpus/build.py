@@ -33,7 +33,7 @@ from infuser_core.schemas import Document, Judgement, Page, Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """What one source became."""
+    """Outcome of one source."""
 
     item: Item
     """What was given."""
@@ -128,7 +128,7 @@ def overlapping(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the report says beside the pool itself."""
+    """Facts of the report beside the pool itself."""
 
     judge: str
     """Name of the judge, or `none`."""

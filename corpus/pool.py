@@ -166,7 +166,7 @@ def read_facts(pool: Path) -> dict[str, Any]:
 
 
 def read_sources(pool: Path) -> list[PoolSource]:
-    """What became of the sources of a built pool."""
+    """Outcome of the sources of a built pool."""
     return read_rows(pool / SOURCES, PoolSource)
 
 

@@ -29,7 +29,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInput:
-    """What a report is written about."""
+    """Input of a corpus report."""
 
     documents: Sequence[Document]
     """The pool."""
@@ -199,7 +199,7 @@ def _sources(sources: Sequence[PoolSource]) -> str:
 
 
 def _audit(found: Mapping[str, Any]) -> list[str]:
-    """What the pool was compared with, the matches, and how much of what was planted is found by each mode."""
+    """Data that the pool was compared with, the matches, and how much of what was planted is found by each mode."""
     parts = [f"mode: {found['mode']}. Every pair is in {OVERLAPS}."]
     parts += [f"Not compared with {name}: {reason}" for name, reason in found["absent"].items()]
     if found["references"]:
@@ -250,7 +250,7 @@ def why_empty(sources: Sequence[PoolSource]) -> str:
 
 
 def hint(sources: Sequence[PoolSource]) -> str:
-    """What to do about a pool without documents."""
+    """Remedy for a pool without documents."""
     reasons = [row.reason for row in sources if row.reason]
     return next((text for kind, text in _HINTS.items() if reasons and reasons[0].startswith(kind)), _HINT)
 

@@ -113,7 +113,7 @@ def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, pages: Artifa
 
 
 def _searched(run: str, given: list[ArtifactRef], *, everything: bool) -> tuple[Found, list[ArtifactRef]]:
-    """What catalogues offer beside the sources that are given, and its files."""
+    """Offers of the catalogues beside the sources that are given, with their files."""
     books = _printed(run)
     topics = None if everything else textbooks.extract_taxonomy(run, documents.reference_questions(run, "dev"))
     ask = partial(retried, run, textbooks.search_textbooks, topics, books)

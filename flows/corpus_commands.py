@@ -12,7 +12,7 @@ from infuser_core.errors import BusyRunError, ConfigError, DocumentError, Infuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a command shows."""
+    """Output of a corpus command."""
 
     facts: dict[str, Any]
     """For programs."""

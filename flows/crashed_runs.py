@@ -33,7 +33,7 @@ def keep_settling(root: Path, ended: threading.Event) -> None:
 
 
 def settle_at_start(root: Path, *, runner_is_gone: bool = False) -> None:
-    """What a killed process left Running becomes Crashed before anything new starts.
+    """Marks runs that a killed process left Running as Crashed, before anything new starts.
 
     What began a moment ago may not hold its lock yet and is left to the next one. `runner_is_gone`: the deployments'
     flow runs have nobody who watches them either.

@@ -11,7 +11,7 @@ from infuser_core import settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What `infuser eval` was asked for."""
+    """Options of `infuser eval`."""
 
     model: str
     """Model, in any of the forms of `infuser_core/evaluation/models.py`."""

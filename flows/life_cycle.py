@@ -20,7 +20,7 @@ def life_cycle(run: Run) -> None:
 
 
 def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
-    """What questions are drawn from; the dev set where a run trains on nothing else."""
+    """The pool that questions are drawn from; the dev set where a run trains on nothing else."""
     if all(config.cotrain.dev_only for config in run.history.all):
         return dev
     found = _documents(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None

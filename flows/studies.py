@@ -20,7 +20,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityOrder:
-    """What `infuser report quality` was asked for."""
+    """Options of `infuser report quality`."""
 
     run: str | None
     """Run; the latest when None."""

@@ -33,7 +33,7 @@ RAISED = re.compile(r"^(?:\w+\.)+(?=\w+Error: )")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one called function may use."""
+    """Limits of one called function."""
 
     wall_seconds: float = 600.0
     """Time until the process group is killed, seconds."""

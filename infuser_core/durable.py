@@ -50,7 +50,7 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def write_errors(place: Path | str, *, hint: str) -> Iterator[None]:
-    """What the file system refuses becomes a StoreError that names the place and the remedy."""
+    """Turns errors of the file system into a StoreError that names the place and the remedy."""
     try:
         yield
     except StoreError:

@@ -14,7 +14,7 @@ _MEGABYTE = 1_000_000
 
 
 class _Stage:
-    """What one thread is at."""
+    """Progress of one thread."""
 
     def __init__(self, label: str) -> None:
         self.label = self.text = label

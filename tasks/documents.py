@@ -229,7 +229,7 @@ def chunk_textbooks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tokenizer:
-    """What counts tokens."""
+    """The token counter."""
 
     identity: str
     """Rule, or digest of the model's files."""
@@ -303,7 +303,7 @@ def _judged_without_model(run: Run, chunks: ArtifactRef, name: str, decide: judg
 
 
 def judge_name(run: Run) -> str:
-    """Who judges, as reports name it."""
+    """Name of the judge in reports."""
     source = run.config.corpus.judge or run.config.anchor
     return judging.WITHOUT_MODEL[source.type][0] if source.type in judging.WITHOUT_MODEL else _speaker(run).name
 

@@ -219,7 +219,7 @@ def _refs(group: Group) -> dict[str, ArtifactRef | None]:
 
 
 def _tokenizer(run: Run) -> str:
-    """What counts tokens, in words."""
+    """The token counter, in words."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 
@@ -254,7 +254,7 @@ def _offered(run: Run, found: Found) -> list[Item]:
 def _made(
     run: Run, groups: Sequence[Group], books: Mapping[str, Item], workspace: Path, progress: Progress
 ) -> Iterator[Built]:
-    """What became of each book; its Markdown is written into the workspace."""
+    """Outcome of each book; its Markdown is written into the workspace."""
     for done, group in enumerate(groups, 1):
         chunks = run.store.rows(group.chunks, "chunks", Document)
         left = run.store.rows(group.chunks, "discarded", Discarded)
@@ -278,7 +278,7 @@ def _made(
 
 
 def _structure(run: Run) -> str:
-    """Who cuts front and back matter where no model was asked."""
+    """The cutter of front and back matter where no model was asked."""
     corpus = run.config.corpus
     return "" if corpus.structure == "off" or corpus.chunk.mode == "langchain" else "rules"
 

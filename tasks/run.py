@@ -66,7 +66,7 @@ class Run:
 
     @property
     def resumed_by(self) -> str:
-        """What a person does to go on."""
+        """The command that resumes this, for hints."""
         return f"`infuser resume {self.name}`" if self.listed else "the same command"
 
     @property

@@ -94,7 +94,7 @@ def retried(run: str, made: Callable[..., ArtifactRef], *given: Any) -> Artifact
 
 
 def later(attempt: int) -> dict[str, int]:
-    """What a later attempt adds to a key."""
+    """The part of a key by which a later attempt differs."""
     return {"try": attempt} if attempt else {}
 
 
@@ -170,7 +170,7 @@ def print_textbooks(run: Run) -> Work:
 def search_textbooks(
     run: Run, topics: ArtifactRef | None, books: ArtifactRef | None, group: int, *, attempt: int = 0
 ) -> Work:
-    """What the catalogues offer for one group of pairs, ranked, with every answer; without topics, all they have."""
+    """Offers of the catalogues for one group of pairs, ranked, with every answer; without topics, all they have."""
     wanted = _slice(run, run.store.rows(topics, "topics", Topic), group) if topics else []
     config = run.config.corpus.catalogue
     model, identity = _model(run)

@@ -128,7 +128,7 @@ def audit_pool(
 
 
 def config_values(config: OverlapConfig) -> dict[str, Any]:
-    """What a scan depends on."""
+    """Settings that a scan depends on."""
     names = ("mode", "n", "containment", "run_words", "min_words", "paper_min_chars")
     return {name: getattr(config, name) for name in names}
 
@@ -229,7 +229,7 @@ def as_json(result: PoolAudit) -> dict[str, Any]:
 
 
 def pool_facts(result: PoolAudit, num_questions: int) -> dict[str, Any]:
-    """What the report of a built pool says of its audit; the first shards are `num_questions` sets of questions."""
+    """Facts of the audit for the report of a built pool; the first shards are `num_questions` sets of questions."""
     names = [row["shard"] for row in result.shards]
     return {
         "mode": result.mode,

@@ -87,7 +87,7 @@ def overlap_of(found: Finding) -> MixtureOverlap:
 
 
 def matches_of(rows: Sequence[MixtureOverlap]) -> dict[tuple[str, str], MixtureOverlap]:
-    """What matches, by side and item, each with its longest common run."""
+    """Matches by side and item, each with its longest common run."""
     best: dict[tuple[str, str], MixtureOverlap] = {}
     for row in sorted((row for row in rows if row.matched), key=lambda row: row.longest_run):
         best[row.side, row.item_id] = row

@@ -59,7 +59,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What two texts have in common, over sets of n-grams."""
+    """Overlap of two texts, over sets of n-grams."""
 
     num_common: int
     """Distinct n-grams in both."""

@@ -87,7 +87,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What one shard gave."""
+    """Result of scanning one shard."""
 
     findings: list[Finding]
     """Pairs, in the order of the records."""

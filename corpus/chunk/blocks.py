@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a block is. Code, math and table are never cut unless they alone exceed the limit."""
+    """Kinds of block. Code, math and table are never cut unless they alone exceed the limit."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"

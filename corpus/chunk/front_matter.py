@@ -80,7 +80,7 @@ class BookBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBounds:
-    """What a model said about a book."""
+    """A model's reply about a book."""
 
     bounds: BookBounds
     """Where the teaching text lies."""
@@ -128,7 +128,7 @@ def _reason(title: str, part: Section, bounds: BookBounds, depth: int) -> Discar
 
 
 def _named(title: str, part: Section, depth: int) -> Discard | None:
-    """What a title stands for. Lists of sources are so named anywhere, everything else on the level of chapters only.
+    """The role of a title. Lists of sources are so named anywhere, everything else on the level of chapters only.
 
     A section 2.7 called "Figures" or "Index" teaches something.
     """

@@ -25,7 +25,7 @@ BY_SIZE = frozenset({Discard.TOO_SHORT, Discard.TOO_LONG})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a reply says."""
+    """The decision in a reply."""
 
     keep: bool
     """The reply's own boolean."""

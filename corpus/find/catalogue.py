@@ -65,7 +65,7 @@ class Offer:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What names the entry among those of all catalogues."""
+        """Identifier of the entry among those of all catalogues."""
         return self.catalogue, self.offer_id
 
 

@@ -54,7 +54,7 @@ class DownloadConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadLog:
-    """What happened on the wire. Differs from run to run, therefore kept apart from the registry."""
+    """Log of a transfer. Differs from run to run, therefore kept apart from the registry."""
 
     source_id: str
     """Source asked for."""

@@ -45,7 +45,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What the OAI-PMH record adds."""
+    """Facts that the OAI-PMH record adds."""
 
     licence: licences.Licence
     """Licence of the files."""

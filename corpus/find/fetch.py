@@ -239,7 +239,7 @@ def _total(response: httpx.Response, offset: int) -> int | None:
 
 
 def _version(response: httpx.Response) -> str:
-    """What names this version exactly: a strong ETag, else a modification date well before the answer's own.
+    """Validator of this exact version: a strong ETag, else a modification date well before the answer's own.
 
     A file that changed within the second of its date would go unnoticed (RFC 9110, section 8.8.2.2).
     """

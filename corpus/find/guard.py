@@ -31,7 +31,7 @@ Lookup = Callable[[str, int], list[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfig:
-    """Who may be reached, and how patiently."""
+    """Limits on the hosts that may be reached, and on waiting."""
 
     allowed_hosts: frozenset[str] = frozenset()
     """Host names or addresses reached without the address check and on any port: a local catalogue, a test."""

@@ -51,7 +51,7 @@ _FILLER = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """What a metadata field says of a resource."""
+    """Licence statement of a metadata field."""
 
     spdx: str
     """SPDX identifier, a family without version such as `CC-BY`, a `LicenseRef-`, or empty when not recognised."""

@@ -58,7 +58,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said(Generic[T]):
-    """What came out, and what a model said on the way."""
+    """Queries, with a model's replies."""
 
     value: T
     """The result."""

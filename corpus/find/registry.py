@@ -150,7 +150,7 @@ def _unfit(offer: Offer, wanted: set[str]) -> str:
 
 
 def _places(offers: Sequence[Offer], topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
-    """Who stands where: ranked entries pair by pair, or all entries in their order under one pair each."""
+    """Order of entries: ranked entries pair by pair, or all entries in their order under one pair each."""
     if rankings:
         by_pair = {(topic.domain, topic.subdomain): topic for topic in topics}
         return [

@@ -44,7 +44,7 @@ class CommandSearch:
     """Time until the command's process group is killed, seconds."""
 
     def search(self, query: str) -> list[WebResult]:
-        """What the command finds. Raises CatalogueError when it fails, is too slow or writes something else."""
+        """Results of the search command. Raises CatalogueError when it fails, is too slow or writes something else."""
         name = self.command[0]
         try:
             ended = run(self.command, wall_seconds=self.wall_seconds, given=query.encode(), answer_bytes=MAX_BYTES)

@@ -25,7 +25,7 @@ GARBLED_PAGE = 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceConfig:
-    """What is at hand, and when a text layer is not good enough."""
+    """Converters at hand, and limits for a good text layer."""
 
     embedded: ConvertConfig
     """The embedded converter's settings."""

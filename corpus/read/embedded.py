@@ -19,7 +19,7 @@ CONVERTER = "embedded-3"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingConfig:
-    """What the converter takes for a running head, a paragraph, a usable page."""
+    """Thresholds for running heads, paragraphs and usable pages."""
 
     running_head_repeats: int = 3
     """Pages on which a text must stand at the edge to count as a running head."""
@@ -49,7 +49,7 @@ class ConvertConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the converter made of one file."""
+    """Result of converting one file."""
 
     markdown: str
     """The book; empty when it was refused."""

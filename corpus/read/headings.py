@@ -98,7 +98,7 @@ def titles_of(outline: Sequence[OutlineEntry]) -> frozenset[tuple[int, str]]:
 
 
 def style_of(line: Line) -> Style:
-    """What lines of one purpose have in common."""
+    """Style shared by lines of one purpose."""
     letters = sum(c.lower() != c.upper() for c in line.text)
     # East Asian titles mix fonts: their Latin words are set in another one.
     font = "" if WIDE.search(line.text) else line.font

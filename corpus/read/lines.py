@@ -82,7 +82,7 @@ def key(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Edge:
-    """What a line at the edge of a page has that a running head would share with other pages."""
+    """Features of a line at a page's edge that a running head shares with other pages."""
 
     key: tuple[str, float]
     """Text without punctuation, and font size."""

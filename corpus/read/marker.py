@@ -209,7 +209,7 @@ def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config
 
 
 def _given_up(home: Path) -> str:
-    """What a helper server said when it gave up; empty while none did."""
+    """Last words of a helper server that gave up; empty while none did."""
     return next((said for said in _server_logs(home) if GIVEN_UP.search(said)), "")
 
 

@@ -123,7 +123,7 @@ LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
 
 
 class Role(StrEnum):
-    """What a block is."""
+    """Kinds of block."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"

@@ -80,7 +80,7 @@ class OutlineEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """What a PDF prints."""
+    """Printed content of a PDF."""
 
     pages: list[list[Piece]]
     """Pieces per page in the order of the file's drawing commands."""

@@ -147,7 +147,7 @@ def why(
 
 
 def _graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
-    """What was made from what: the artifacts of a run, iterations as columns, phases as rows."""
+    """Lineage graph: the artifacts of a run, iterations as columns, phases as rows."""
     from infuser_core.lineage.pages import of_run
 
     view = of_run(settings.store_root(), run)

@@ -44,7 +44,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
-    """What came back."""
+    """Reply of an endpoint."""
 
     text: str
     """The reply, thoughts that the server keeps apart included in front; empty when the prompt did not fit."""
@@ -103,7 +103,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """What the report shows."""
+        """Name shown in reports."""
         return f"{self._address.model}@{self._address.url}"
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:

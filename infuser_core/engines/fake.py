@@ -127,7 +127,7 @@ class ScriptedChat:
 
     @property
     def name(self) -> str:
-        """What the report shows."""
+        """Name shown in reports."""
         return self._name
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:

@@ -173,7 +173,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity:
-    """What AdamW would do for one group alone, against a reference direction (eq:adamw_moments)."""
+    """AdamW's step for one group alone, against a reference direction (eq:adamw_moments)."""
 
     group_id: str
     """Group probed."""
@@ -269,7 +269,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What the report shows: model name, or `rule-based: ...` for a stand-in."""
+        """Name shown in reports: model name, or `rule-based: ...` for a stand-in."""
         ...
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:

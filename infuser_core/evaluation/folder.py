@@ -44,7 +44,7 @@ RECORD = "evaluation.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PartRow:
-    """What a look at the saved parts needs of a response."""
+    """Columns of a response that counting saved parts needs."""
 
     benchmark: str
     """Benchmark label."""
@@ -125,7 +125,7 @@ class ExamFolder:
         return record
 
     def plan(self) -> Plan:
-        """What was asked, as recorded."""
+        """The recorded questions."""
         sheets = [Sheet(**values) for values in self.record()["sheets"]]
         questions = tables.read_rows(self.path / "questions.parquet", ExamQuestion)
         return Plan(sheets=sheets, questions=questions)

@@ -44,7 +44,7 @@ class Examinee:
     """Micro-world of a nano anchor, empty for others."""
 
     def checkpoint(self) -> Checkpoint:
-        """What a sampler loads."""
+        """The checkpoint that a sampler loads."""
         assert self.folder is not None, "a model behind an address has no files here"
         return Checkpoint(checkpoint_id=self.digest, role=Role.SOLVER, path=str(self.folder), step=0)
 

@@ -18,7 +18,7 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a judge had a hand in."""
+    """Counts of verdicts by a judge."""
 
     name: str = ""
     """The judging model; empty without one."""
@@ -88,7 +88,7 @@ def averages(scores: Sequence[SheetScore]) -> dict[str, float]:
 
 
 def notes_of(scores: Sequence[SheetScore], *, limit: int | None, seed: int) -> list[str]:
-    """What a reader must know before comparing the numbers."""
+    """Caveats before numbers are compared."""
     notes = []
     for found in scores:
         sheet = found.sheet

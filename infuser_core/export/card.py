@@ -36,7 +36,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What the updates on the way from the anchor were made of."""
+    """Data of the updates on the way from the anchor."""
 
     updates: int
     """Phases that changed the weights."""

@@ -1,4 +1,4 @@
-"""What `infuser why` says: passages of facts, each with the artifact it was read from, as text or JSON."""
+"""Answer of `infuser why`: passages of facts, each with the artifact it was read from, as text or JSON."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -113,7 +113,7 @@ def _judgements(view: RunView, row: dict[str, Any]) -> list[Passage]:
 
 
 def of_document(view: RunView, document_id: str) -> Answer:
-    """What a chunk of a textbook did in a run."""
+    """Story of a chunk in a run."""
     written = drawn(view, [document_id])
     keys = dict.fromkeys(row["artifact_key"] for row in written)
     updates = {user.key: user for key in keys for user in view.graph.users(key, "update_generator")}
@@ -131,7 +131,7 @@ def of_document(view: RunView, document_id: str) -> Answer:
 
 
 def of_source(view: RunView, source_id: str) -> Answer:
-    """What a textbook did in a run."""
+    """Story of a textbook in a run."""
     chunks = view.rows("chunks", ("document_id", "header_path"), "source_id = ?", source_id)
     pool = {row["document_id"] for row in view.rows("documents", ("document_id",), "source_id = ?", source_id)}
     questions = Counter(row["document_id"] for row in drawn(view, sorted(pool)) if row["question_id"] is not None)

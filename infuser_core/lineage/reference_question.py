@@ -94,7 +94,7 @@ def _trained(view: RunView, checkpoint_id: str) -> Passage:
 
 
 def of_reference_question(view: RunView, question_id: str, *, rollout_id: str = "", label: str = "") -> Answer | None:
-    """What a dev, validation or benchmark question was answered, by every checkpoint that was asked."""
+    """Answers to a dev, validation or benchmark question, by every checkpoint that was asked."""
     tables = ("reference_questions", "asked_questions")
     found = (view.row(table, QUESTION, "question_id = ?", question_id) for table in tables)
     row = next((row for row in found if row is not None), None)

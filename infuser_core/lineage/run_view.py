@@ -61,7 +61,7 @@ class RunView:
         return self.graph.catalogue.records[self.graph.inputs(key)[name]]
 
     def answer(self, kind: str, name: str, headline: str, passages: Sequence[Passage | None]) -> Answer:
-        """What is told of a thing in this run; passages that do not apply are None."""
+        """Story of a thing in this run; passages that do not apply are None."""
         told = [passage for passage in passages if passage is not None]
         return Answer(id=name, kind=kind, run=self.graph.run, headline=headline, passages=told)
 

@@ -23,7 +23,7 @@ from infuser_core.store.views import Lens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run would be without something."""
+    """A run without a textbook, chunk or question."""
 
     run: str
     """The run as it is."""
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """What the affected artifacts took when they were made, seconds."""
+        """Time that the affected artifacts took, seconds."""
         return sum(record.seconds for record in self.affected)
 
     def of(self, *phases: str) -> list[str]:

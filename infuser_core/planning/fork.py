@@ -50,7 +50,7 @@ class Fork:
     """What the origin had computed again before that iteration: shared too."""
 
     def to_json(self) -> dict[str, Any]:
-        """What the run's record says of it beside its settings."""
+        """Facts of the run's record beside its settings."""
         return {
             "forked_from": self.origin,
             "at": self.at,

@@ -46,7 +46,7 @@ class History:
 
     @property
     def first(self) -> RunConfig:
-        """What holds before the loop."""
+        """Settings before the loop."""
         return self.earlier[0].config if self.earlier else self.latest
 
     @property
@@ -60,13 +60,13 @@ class History:
         return self.earlier[-1].before if self.earlier else 0
 
     def at(self, iteration: int) -> RunConfig:
-        """What holds in an iteration; -1 stands before the loop."""
+        """Settings of an iteration; -1 stands before the loop."""
         if iteration < 0:
             return self.first
         return next((part.config for part in self.earlier if iteration < part.before), self.latest)
 
     def measuring(self, iteration: int) -> RunConfig:
-        """What a checkpoint is measured with that has seen so many iterations."""
+        """Settings by which a checkpoint is measured that has seen so many iterations."""
         if not self.earlier:
             return self.latest
         return self.latest.model_copy(update={"seed": self.at(iteration - 1).seed})
@@ -91,7 +91,7 @@ def history_of(root: Path, name: str, config: RunConfig) -> History:
 
 
 def origin_of(root: Path, name: str) -> str:
-    """Where a run comes from, in words; empty for one that was not made from another."""
+    """Origin of a run, in words; empty for one that was not made from another."""
     record = _record(root, name)
     if not record.get("forked_from"):
         return ""

@@ -45,7 +45,7 @@ class Asked:
 
 
 def asked_of(*, again: str = "", until: str = "", only: str = "") -> Asked:
-    """What the three options mean. Raises UsageError for another form, or for options that exclude each other."""
+    """Places named by the three options. Raises UsageError for another form, or for options that exclude each other."""
     if only and (again or until):
         other = "--from" if again else "--until"
         raise UsageError(f"--only {only} and {other} exclude each other", hint="--only names the one phase that runs")
@@ -134,7 +134,7 @@ class Salts:
 
 
 def repeats_of(root: Path, name: str) -> list[Repeat]:
-    """What was asked for again in a run. Raises StoreError when the record is damaged."""
+    """Repeats recorded in a run. Raises StoreError when the record is damaged."""
     path = runs.runs_folder(root) / name / FILE
     try:
         return [Repeat(**row) for row in json.loads(path.read_text())]

@@ -1,4 +1,4 @@
-"""What a run would do: every stage, cached or not, why, and how long it takes by the times of former runs."""
+"""Plan of a run: every stage, cached or not, why, and how long it takes by the times of former runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -172,7 +172,7 @@ def plan_of(
 
 
 def labels(steps: Sequence[Step]) -> list[str]:
-    """What tells stages of one phase and iteration apart: a label of their own, or of what they were made from."""
+    """Labels of stages of one phase and iteration: a label of their own, or of what they were made from."""
     own: dict[str, str] = {}
     found = []
     for step in steps:

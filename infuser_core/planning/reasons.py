@@ -98,7 +98,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What a plan is compared with."""
+    """Former artifacts that a plan is compared with."""
 
     records: Sequence[Record]
     """Artifacts of the run that it is compared with, in the order of the pipeline."""

@@ -138,7 +138,7 @@ def _is_share(name: str) -> bool:
 
 
 def mixture(query: Query, run: str) -> Section:
-    """What an instruction-finetuned anchor's training data holds of pool and questions, the longest matches first."""
+    """Overlap of an instruction-finetuned anchor's training data with pool and questions, the longest matches first."""
     title, name = "Anchor's training data", literal(run)
     facts = query(f"""
         SELECT name, any_value(value) AS value FROM audit_summary

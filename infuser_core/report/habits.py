@@ -40,7 +40,7 @@ _REPLIES = {"valid": "valid questions", "json": "a JSON object", "fields": "all 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """What was found in the responses of a run."""
+    """Habits found in the responses of a run."""
 
     phase: str
     """Phase whose answers were looked at; empty where there are none."""

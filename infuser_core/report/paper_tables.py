@@ -134,7 +134,7 @@ STYLES = get_args(Style)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a table is asked for."""
+    """Options of a table."""
 
     table: str = ""
     """Table of the paper; empty for main with runs, for all without."""

@@ -78,7 +78,7 @@ def strong_weak_gaps(solvers: Mapping[str, Tally], base: str, *, draws: int = DR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyCheck:
-    """What most of one solver's answers say of a question's key."""
+    """Majority of one solver's answers about a question's key."""
 
     finding: Literal["agrees", "disputes", "undecided"]
     """Most answers are the key; most are one other answer; neither."""

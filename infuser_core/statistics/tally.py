@@ -14,7 +14,7 @@ from infuser_core.schemas import QuestionScore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What one solver made of a set of questions. Only `correct` counts as correct; everything else is wrong."""
+    """Counts of one solver on a set of questions. Only `correct` counts as correct; everything else is wrong."""
 
     question_ids: tuple[str, ...]
     """Questions, in the order of the arrays."""

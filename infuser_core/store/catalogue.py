@@ -31,7 +31,7 @@ WORTH_KEEPING = 200
 
 
 class Record:
-    """What the catalogue knows of one artifact. Most are only counted: the greater part is decoded when asked for."""
+    """Catalogue entry of one artifact. Most are only counted: the greater part is decoded when asked for."""
 
     __slots__ = ("_facts", "_folder", "_tables", "_text", "digest", "iteration", "key", "phase")
 

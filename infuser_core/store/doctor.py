@@ -96,7 +96,7 @@ class _Scope:
                     )
 
     def _sound(self, damaged: Collection[str]) -> Iterator[Record]:
-        """What the catalogue knows of the artifacts in scope that can be read."""
+        """Catalogue entries of the artifacts in scope that can be read."""
         keys = (folder.name for folder in self.folders if folder.name not in damaged)
         yield from (self._catalogue.records[key] for key in keys if key in self._catalogue.records)
 
@@ -138,7 +138,7 @@ class _Scope:
                 yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=names)
 
     def index(self, damaged: Collection[str]) -> Iterator[Problem]:
-        """What the index says of an artifact must be what its commit record says."""
+        """Checks that the index says of an artifact what its commit record says."""
         remedy = "`infuser doctor --repair` builds the index anew"
         for record in self._sound(damaged):
             manifest = verify.recorded(self._catalogue.folder(record.key))
@@ -306,7 +306,7 @@ def last_place(holder: Holder) -> str:
 
 
 def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Sequence[str]) -> str:
-    """What was computed, for people, after the runs in `ended` have gone over what they hold."""
+    """Summary of what was computed, after the runs in `ended` have gone over what they hold."""
     catalogue = Catalogue(root)
     lines = [_fate(catalogue.records.get(key), key, digest) for key, digest in prepared.lost.items()]
     lines += [f"restored {key}: the same digest" for key in dict.fromkeys([*prepared.restore, *restored])]

@@ -45,7 +45,7 @@ class Item:
     path: Path
     """A file or folder; for a checkpoint, its folder."""
     bytes: int
-    """What it frees."""
+    """Bytes freed."""
     why: str
     """The rule, for people."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What gc would remove, in the order of removal, and what it keeps."""
+    """Artifacts that gc would remove, in the order of removal, and what it keeps."""
 
     items: Sequence[Item]
     """What may go."""
@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """What it frees."""
+        """Bytes freed."""
         return sum(item.bytes for item in self.items)
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
 
 
 def _wanted(catalogue: Catalogue, found: Sequence[Holder], rule: Rule) -> dict[str, Verdict]:
-    """What stays of every checkpoint; of several runs that hold one, the run that wants the most of it decides."""
+    """Retention of every checkpoint; of several runs that hold one, the run that wants the most of it decides."""
     strongest: dict[str, Verdict] = {}
     for holder in found:
         told = verdicts(_state(catalogue, holder), rule)
@@ -160,7 +160,7 @@ def _wanted(catalogue: Catalogue, found: Sequence[Holder], rule: Rule) -> dict[s
 
 
 def _thinned(folder: Path, verdict: Verdict) -> Iterator[Item]:
-    """What goes of a checkpoint; also what an interrupted gc has listed already."""
+    """Files of a checkpoint that go; also what an interrupted gc has listed already."""
     if verdict.extent == Extent.WHOLE:
         return
     parts = [pruned.MOMENTS] if verdict.extent == Extent.WEIGHTS else [pruned.MOMENTS, pruned.WEIGHTS]

@@ -184,7 +184,7 @@ def dead_holder(folder: Path) -> Lease | None:
 
 
 def describe_left(left: Lease, name: str) -> str:
-    """What is known of a holder's death."""
+    """Facts of a holder's death."""
     how = "was killed"
     if left.boot != _boot_id():
         how = "fell silent with its machine"

@@ -20,7 +20,7 @@ FILE = "pins.json"
 
 
 class Extent(IntEnum):
-    """What stays of a checkpoint; the larger, the more."""
+    """Levels of retention of a checkpoint; the larger, the more."""
 
     FACTS = 0
     WEIGHTS = 1
@@ -29,7 +29,7 @@ class Extent(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a person wants to keep."""
+    """Rules of retention."""
 
     keep_full: int
     """Newest checkpoints of a run that stay whole, at least 1."""
@@ -39,7 +39,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What retention must know of a run."""
+    """State of a run for retention."""
 
     iterations: Collection[int]
     """Iterations behind each of its checkpoints, the anchor's 0 included."""
@@ -53,7 +53,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What stays of one checkpoint, and why."""
+    """Retention of one checkpoint, with its reason."""
 
     extent: Extent
     """How much."""

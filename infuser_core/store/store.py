@@ -47,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a phase produced, beside the files it wrote into its workspace."""
+    """Output of a phase, beside the files it wrote into its workspace."""
 
     tables: Mapping[str, Table]
     """Table name to rows."""

@@ -47,7 +47,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What looking at some artifacts gave."""
+    """Findings about some artifacts."""
 
     problems: Sequence[Problem]
     """Damage and notes, artifact by artifact; without the runs."""
@@ -61,7 +61,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What a look at a run or at the whole store found."""
+    """Findings about a run or the whole store."""
 
     scope: str
     """Run, or `store`."""
@@ -76,12 +76,12 @@ class Health:
 
     @property
     def damage(self) -> list[Problem]:
-        """What must be repaired."""
+        """Problems to repair."""
         return [problem for problem in self.problems if problem.damage]
 
     @property
     def notes(self) -> list[Problem]:
-        """What is harmless."""
+        """Harmless problems."""
         return [problem for problem in self.problems if not problem.damage]
 
     def to_json(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class _File:
     """Its size."""
 
     def changed(self) -> Problem | None:
-        """What is wrong with the content; None where nothing is."""
+        """Problem with the content; None where nothing is."""
         why = "its content changed since it was written"
         try:
             with self.path.open("rb") as handle:
@@ -161,7 +161,7 @@ def _damage(kind: str, key: str, what: str) -> Problem:
 
 
 def _look(folder: Path) -> list[Problem | _File]:
-    """What an artifact's record alone tells: what is wrong already, and files whose content is to be compared."""
+    """Findings from an artifact's record alone: what is wrong already, and files whose content is to be compared."""
     key, record = folder.name, folder / MANIFEST
     if not record.is_file():
         return [_damage("record_missing", key, f"{folder} has no commit record {MANIFEST}")]

@@ -70,7 +70,7 @@ def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) ->
 
 
 def _licence(site: Site, paper: str) -> licences.Licence:
-    """What `GET {oai}?verb=GetRecord` says: at arXiv's own host, or at `/oai2` of another base."""
+    """Answer of `GET {oai}?verb=GetRecord`: at arXiv's own host, or at `/oai2` of another base."""
     url = OAI_BASE if site.base == BASE else f"{site.base}/oai2"
     params: Params = {"verb": "GetRecord", "metadataPrefix": "arXivRaw", "identifier": f"oai:arXiv.org:{paper}"}
     root = get_record(site.client, url, params, expected=EXPECTED_OAI)

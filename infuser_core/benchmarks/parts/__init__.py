@@ -1,1 +1,1 @@
-"""What the benchmarks share: their description, readers of data sets, the validation sample."""
+"""Parts shared by benchmarks: their description, readers of data sets, the validation sample."""

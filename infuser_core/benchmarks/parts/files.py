@@ -186,7 +186,7 @@ def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
 
 
 def source_of(benchmark: Benchmark, file: Path) -> str:
-    """What tells the files of one benchmark apart: the data set's short name, a task's folder, or the file's stem."""
+    """Label of one of a benchmark's files: the data set's short name, a task's folder, or the file's stem."""
     shorts = [repo.split("/")[-1] for repo in benchmark.repos]
     path = file.as_posix().lower()
     there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]

@@ -24,7 +24,7 @@ def cache_folder(name: str, *, of: str = "tests") -> Path:
 
 
 def remembered(name: str, files: Sequence[object], make: Callable[[], Sequence[Question]]) -> list[Question]:
-    """What `make` gives, from disk when it was made from these files by this code before and its tests are still there.
+    """Result of `make`, from disk when it was made from these files by this code before and its tests are still there.
 
     `files` identify the state of the files read: JSON values.
     """
@@ -78,7 +78,7 @@ def load(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Question]:
 
 
 def stamp(path: Path) -> Stamp:
-    """What identifies a file's present state."""
+    """Identity of a file's present state."""
     state = path.stat()
     return Stamp(path=str(path), size=state.st_size, changed=state.st_mtime_ns)
 

@@ -85,7 +85,7 @@ def tests_from_hf(row: Mapping[str, Any], cache: Path | None = None) -> dict[str
 def reference_outputs(
     reference: str, entry: str, inputs: Sequence[list[Any]], cache: Path, *, name: str = "reference"
 ) -> list[Any]:
-    """What the reference solution returns for each input, run alone in a sandbox or remembered from an earlier run."""
+    """Outputs of the reference solution for each input, run alone in a sandbox or remembered from an earlier run."""
     asked = json.dumps([REFERENCE_FORMAT, reference, entry, [tagged(args) for args in inputs]], sort_keys=True)
     path = cache / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
     remembered = _remembered(path, len(inputs))
@@ -129,7 +129,7 @@ def _tests(row: Mapping[str, Any], inputs: Sequence[list[Any]], expected: list[A
 
 
 def preamble(prompt: str, entry: str) -> str:
-    """What the prompt defines before the function to be completed: imports and helpers that solutions may use."""
+    """Definitions of the prompt before the function to be completed: imports and helpers that solutions may use."""
     found = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\b", prompt, re.MULTILINE)
     return prompt[: found.start()].rstrip() + "\n" if found and found.start() else ""
 

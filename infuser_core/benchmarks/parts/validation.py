@@ -35,7 +35,7 @@ MANY_WORDS = 12
 
 
 def key(question: Question) -> str:
-    """What two copies of a question share: letters and digits of the text, case and compatibility forms aside.
+    """Key of equal questions: letters and digits of the text, case and compatibility forms aside.
 
     Choices count, in any order, where the text alone could be another question's.
     """
@@ -90,7 +90,7 @@ def apportion(total: int, weights: Mapping[str, int], *, seed: int) -> dict[str,
 
 
 def spread(wanted: Mapping[str, int], there: Mapping[str, int], *, seed: int) -> dict[str, int]:
-    """What each gives when some have fewer than wanted: the others share the lack in proportion to their quotas."""
+    """Counts when some have fewer than wanted: the others share the lack in proportion to their quotas."""
     given = {name: min(count, there[name]) for name, count in wanted.items()}
     while lack := sum(wanted.values()) - sum(given.values()):
         room = {name: there[name] - given[name] for name in wanted}

@@ -22,7 +22,7 @@ from infuser_core.engines.training.packing import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Against:
-    """What questions are scored against."""
+    """Reference that questions are scored against."""
 
     reference: Tensor
     """This rank's shard of the reference direction."""

@@ -48,7 +48,7 @@ COLLECTIVE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankOptions:
-    """What a rank is told at its start."""
+    """Options of a rank at its start."""
 
     zero: ZeroOptions
     """How DeepSpeed shards."""
@@ -70,7 +70,7 @@ class RankOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProbed:
-    """What a rank found of the questions."""
+    """A rank's part of the questions' scores."""
 
     scores: dict[int, list[float]]
     """The four sums of every question it knows them of, by place (see ShardProbe)."""
@@ -127,7 +127,7 @@ class DeepSpeedRank:
         return state.step
 
     def facts(self) -> dict[str, Any]:
-        """What this rank computes on and how."""
+        """Device and kernels of this rank."""
         return {"device": device_name(self._device), "attention": self._attention.name}
 
     def zero_grad(self) -> None:

@@ -30,7 +30,7 @@ class Fragment:
 
 
 class Shard(FlatBuffers):
-    """What one rank owns. AdamW steps on it as on the local trainer's parameters; its norms are those of all ranks."""
+    """One rank's shard. AdamW steps on it as on the local trainer's parameters; its norms are those of all ranks."""
 
     def __init__(
         self, data: Tensor, fragments: Sequence[Fragment], *, shapes: Mapping[str, torch.Size], device: torch.device

@@ -107,7 +107,7 @@ class DeepSpeedTrainer:
         """Nothing yet: the memory comes back with the next request, and not at all where that is a load."""
 
     def facts(self) -> dict[str, Any]:
-        """What the ranks compute on and how, for an artifact's record."""
+        """Devices and kernels of the ranks, for an artifact's record."""
         options = self._options
         return {
             "engine": "deepspeed",

@@ -147,7 +147,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What an artifact's record calls a device: an accelerator's model, or `cpu` with the threads of this process."""
+    """Name of a device in an artifact's record: an accelerator's model, or `cpu` with the threads of this process."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type

@@ -159,7 +159,7 @@ class HFSampler:
         """Nothing comes back by itself: load."""
 
     def facts(self) -> dict[str, Any]:
-        """What it computes on and how, for an artifact's record."""
+        """Device and kernels, for an artifact's record."""
         return {
             "engine": "hf",
             "device": device_name(self._device),

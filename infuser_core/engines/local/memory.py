@@ -57,7 +57,7 @@ class DeviceMemory:
         self._device = device
 
     def free(self) -> int:
-        """What the driver has left, and what the allocator holds unused."""
+        """Free memory of the driver, and unused memory of the allocator."""
         held = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
         return int(torch.cuda.mem_get_info(self._device)[0]) + held
 
@@ -75,7 +75,7 @@ class HostMemory:
     """The host's memory, as the Linux kernel counts it, within the limit of a container."""
 
     def free(self) -> int:
-        """What is available to new work."""
+        """Memory available to new work."""
         try:
             found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         except OSError:
@@ -108,7 +108,7 @@ def _resident(name: str) -> int:
 
 
 def _contained() -> int:
-    """What the container's limit leaves; nothing limits where there is none."""
+    """Memory left by the container's limit; nothing limits where there is none."""
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:
@@ -180,7 +180,7 @@ class TokenBudget:
         self.tokens = max(LEAST, self.tokens // 2)
 
     def facts(self) -> dict[str, Any]:
-        """What stands in an artifact's record."""
+        """Facts for an artifact's record."""
         found: dict[str, Any] = {"token_budget": self.tokens, "token_budget_from": self._origin or "not yet known"}
         return found | ({"ran_out_of_memory": list(self._halved)} if self._halved else {})
 

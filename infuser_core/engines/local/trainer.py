@@ -126,7 +126,7 @@ class LocalTrainer(FlatTrainer):
         """Nothing comes back by itself: load."""
 
     def facts(self) -> dict[str, Any]:
-        """What it computes on and how, for an artifact's record."""
+        """Device and kernels, for an artifact's record."""
         return {
             "engine": "local",
             "device": device_name(self._device),

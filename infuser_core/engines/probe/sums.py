@@ -74,7 +74,7 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preconditioner:
-    """What turns a gradient into its four sums (eq:adamw_moments)."""
+    """Turns a gradient into its four sums (eq:adamw_moments)."""
 
     reference: Mapping[str, Tensor]
     """Reference direction of every parameter."""
@@ -96,7 +96,7 @@ class Preconditioner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the pieces of some rows of a parameter are held against."""
+    """References for pieces of some rows of a parameter."""
 
     reference_N: Tensor
     """The reference's part."""
@@ -121,7 +121,7 @@ class PieceScorer:
         return self._preconditioner.reference[name].numel()
 
     def target(self, name: str, rows: slice) -> Target:
-        """What pieces of these rows are held against."""
+        """References for pieces of these rows."""
         reference_N = self._preconditioner.reference[name][rows].reshape(-1)
         second_N = self._preconditioner.second[name][rows].reshape(-1)
         decayed_N = torch.mul(second_N, self._decayed, out=self.workspace.moment(len(second_N)))
@@ -175,7 +175,7 @@ Watch = Callable[[str, int, slice | Tensor, Tensor], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulator:
-    """Where the sum of all questions' gradients goes on the way."""
+    """Accumulates the sum of all questions' gradients on the way."""
 
     gradient: Mapping[str, Tensor]
     """Accumulated gradient of every parameter."""

@@ -161,7 +161,7 @@ def _refuse_other_constants(options: AdamWOptions, state: TrainerState, folder: 
 
 
 def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
-    """What belongs to both moments, under the names of their file."""
+    """Tensors of both moments, under the names of their file."""
     return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
 
 

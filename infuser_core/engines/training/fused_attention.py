@@ -70,7 +70,7 @@ class VarlenLayout:
 
 
 def in_compute_dtype(states: Tensor) -> Tensor:
-    """What autocast would make of an operand: some norms hand on fp32, and the kernels take one dtype."""
+    """An operand as autocast would cast it: some norms hand on fp32, and the kernels take one dtype."""
     kind = states.device.type
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
@@ -157,7 +157,7 @@ class Heads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What was chosen."""
+    """The chosen layouts."""
 
     name: str
     """flash, flash-torch, flex or sdpa."""

@@ -20,7 +20,7 @@ Values = Mapping[int, Mapping[int, list[float]]]
 
 
 class Policy(Protocol):
-    """What a trainer trains."""
+    """A model under training."""
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
         """log pi(token) of every response token, logits divided by `temperature`, [S]."""
@@ -45,7 +45,7 @@ def batch_terms(logprobs_S: Tensor, batch: MicroBatch, objective: Objective, den
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What some rows add to the report of a pass."""
+    """Contribution of some rows to the report of a pass."""
 
     loss: float
     """Negative objective."""

@@ -68,7 +68,7 @@ class VLLMSampler:
         return self._renderer
 
     def facts(self) -> dict[str, Any]:
-        """What it computes on and how, for an artifact's record."""
+        """Device and kernels, for an artifact's record."""
         return {
             "engine": "vllm",
             "device": device_name(self._device),
