@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.errors import ConfigError
 from infuser_core.schemas import Document, InfluenceScore, Question
-from infuser_core.verifiers.parts.grading import Finding
 
 if TYPE_CHECKING:
+    from infuser_core.benchmarks.parts.spec import Benchmark
     from infuser_core.config.run import BenchmarkSettings, QuestionSettings, RunConfig
     from infuser_core.phases.parsing import Malformed
+    from infuser_core.verifiers.parts.grading import Finding
 
 MAIN_ROUTE = "mcq"
 """What a chunk of a textbook is for, unless its row or the configuration says otherwise."""
@@ -73,7 +73,7 @@ ROUTES = Registry(kind="route", package="infuser_core.routes", outside="my_packa
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
 """Comparisons of a response with the reference answer: `check`, and perhaps `check_many`."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outside="my_package.module:load")
-"""Question sets that models are evaluated on: `load`, described by `BENCHMARK`."""
+"""Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def needs_documents(config: "RunConfig") -> bool:
 class Verifier(Protocol):
     """A verifier module, or an object named from outside; `check_many(jobs, preset=...)` is optional."""
 
-    def check(self, response: str, question: Question, *, preset: str = "paper") -> Finding:
+    def check(self, response: str, question: Question, *, preset: str = "paper") -> "Finding":
         """Extract the response's answer and compare it with `question.answer`.
 
         Never raises for any response; raises ConfigError for a preset that is not in PRESETS.
@@ -175,12 +175,11 @@ def verifier(name: str) -> Verifier:
 
 def benchmark(name: str) -> Load:
     """The loader of the benchmark called `name`. Raises ConfigError listing what exists when there is none."""
-    _, found = BENCHMARKS.find(name, "load")
-    return cast(Load, found)
+    _, found = BENCHMARKS.find(name, "load", "BENCHMARK")
+    return cast(Load, getattr(found, "load", found))
 
 
-def describe(name: str) -> Benchmark | None:
-    """The `BENCHMARK` of the module that loads it, or None for a loader that declares nothing."""
-    module = importlib.import_module(benchmark(name).__module__)
-    found = getattr(module, "BENCHMARK", None)
-    return found if isinstance(found, Benchmark) else None
+def describe(name: str) -> "Benchmark | None":
+    """The `BENCHMARK` of its module, or None for a loader that declares nothing."""
+    module, _ = BENCHMARKS.find(name, "load", "BENCHMARK")
+    return cast("Benchmark | None", getattr(module, "BENCHMARK", None))

@@ -343,15 +343,15 @@ class Question:
     """Reference answer: the letter for multiple choice, the value otherwise."""
     verifier: str
     """Module name in `infuser_core/verifiers`; set by the route, never by model output."""
-    domain: str
+    domain: str = ""
     """Broad area, or empty."""
-    subdomain: str
+    subdomain: str = ""
     """Specialisation, or empty."""
-    document_id: str
+    document_id: str = ""
     """Document the question was written from; empty for data sets."""
-    rollout_id: str
+    rollout_id: str = ""
     """Generator rollout that wrote it; empty for data sets."""
-    reasoning: str
+    reasoning: str = ""
     """The author's own reasoning; empty for data sets."""
     grading: str = ""
     """How answers are compared beyond the verifier's defaults: JSON of `verifiers/parts/grading.py`, or empty."""

@@ -86,8 +86,6 @@ STILL_SMALL = {
 STILL_UPWARD = {
     "infuser_core.engines.models -> infuser_core.anchors",
     "infuser_core.engines.models -> infuser_core.prompts.load",
-    "infuser_core.plugins -> infuser_core.benchmarks.parts.spec",
-    "infuser_core.plugins -> infuser_core.verifiers.parts.grading",
     "infuser_core.store.pieces -> infuser_core.evaluation.folder",
 }
 STILL_RIDDLES = 107

@@ -1,10 +1,7 @@
 """AIME 2024, parts I and II, as one data set."""
 
-from infuser_core.benchmarks.parts import loading
 from infuser_core.benchmarks.parts.competition import AIME_ANSWER, AIME_PROBLEM, aime_reader
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config.run import BenchmarkSettings
-from infuser_core.schemas import Question
 
 BENCHMARK = Benchmark(
     name="aime2024",
@@ -20,8 +17,3 @@ BENCHMARK = Benchmark(
     fields=(AIME_PROBLEM, AIME_ANSWER),
     read=aime_reader("aime2024", 2024),
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

@@ -4,9 +4,8 @@ Inputs of several tasks are longer than the prompt limit of 4,096 tokens; they c
 denominator, unless `evaluate.too_long` says otherwise. The rows keep the data's list of options inside the input.
 """
 
-from infuser_core.benchmarks.parts import fields, loading
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -43,8 +42,3 @@ BENCHMARK = Benchmark(
     repeats=True,
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

@@ -2,9 +2,8 @@
 
 import random
 
-from infuser_core.benchmarks.parts import fields, loading
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
@@ -57,8 +56,3 @@ BENCHMARK = Benchmark(
     fields=("Question", *_ANSWERS),
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

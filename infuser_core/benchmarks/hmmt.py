@@ -1,8 +1,7 @@
 """HMMT: the final-answer problems of February 2025, November 2025 and February 2026."""
 
-from infuser_core.benchmarks.parts import fields, loading
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -35,8 +34,3 @@ BENCHMARK = Benchmark(
     fields=("problem_idx", "problem", "answer"),
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

@@ -1,9 +1,7 @@
 """HumanEval+: complete a function; every base test and every added test must pass."""
 
-from infuser_core.benchmarks.parts import fields, loading, program_tests
-from infuser_core.benchmarks.parts.loading import cache_folder
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
+from infuser_core.benchmarks.parts import fields, program_tests
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, cache_folder, question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
@@ -44,8 +42,3 @@ BENCHMARK = Benchmark(
     keep=True,
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub; their tests are written into the store."""
-    return loading.load(BENCHMARK, settings)

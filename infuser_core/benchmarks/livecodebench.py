@@ -2,10 +2,8 @@
 
 import re
 
-from infuser_core.benchmarks.parts import fields, loading, program_tests
-from infuser_core.benchmarks.parts.loading import cache_folder
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
+from infuser_core.benchmarks.parts import fields, program_tests
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, cache_folder, question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
@@ -52,8 +50,3 @@ BENCHMARK = Benchmark(
     keep=True,
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub; their tests are written into the store."""
-    return loading.load(BENCHMARK, settings)

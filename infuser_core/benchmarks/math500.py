@@ -1,8 +1,7 @@
 """MATH500: five hundred competition problems with LaTeX answers."""
 
-from infuser_core.benchmarks.parts import fields, loading
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -33,8 +32,3 @@ BENCHMARK = Benchmark(
     fields=("problem", "answer", "subject", "level", "unique_id"),
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

@@ -2,9 +2,8 @@
 
 import re
 
-from infuser_core.benchmarks.parts import fields, loading
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -39,8 +38,3 @@ BENCHMARK = Benchmark(
     fields=("id", "question", "options", "label", "medical_task", "body_system"),
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

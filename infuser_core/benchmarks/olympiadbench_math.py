@@ -1,10 +1,7 @@
 """OlympiadBench, mathematics: English competition problems without figures and with a final answer."""
 
-from infuser_core.benchmarks.parts import loading
 from infuser_core.benchmarks.parts.competition import OLYMPIAD_FIELDS, olympiad_reader
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.config.run import BenchmarkSettings
-from infuser_core.schemas import Question
 
 BENCHMARK = Benchmark(
     name="olympiadbench_math",
@@ -19,8 +16,3 @@ BENCHMARK = Benchmark(
     fields=OLYMPIAD_FIELDS,
     read=olympiad_reader("olympiadbench_math"),
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

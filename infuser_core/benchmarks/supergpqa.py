@@ -1,8 +1,7 @@
 """SuperGPQA: multiple choice over 285 graduate disciplines; the dev set is 800 of its Science questions."""
 
-from infuser_core.benchmarks.parts import fields, loading
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -37,8 +36,3 @@ BENCHMARK = Benchmark(
     repeats=True,
     read=read,
 )
-
-
-def load(settings: BenchmarkSettings) -> list[Question]:
-    """The questions, from the configured path, the data folder or the hub."""
-    return loading.load(BENCHMARK, settings)

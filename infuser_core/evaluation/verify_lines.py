@@ -181,8 +181,5 @@ def _question(kind: str, gold: str, choices: list[str], grading: str) -> Questio
         verifier=kind,
         domain="",
         subdomain="",
-        document_id="",
-        rollout_id="",
-        reasoning="",
         grading=grading,
     )

@@ -180,7 +180,4 @@ def _question(question_id: str, made: Expression) -> Question:
         verifier="integer",
         domain="Mathematics",
         subdomain=TOPIC,
-        document_id="",
-        rollout_id="",
-        reasoning="",
     )

@@ -204,7 +204,4 @@ def _problem(question_id: str, made: Fact) -> Question:
         verifier="integer",
         domain=made.topic.domain,
         subdomain=made.topic.name,
-        document_id="",
-        rollout_id="",
-        reasoning="",
     )

@@ -282,6 +282,6 @@ def _key(row: Row) -> str:
     return key(
         Question(
             question_id="", text=str(row["text"]), choices=list(row["choices"] or []), answer="", verifier="",
-            domain="", subdomain="", document_id="", rollout_id="", reasoning="",
+            domain="", subdomain="", 
         )
     )  # fmt: skip

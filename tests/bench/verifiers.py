@@ -64,8 +64,7 @@ def load() -> list[dict[str, Any]]:
 
 def job(gold: str, answer: str, *, grading: Any = None, text: str = "?") -> Job:
     question = Question(
-        question_id="q", text=text, choices=[], answer=gold, verifier="math", domain="", subdomain="", document_id="",
-        rollout_id="", reasoning="", grading=json.dumps(grading) if grading else "",
+        question_id="q", text=text, choices=[], answer=gold, verifier="math", domain="", subdomain="", grading=json.dumps(grading) if grading else "",
     )  # fmt: skip
     return Job(response=rf"Step by step we find \boxed{{{answer}}}.", question=question)
 

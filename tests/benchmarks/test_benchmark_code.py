@@ -10,8 +10,7 @@ import places
 import pytest
 
 from infuser_core.benchmarks import humaneval_plus, livecodebench
-from infuser_core.benchmarks.parts.loading import cache_folder, remembered
-from infuser_core.benchmarks.parts.spec import Place
+from infuser_core.benchmarks.parts.spec import Place, cache_folder, remembered
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
@@ -30,7 +29,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def load(module: Any, path: str = "") -> list[Question]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: list[Question] = module.load(BenchmarkSettings(name=module.BENCHMARK.name, path=path))
+        found: list[Question] = module.BENCHMARK.load(BenchmarkSettings(name=module.BENCHMARK.name, path=path))
         return found
 
 

@@ -223,7 +223,7 @@ def test_large_files_come_row_by_row(tmp_path: Path):
 def test_another_number_of_questions_is_announced_in_one_line(tmp_path: Path):
     path = write(tmp_path / "set.jsonl", rows("a", "b"))
     with pytest.warns(DataWarning) as seen:
-        math500.load(BenchmarkSettings(name="math500", path=str(path)))
+        math500.BENCHMARK.load(BenchmarkSettings(name="math500", path=str(path)))
     assert [str(warning.message) for warning in seen] == ["math500: 2 questions, expected 500: scores do not compare"]
 
 

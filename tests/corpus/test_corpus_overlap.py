@@ -39,9 +39,6 @@ def question(name: str, text: str, choices: list[str] | None = None) -> Question
         verifier="choice",
         domain="",
         subdomain="",
-        document_id="",
-        rollout_id="",
-        reasoning="",
     )
 
 

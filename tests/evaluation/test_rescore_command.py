@@ -26,9 +26,6 @@ def question(number: int) -> Question:
         verifier="choice",
         domain="",
         subdomain="",
-        document_id="",
-        rollout_id="",
-        reasoning="",
     )
 
 

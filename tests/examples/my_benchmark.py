@@ -25,7 +25,4 @@ def _question(number: int, row: dict[str, str | list[str]]) -> Question:
         verifier="choice",
         domain="",
         subdomain="",
-        document_id="",
-        rollout_id="",
-        reasoning="",
     )

@@ -29,9 +29,6 @@ def question(name: str, *, text: str = "What is 6 * 7?", answer: str = "B") -> Q
         verifier="choice",
         domain="",
         subdomain="",
-        document_id="",
-        rollout_id="",
-        reasoning="",
     )
 
 

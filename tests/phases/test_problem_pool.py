@@ -16,7 +16,7 @@ from infuser_core.schemas import Question
 def problem(name: str, *, text: str = "", domain: str = "") -> Question:
     return Question(
         question_id=name, text=text or f"Find {name}.", choices=[], answer="7", verifier="integer", domain=domain,
-        subdomain="", document_id="", rollout_id="", reasoning="",
+        subdomain="", 
     )  # fmt: skip
 
 

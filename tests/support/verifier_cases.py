@@ -18,6 +18,6 @@ def question(
     """A question of which nothing but what is given matters."""
     return Question(
         question_id="q", text=text, choices=[str(n) for n in range(choices)], answer=answer, verifier=verifier,
-        domain="", subdomain="", document_id="", rollout_id="", reasoning="",
+        domain="", subdomain="",
         grading=as_text(grading or Grading(route=route)),
     )  # fmt: skip

@@ -29,8 +29,7 @@ def question(stored: "code_tests.StoredTests | None", *, relative_to: Path | Non
         path = stored.path.relative_to(relative_to) if relative_to else stored.path
         grading = as_text(Grading(tests=str(path), tests_sha256=digest or stored.sha256))
     return Question(
-        question_id="q", text="?", choices=[], answer="", verifier="code", domain="", subdomain="", document_id="",
-        rollout_id="", reasoning="", grading=grading,
+        question_id="q", text="?", choices=[], answer="", verifier="code", domain="", subdomain="", grading=grading,
     )  # fmt: skip
 
 

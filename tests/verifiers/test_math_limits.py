@@ -18,7 +18,6 @@ CASES = DATA / "math_adversarial.jsonl"
 def job(answer: str, reference: str) -> Job:
     question = Question(
         question_id="q", text="?", choices=[], answer=reference, verifier="math", domain="", subdomain="",
-        document_id="", rollout_id="", reasoning="",
     )  # fmt: skip
     return Job(response=rf"\boxed{{{answer}}}", question=question)
 

@@ -23,7 +23,7 @@ def job(case: dict[str, Any]) -> Job:
     grading = json.dumps(case["grading"]) if "grading" in case else ""
     question = Question(
         question_id="q", text=case.get("question", "?"), choices=[], answer=case["gold"], verifier="math", domain="",
-        subdomain="", document_id="", rollout_id="", reasoning="", grading=grading,
+        subdomain="", grading=grading,
     )  # fmt: skip
     return Job(response=rf"Hence \boxed{{{case['answer']}}}.", question=question)
 

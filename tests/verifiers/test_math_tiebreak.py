@@ -11,7 +11,6 @@ JOB = Job(
     response=r"\boxed{two}",
     question=Question(
         question_id="q", text="How many?", choices=[], answer="2", verifier="math", domain="", subdomain="",
-        document_id="", rollout_id="", reasoning="",
     ),
 )  # fmt: skip
 OPEN = wrong(Stage.WORDS, "two")

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infuser_core import settings
-from infuser_core import settings as places
-from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DocumentError
+from infuser_core.settings import data_root
+
+if TYPE_CHECKING:
+    from infuser_core.benchmarks.parts.spec import Benchmark
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 _LISTS = ("examples", "data", "questions", "rows")
@@ -95,12 +96,12 @@ def _object(row: Any, where: str) -> dict[str, Any]:
     return row
 
 
-def download(benchmark: Benchmark) -> list[Path]:
+def download(benchmark: "Benchmark") -> list[Path]:
     """One folder per data set, holding the benchmark's files alone. Raises ConfigError when they cannot be had."""
     return [_one(benchmark, repo) for repo in benchmark.repos]
 
 
-def _one(benchmark: Benchmark, repo: str) -> Path:
+def _one(benchmark: "Benchmark", repo: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
 
@@ -125,9 +126,9 @@ def _one(benchmark: Benchmark, repo: str) -> Path:
     return Path(folder)
 
 
-def by_hand(benchmark: Benchmark) -> str:
+def by_hand(benchmark: "Benchmark") -> str:
     """How to do without the hub."""
-    folder = settings.data_root() / benchmark.name
+    folder = data_root() / benchmark.name
     files = " or ".join(benchmark.files[:2])
     return f"or put {files} into {folder}, or name them in the benchmark's `path`"
 
@@ -136,11 +137,11 @@ def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def locate(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Path]:
+def locate(benchmark: "Benchmark", settings: BenchmarkSettings) -> list[Path]:
     """The files of the benchmark's split, in a fixed order. Raises ConfigError when there are none."""
     if settings.path:
         return _named(benchmark, Path(settings.path))
-    root = places.data_root()
+    root = data_root()
     for place in (root / benchmark.name, *(root / f"{benchmark.name}{suffix}" for suffix in SUFFIXES)):
         if place.exists():
             return _named(benchmark, place)
@@ -149,7 +150,7 @@ def locate(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Path]:
     return [file for folder in download(benchmark) for file in _named(benchmark, folder)]
 
 
-def _named(benchmark: Benchmark, place: Path) -> list[Path]:
+def _named(benchmark: "Benchmark", place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
@@ -166,7 +167,7 @@ def _named(benchmark: Benchmark, place: Path) -> list[Path]:
     return found
 
 
-def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
+def files_in(benchmark: "Benchmark", folder: Path) -> list[Path]:
     """Files of the split: by the data set's own layout, else by the split's name, else all data files there are."""
     # A snapshot of the hub is a folder of links, which are followed; hidden files are nobody's data.
     names = sorted(
@@ -185,7 +186,7 @@ def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
     return [folder / name for name in of_split or names]
 
 
-def source_of(benchmark: Benchmark, file: Path) -> str:
+def source_of(benchmark: "Benchmark", file: Path) -> str:
     """Label of one of a benchmark's files: the data set's short name, a task's folder, or the file's stem."""
     shorts = [repo.split("/")[-1] for repo in benchmark.repos]
     path = file.as_posix().lower()

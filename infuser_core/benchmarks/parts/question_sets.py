@@ -124,9 +124,6 @@ def question_of(row: dict[str, Any], where: str) -> Question:
         verifier="choice" if choices else _VERIFIERS.get(_plain(row.get("data_source")), "math"),
         domain=str(row.get("field") or row.get("domain") or ""),
         subdomain=str(row.get("subfield") or row.get("subdomain") or ""),
-        document_id="",
-        rollout_id="",
-        reasoning="",
         grading=as_text(grading),
     )
 

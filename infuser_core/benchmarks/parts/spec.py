@@ -1,11 +1,24 @@
-"""Description of a benchmark: its rows, what they hold, how the paper samples it, and the questions made of them."""
+"""Benchmarks as data: their rows, how the paper samples them, and how files become checked questions."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
+from infuser_core import durable, settings
+from infuser_core.benchmarks.parts.files import locate, rows_of, source_of
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading, as_text
+from infuser_core.store.recipe import digest_of
+from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
+
+LARGE = 200_000_000
+"""Bytes of packed tests that keep a person waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,16 @@ class Benchmark:
     read: RowReader | None = None
     """How a row becomes a question; None when the module's `load` makes its own."""
 
+    def load(self, settings: BenchmarkSettings) -> list[Question]:
+        """The questions in file order, from the configured path, the data folder or the hub.
+
+        Read once per process, as long as the files stay as they are. Raises ConfigError when there are no files,
+        DocumentError naming benchmark, file, row and field for a wrong row; another number of questions than expected
+        is a DataWarning.
+        """
+        stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate(self, settings)]
+        return list(_loaded(self, tuple(stamps)))
+
 
 class DataWarning(UserWarning):
     """A benchmark's rows are not those that the paper counted."""
@@ -95,8 +118,116 @@ def question(
         verifier=verifier,
         domain=domain,
         subdomain=subdomain,
-        document_id="",
-        rollout_id="",
-        reasoning="",
         grading=as_text(grading),
     )
+
+
+def cache_folder(name: str, *, of: str = "tests") -> Path:
+    """Where a benchmark's unpacked tests, or what else is made from its rows, lie: in the store, safe to delete."""
+    return settings.store_root() / "cache" / of / name
+
+
+def remembered(name: str, files: Sequence[object], make: Callable[[], Sequence[Question]]) -> list[Question]:
+    """Result of `make`, from disk when it was made from these files by this code before and its tests are still there.
+
+    `files` identify the state of the files read: JSON values.
+    """
+    path = (
+        cache_folder(name, of="questions") / f"{digest_of([_code(), list(files), str(cache_folder(name))])[:16]}.jsonl"
+    )
+    if path.is_file():
+        known = [Question(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        if all(Path(grading_of(question).tests).is_file() for question in known):
+            return known
+    made = list(make())
+    durable.write(path, "".join(json.dumps(asdict(question)) + "\n" for question in made))
+    return made
+
+
+@cache
+def _code() -> str:
+    """Digest of everything that turns rows into questions."""
+    total = hashlib.sha256()
+    room = Path(__file__).parent.parent
+    tests = room.parent / "verifiers" / "parts"
+    for path in sorted([*room.rglob("*.py"), *tests.glob("code_*.py"), tests / "grading.py"]):
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _loaded(benchmark: Benchmark, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Question, ...]:
+    """The questions of files, each known by path, size and time of the last change."""
+    files = [Path(path) for path, _, _ in stamps]
+    if benchmark.keep:
+        state = [{"path": path, "size": size, "changed": changed} for path, size, changed in stamps]
+        questions = remembered(benchmark.name, state, lambda: _unpack(benchmark, files))
+    else:
+        questions = list(read(benchmark, files))
+    if benchmark.rows not in (None, len(questions)):
+        counts = f"{len(questions):,} questions, expected {benchmark.rows:,}"
+        warnings.warn(f"{benchmark.name}: {counts}: scores do not compare", DataWarning, stacklevel=2)
+    return tuple(questions)
+
+
+def _unpack(benchmark: Benchmark, files: Sequence[Path]) -> list[Question]:
+    """Read what will be kept; where that takes minutes, say so first."""
+    size = sum(path.stat().st_size for path in files)
+    if size > LARGE:
+        text = f"{benchmark.name}: unpacking the tests in {size / 1e9:.1f} GB, once; this takes minutes"
+        warnings.warn(text, DataWarning, stacklevel=2)
+    return list(read(benchmark, files))
+
+
+def read(benchmark: Benchmark, files: Sequence[Path]) -> Iterator[Question]:
+    """The files' questions one by one, with unique identifiers."""
+    seen: dict[str, tuple[str, int]] = {}
+    left_out = again = 0
+    for path in files:
+        for number, question in _file(benchmark, path):
+            if question is None:
+                left_out += 1
+                continue
+            name = question.question_id
+            where, times = seen.get(name, ("", 0))
+            here = f"{path}, row {number}"
+            if times and not benchmark.repeats:
+                raise DocumentError(
+                    f"{benchmark.name}: question {name} stands in {where} and again in {here}",
+                    hint="name the files of one split alone, each once",
+                )
+            seen[name] = (where or here, times + 1)
+            again += times > 0
+            yield replace(question, question_id=f"{name}#{times + 1}") if times else question
+    _announce(benchmark, left_out, "rows are not part of the benchmark and were left out")
+    _announce(benchmark, again, "questions stand in the data more than once and are all kept")
+
+
+def _announce(benchmark: Benchmark, count: int, what: str) -> None:
+    if count:
+        warnings.warn(f"{benchmark.name}: {count:,} {what}", DataWarning, stacklevel=3)
+
+
+def _file(benchmark: Benchmark, path: Path) -> Iterator[tuple[int, Question | None]]:
+    assert benchmark.read is not None, f"{benchmark.name} reads no rows"
+    source, number = source_of(benchmark, path), 0
+    for number, row in enumerate(rows_of(path), 1):
+        if number == 1:
+            _check_columns(benchmark, path, list(row))
+        try:
+            question = benchmark.read(row, Place(source=source, number=number))
+        except DocumentError as error:
+            message = f"{benchmark.name}: {path}, row {number}: {error.message}"
+            raise DocumentError(message, hint=error.hint) from error
+        yield number, question
+    if number == 0:
+        raise DocumentError(f"{benchmark.name}: {path} holds no rows", hint="fetch the file again")
+
+
+def _check_columns(benchmark: Benchmark, path: Path, there: Sequence[str]) -> None:
+    for names in benchmark.fields:
+        if not {*names.split("|")} & {*there}:
+            raise DocumentError(
+                f"{benchmark.name}: {path}, row 1: no field {names.replace('|', ' or ')}; there are {', '.join(there)}",
+                hint=f"expected the rows of {' + '.join(benchmark.repos) or benchmark.name}, split {benchmark.split}",
+            )
