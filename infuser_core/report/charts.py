@@ -1,4 +1,4 @@
-"""Kinds of charts: lines, stacked and grouped bars, points, radars, and the picture of the prediction study."""
+"""Kinds of charts: lines, grouped and stacked bars, points, radars, and the picture of the prediction study."""
 
 import io
 import math
@@ -23,14 +23,10 @@ def lines(
     name: str,
     label: str,
     share: bool = False,
-    mark: float | None = None,
     xlabel: str = "iteration",
     ticks: Sequence[float] = (),
 ) -> Figure:
-    """A line chart; `mark` draws a vertical line at the selected iteration.
-
-    With `ticks` the axis has these marks alone, and is logarithmic where they span a decade or double each time.
-    """
+    """A line chart; with `ticks` the axis has these marks alone, logarithmic where they span a decade or double."""
     doubling = all(after == 2 * before for before, after in pairwise(ticks))
     spread = len(ticks) > 1 and min(ticks) > 0 and (max(ticks) / min(ticks) >= 10 or doubling)
 
@@ -47,12 +43,10 @@ def lines(
                 axes.fill_between(one.x, one.low, one.high, color=_colour(index), alpha=0.18, linewidth=0)
         if spread:
             axes.set_xscale("log")
-        if mark is not None:
-            axes.axvline(mark, color=INK, linewidth=1, linestyle=":", label="selected")
 
-    labels = _legend(series, "selected" if mark is not None else "")
     return Figure(
-        title=title, name=name, draw=draw, xlabel=xlabel, label=label, share=share, labels=labels, whole=not ticks,
+        title=title, name=name, draw=draw, xlabel=xlabel, label=label, share=share, labels=_legend(series),
+        whole=not ticks,
         ticks=tuple(ticks),
     )  # fmt: skip
 
@@ -61,20 +55,6 @@ def _legend(series: Sequence[Series], more: str = "") -> tuple[str, ...]:
     """Entries of the legend; none for a single one."""
     labels = (*(one.label for one in series), *([more] if more else []))
     return labels if len(labels) > 1 else ()
-
-
-def bars(title: str, layers: Sequence[Series], *, name: str, label: str, share: bool = False) -> Figure:
-    """Stacked bars over iterations; every layer has the same x."""
-
-    def draw(axes: "Axes") -> None:
-        base = [0.0] * len(layers[0].x)
-        for index, layer in enumerate(layers):
-            style: dict[str, Any] = {"color": _colour(index), "hatch": _hatch(index), "width": 0.8}
-            axes.bar(layer.x, layer.y, bottom=base, label=shortened(layer.label), **style)
-            base = [below + value for below, value in zip(base, layer.y, strict=True)]
-
-    labels = tuple(layer.label for layer in layers)
-    return Figure(title=title, name=name, draw=draw, xlabel="iteration", label=label, share=share, labels=labels)
 
 
 def groups(

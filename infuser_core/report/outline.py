@@ -52,38 +52,26 @@ def of_run(
     `specials` are the ids of the tokenizer's special tokens.
     """
     run = chosen.run
+    other = [Chosen(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
+    noted = [text(note) for note in notes] or ["Nothing unusual was noted."]
 
     def alone(build: Callable[[Query, str], Section]) -> Builder:
         return lambda asked, _: build(asked, run)
 
     builders: tuple[Builder, ...] = (
         alone(run_sections.headline),
-        lambda _, __: Section(title="Notes", lines=[text(note) for note in notes] or ["Nothing unusual was noted."]),
-        lambda asked, _: run_sections.curve(asked, run, compare_with=compare_with),
+        lambda _, __: Section(title="Notes", lines=noted),
+        lambda asked, runs: training.validation(asked, [*runs, *other]),
         alone(run_sections.selection),
         evaluations.categories,
-        alone(run_sections.influence),
-        training.frozen,
-        training.deviations,
-        alone(run_sections.validity),
-        lambda asked, _: quality.strong_weak(asked, answered),
-        alone(run_sections.topics),
-        training.textbooks,
-        training.budget,
-        alone(run_sections.responses),
-        training.length_accuracy,
-        evaluations.pass_at_k,
-        evaluations.leakage_split,
-        alone(run_sections.updates),
+        *_training(answered),
         lambda _, __: quality.quality(checked),
         lambda asked, _: habits.section(habits.look(asked, run, specials=specials)),
         alone(corpus.mixture),
-        alone(run_sections.time),
         alone(corpus.corpus),
-        corpus.coverage,
         alone(corpus.samples),
     )
-    return Report(title=f"INFUSER run {text(run)}", sections=_built(query, [chosen], builders))
+    return Report(title=f"INFUSER run {text(run)}", sections=[with_sql(query, [chosen], build) for build in builders])
 
 
 def of_runs(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answered] = (), heading: str = "") -> Report:
@@ -95,6 +83,16 @@ def of_runs(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answere
         differences,
         evaluations.categories,
         sweeps,
+        *_training(answered),
+    )
+    count = len(variants(found))
+    title = heading or f"INFUSER: {len(found)} runs, {count} variant{'s' * (count != 1)}"
+    return Report(title=title, sections=[with_sql(query, found, build) for build in builders])
+
+
+def _training(answered: Sequence[Answered]) -> tuple[Builder, ...]:
+    """Sections by variant, of one run or of several: the questions, the updates and what they cost."""
+    return (
         training.influence,
         training.topics,
         training.textbooks,
@@ -103,21 +101,14 @@ def of_runs(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answere
         training.budget,
         training.validity,
         lambda asked, _: quality.strong_weak(asked, answered),
-        training.response_length,
+        training.responses,
         training.length_accuracy,
         evaluations.pass_at_k,
         evaluations.leakage_split,
+        training.updates,
         training.durations,
         corpus.coverage,
     )
-    count = len(variants(found))
-    title = heading or f"INFUSER: {len(found)} runs, {count} variant{'s' * (count != 1)}"
-    return Report(title=title, sections=_built(query, found, builders))
-
-
-def _built(query: Query, found: Sequence[Chosen], builders: Sequence[Builder]) -> list[Section]:
-    """Every section with its statements."""
-    return [with_sql(query, found, build) for build in builders]
 
 
 def _runs(found: Sequence[Chosen]) -> Section:

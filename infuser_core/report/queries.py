@@ -15,11 +15,6 @@ PHASES = (
 )  # fmt: skip
 
 
-def phase_order(phase: str) -> tuple[int, str]:
-    """Key by which phases stand in the order in which a run goes through them."""
-    return (PHASES.index(phase) if phase in PHASES else len(PHASES), phase)
-
-
 def literal(value: str) -> str:
     """A string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"

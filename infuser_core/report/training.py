@@ -2,17 +2,24 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from infuser_core.report import charts
 from infuser_core.report.bands import BAND, band_section, bands, grouped, spread
-from infuser_core.report.content import Formats, Query, Row, Section, percent, small, table, tenths, text
+from infuser_core.report.content import Formats, Query, Row, Section, number, percent, small, table, tenths, text
 from infuser_core.report.figures import Series, column, series_of, value
 from infuser_core.report.queries import PHASES, Chosen, by_variant
 from infuser_core.statistics.correlation import fit_lengths
 
 SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
-        avg(s.score) FILTER (WHERE s.status = 'scored' AND isfinite(s.score)) AS value
-    FROM scores s JOIN chosen c ON c.run = s.run GROUP BY ALL HAVING value IS NOT NULL"""
+        avg(s.score) FILTER (WHERE s.status = 'scored' AND isfinite(s.score)) AS value,
+        avg((s.status = 'scored')::INT) AS scored, avg((s.status = 'zero_variance')::INT) AS "all samples alike",
+        avg((s.status = 'not_probed')::INT) AS "not probed",
+        avg((s.status = 'no_dev_signal')::INT) AS "no dev gradient",
+        avg(s.solver_accuracy) FILTER (WHERE isfinite(s.solver_accuracy)) AS "solver accuracy",
+        max(s.reference_norm) FILTER (WHERE isfinite(s.reference_norm)) AS "norm of dev gradient"
+    FROM scores s JOIN chosen c ON c.run = s.run GROUP BY ALL"""
 ENDS = 5
 """Updates whose mean stands for the start and the end of a frozen-solver run (paper: influence diagnostics)."""
 SHOWN = 8
@@ -20,46 +27,80 @@ SHOWN = 8
 
 
 def validation(query: Query, found: Sequence[Chosen]) -> Section:
-    """Validation accuracy with its spread over seeds."""
-    per_run = """    SELECT c.variant, '' AS part, b.run, b.iteration, avg(b.accuracy) AS value
+    """Validation accuracy with its spread over seeds, and the intervals over questions."""
+    per_run = """    SELECT c.variant, '' AS part, b.run, b.iteration, avg(b.accuracy) AS value,
+        avg(b.low) AS "95% from", avg(b.high) AS "95% to"
     FROM benchmark_scores b JOIN chosen c ON c.run = b.run WHERE b.phase = 'validate' GROUP BY ALL"""
-    missing = "No validation scores: runs with cotrain.validate_every above 0 have them."
     return band_section(
-        query, found, per_run, title="Validation accuracy over seeds", name="seeds", label="accuracy", share=True,
-        missing=missing, lines=["Iteration 0 is the anchor, before any update."],
+        query, found, per_run, title="Validation accuracy", name="validation", label="accuracy", share=True,
+        missing="No validation scores: runs with cotrain.validate_every above 0 have them.",
+        beside=dict.fromkeys(("95% from", "95% to"), percent),
+        lines=["Iteration 0 is the anchor, before any update. The 95% intervals are over questions."],
     )  # fmt: skip
 
 
 def influence(query: Query, found: Sequence[Chosen]) -> Section:
-    """Mean influence per iteration and variant."""
-    missing = "No influence scores: runs whose generator is trained (cotrain.generator.update) have them."
+    """Mean influence per iteration and variant, which questions could be scored, and the dev gradient."""
+    shares = ("scored", "all samples alike", "not probed", "no dev gradient", "solver accuracy")
     return band_section(
-        query, found, SCORE, title="Influence dynamics", name="dynamics", label="mean influence score", missing=missing,
+        query, found, SCORE, title="Influence", name="influence", label="mean influence score",
+        missing="No influence scores: runs whose generator is trained (cotrain.generator.update) have them.",
+        beside={**dict.fromkeys(shares, percent), "norm of dev gradient": small},
         lines=["Influence is a cosine: what a question's update and the dev gradient have in common."],
     )  # fmt: skip
 
 
-def response_length(query: Query, found: Sequence[Chosen]) -> Section:
-    """Mean length of the solver's answers to generated questions."""
-    per_run = """    SELECT c.variant, '' AS part, r.run, r.iteration, avg(len(r.token_ids)) AS value
-    FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.phase = 'rollout_questions' GROUP BY ALL"""
+def responses(query: Query, found: Sequence[Chosen]) -> Section:
+    """Length of the responses by phase, and how they ended."""
+    per_run = """    SELECT c.variant, r.phase AS part, r.run, r.iteration, avg(len(r.token_ids)) AS value,
+        avg((r.finish_reason = 'length')::INT) AS "cut off", avg((r.verdict = 'no_answer')::INT) AS "no answer",
+        avg((r.verdict = 'unverified')::INT) AS unverified, avg(r.reward) FILTER (WHERE r.role = 'solver') AS reward
+    FROM rollouts r JOIN chosen c ON c.run = r.run GROUP BY ALL"""
     return band_section(
-        query, found, per_run, title="Response length over training", name="length", label="tokens per answer",
-        missing="No answers to generated questions: co-training samples them.",
+        query, found, per_run, title="Response length", name="lengths", label="tokens", part="phase",
+        missing="No responses: every phase that samples saves them.",
+        beside={**dict.fromkeys(("cut off", "no answer", "unverified"), percent), "reward": small},
     )  # fmt: skip
 
 
 def validity(query: Query, found: Sequence[Chosen]) -> Section:
-    """Share of generator rollouts that are questions, and of keys that an oracle calls right."""
+    """Share of generator rollouts that are questions, of keys that an oracle calls right, and why others are none."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
         avg((r.malformed_reason = '')::INT) AS value
     FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' GROUP BY ALL
     UNION ALL
     SELECT c.variant, 'right keys', l.run, l.iteration, avg((l.key = 'sound')::INT)
     FROM question_labels l JOIN chosen c ON c.run = l.run WHERE l.key <> 'unknown' GROUP BY ALL"""
-    return band_section(
+    drawn = band_section(
         query, found, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
         missing="No generator rollouts: runs that generate questions have them.",
+    )  # fmt: skip
+    reasons = by_variant(
+        query,
+        found,
+        """
+SELECT c.variant, r.malformed_reason AS reason, count(*) AS rollouts, min(r.iteration) AS "first iteration",
+    max(r.iteration) AS "last iteration"
+FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' AND r.malformed_reason <> ''
+GROUP BY ALL ORDER BY rollouts DESC, reason""",
+    )
+    return replace(drawn, tables=[*drawn.tables, *([table(REASONS, reasons)] if reasons else [])])
+
+
+REASONS = "Why rollouts were no questions"
+
+
+def updates(query: Query, found: Sequence[Chosen]) -> Section:
+    """Health of the AdamW steps."""
+    per_run = """    SELECT c.variant, u.role AS part, u.run, u.iteration, avg(u.gradient_norm) AS value,
+        count(*) AS steps, avg(u.clip_fraction) AS clipped, avg(u.mean_ratio) AS "mean ratio",
+        avg(u.mean_tis) AS "mean TIS weight", sum(u.skipped::INT) AS skipped
+    FROM updates u JOIN chosen c ON c.run = u.run GROUP BY ALL"""
+    fine = partial(number, digits=4)
+    return band_section(
+        query, found, per_run, title="Updates", name="updates", label="gradient norm", part="role",
+        missing="No optimizer steps: roles whose update is on have them.",
+        beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine, "skipped": small},
     )  # fmt: skip
 
 
@@ -71,10 +112,9 @@ def frozen(query: Query, found: Sequence[Chosen]) -> Section:
         return Section(
             title=title, lines=["No run here has a frozen solver: `infuser study frozen-solver CONFIG` makes one."]
         )
-    rows = spread(query, still, SCORE)
-    if not rows:
+    lines = bands(spread(query, still, SCORE))
+    if not lines:
         return Section(title=title, lines=["The runs with a frozen solver have no influence scores."])
-    lines = bands(rows)
     ends = [
         {
             "variant": one.label,
@@ -126,11 +166,15 @@ def _shares(
         found,
         f""",
 asked AS (
-    SELECT c.variant, {label} AS {by}, s.score, s.status
+    SELECT c.variant, {label} AS {by}, s.score, s.status,
+        q.iteration = min(q.iteration) OVER (PARTITION BY c.variant) AS at_first,
+        q.iteration = max(q.iteration) OVER (PARTITION BY c.variant) AS at_last
     FROM questions q JOIN chosen c ON c.run = q.run
     {joins}
     LEFT JOIN scores s ON s.run = q.run AND s.iteration = q.iteration AND s.question_id = q.question_id)
 SELECT variant, {by}, count(*) AS questions, count(*) / sum(count(*)) OVER (PARTITION BY variant) AS share,
+    sum(at_first::INT) / sum(sum(at_first::INT)) OVER (PARTITION BY variant) AS "share at first",
+    sum(at_last::INT) / sum(sum(at_last::INT)) OVER (PARTITION BY variant) AS "share at last",
     avg(score) FILTER (WHERE status = 'scored' AND isfinite(score)) AS "mean influence"
 FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant""",
     )
@@ -145,11 +189,12 @@ FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant""",
     caption = f"Share of the generated questions by {by}, all iterations"
     drawn = charts.groups(caption, list(places), layers, name=name, label="share of questions", share=True)
     said = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
+    formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "mean influence": small}
     return Section(
         title=title,
         lines=said if len(names) > SHOWN else [],
         figures=[drawn],
-        tables=[table(f"Questions by {by}", rows, {"share": percent, "mean influence": small})],
+        tables=[table(f"Questions by {by}", rows, formats)],
     )
 
 
@@ -222,27 +267,15 @@ titles AS (
     SELECT run, source_id, any_value(title) AS title FROM sources WHERE status = 'admitted' GROUP BY ALL)
 SELECT c.variant, a.arm, any_value(t.title) AS title, sum(a.count)::BIGINT AS "documents drawn",
     sum(a.count) / sum(sum(a.count)) OVER (PARTITION BY c.variant) AS share,
-    arg_min(a.share, a.iteration) AS "share at first", arg_max(a.share, a.iteration) AS "share at last"
+    arg_min(a.share, a.iteration) AS "share at first", arg_max(a.share, a.iteration) AS "share at last",
+    arg_max(a.mean, a.iteration) AS "mean influence"
 FROM allocations a JOIN chosen c ON c.run = a.run
     LEFT JOIN titles t ON t.run = a.run AND t.source_id = a.arm
 GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm""",
     )
-    steps = by_variant(
-        query,
-        found,
-        """
-SELECT c.variant, a.arm, a.iteration, avg(a.count) AS documents, avg(a.share) AS share,
-    avg(a.pulls) AS "measured in the window", avg(a.mean) AS "mean influence", avg(a.bound) AS bound
-FROM allocations a JOIN chosen c ON c.run = a.run
-GROUP BY c.variant, a.iteration, a.arm ORDER BY c.variant, a.iteration, a.arm""",
-    )
-    shares: Formats = dict.fromkeys(("share", "share at first", "share at last"), percent)
-    followed: Formats = dict.fromkeys(("documents", "measured in the window"), tenths)
-    followed = {**followed, "share": percent, "mean influence": small, "bound": small}
-    tables = [
-        table("Arms over all iterations", arms, {**shares, "title": text}),
-        table("Shares and what they follow from, means over seeds", steps, followed),
-    ]
+    formats: Formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "title": text}
+    formats = {**formats, "mean influence": small}
+    tables = [table("Arms over all iterations", arms, formats)]
     return Section(title=title, lines=[BAND], figures=[drawn], tables=tables)
 
 
@@ -288,9 +321,9 @@ def durations(query: Query, found: Sequence[Chosen]) -> Section:
         found,
         """,
 per_run AS (
-    SELECT c.variant, a.run, a.phase, sum(m.seconds) AS seconds, count(*) AS stages,
-        coalesce(sum(m.seconds) FILTER (WHERE a.state = 'cached'), 0) AS reused
-    FROM run_artifacts a JOIN chosen c ON c.run = a.run JOIN artifacts m ON m.artifact_key = a.artifact_key
+    SELECT c.variant, a.run, a.phase, sum(coalesce(m.seconds, a.seconds)) AS seconds, count(*) AS stages,
+        coalesce(sum(coalesce(m.seconds, a.seconds)) FILTER (WHERE a.state = 'cached'), 0) AS reused
+    FROM run_artifacts a JOIN chosen c ON c.run = a.run LEFT JOIN artifacts m ON m.artifact_key = a.artifact_key
     GROUP BY ALL)
 SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(seconds) AS "seconds per run",
     avg(reused) AS "of which reused"

@@ -17,13 +17,12 @@ ONE = Series(label=HOSTILE, x=[1, 2, 4], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1],
 NAMES = ["first", HOSTILE, "a heading that is far too long to stand below a bar of a chart"]
 GROUPED = Series(label=HOSTILE, x=[0, 1, 2], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
 KINDS = {
-    "lines": charts.lines(HOSTILE, [ONE], name="a", label=HOSTILE, share=True, mark=2),
+    "lines": charts.lines(HOSTILE, [ONE], name="a", label=HOSTILE, share=True),
     "ticks": charts.lines(HOSTILE, [ONE, ONE], name="b", label="y", ticks=[1, 2, 4]),
-    "bars": charts.bars(HOSTILE, [ONE] * 14, name="c", label="y"),
     "groups": charts.groups(HOSTILE, NAMES, [GROUPED, GROUPED], name="d", label="y", share=True),
     "points": charts.points(HOSTILE, [ONE], name="e", label="y", xlabel="x", fit=(0.1, 0.2)),
     "radar": charts.radar(HOSTILE, NAMES, [GROUPED], name="f"),
-    "stacks": charts.stacks(HOSTILE, NAMES, [GROUPED, GROUPED], name="g", label="seconds"),
+    "stacks": charts.stacks(HOSTILE, NAMES, [GROUPED] * 14, name="g", label="seconds"),
 }
 
 

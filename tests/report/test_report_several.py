@@ -80,18 +80,18 @@ def test_the_page_shows_the_statements_that_ran(report: Report):
 
 
 def test_seeds_become_mean_deviation_and_ends(report: Report, lens: Lens):
-    rows = [row for row in cells(report, "Validation accuracy over seeds") if row[0] == "tiny"]
+    rows = [row for row in cells(report, "Validation accuracy") if row[0] == "tiny"]
     last = lens.query(
         "select accuracy from benchmark_scores where phase = 'validate' and iteration = ? and run like 'plain%'",
         [ITERATIONS],
     )
     values = [row["accuracy"] for row in last]
     expected = [statistics.mean(values), statistics.stdev(values), min(values), max(values)]
-    assert rows[-1] == ["tiny", str(ITERATIONS), "2", *(f"{100 * value:.1f}%" for value in expected)]
+    assert rows[-1][:7] == ["tiny", str(ITERATIONS), "2", *(f"{100 * value:.1f}%" for value in expected)]
 
 
 def test_a_single_seed_has_no_deviation(report: Report):
-    (last,) = [row for row in cells(report, "Validation accuracy over seeds") if row[:2] == ["tiny-fixed", "3"]]
+    (last,) = [row for row in cells(report, "Validation accuracy") if row[:2] == ["tiny-fixed", "3"]]
     assert last[4] == "-" and last[3] == last[5] == last[6]
 
 
@@ -108,7 +108,7 @@ def test_the_anchor_is_one_for_all_variants(report: Report):
 
 
 def test_a_frozen_generator_has_no_influence_and_the_rest_has(report: Report):
-    assert {row[0] for row in cells(report, "Influence dynamics")} == {"tiny"}
+    assert {row[0] for row in cells(report, "Influence")} == {"tiny"}
 
 
 def test_the_dev_members_are_found_by_their_words(report: Report):
