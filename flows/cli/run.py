@@ -230,9 +230,6 @@ def plan(
         list[str] | None, typer.Option(help="Mean length or share, e.g. solver_response=900; --json lists them.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Known model or folder with config.json, for the anchor.")] = None,
-    schedule: Annotated[
-        str, typer.Option(help="First column: published (calibrated) or packed (this program).")
-    ] = "published",
     disk: Annotated[float, typer.Option(min=0.01, help="Speed of the store's disk, GB/s.")] = 3.0,
     scale: Annotated[bool, typer.Option("--scale", help="Simulate 8 to 512 GPUs and say where scaling stops.")] = False,
     efficiency: Annotated[
@@ -257,16 +254,15 @@ def plan(
         _calibrate([str(name) for name in configs], gpus, to, as_json=as_json)
         return
     asked = ask(load(configs, set_ or []), gpus, model=model, tokens=tokens or [], disk=disk, efficiency=efficiency)
-    found = forecast(asked, schedule=schedule)
+    found = forecast(asked)
     knobs = advice(asked)
-    scaled = simulate(asked, schedule) if scale else None
+    scaled = simulate(asked) if scale else None
     show(in_json(found, knobs, scaled), lambda: as_text(found, knobs, scaled), as_json=as_json)
 
 
 def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -> None:
-    from infuser_core.capacity.calibrate import as_text, fitted, residuals
+    from infuser_core.capacity.calibrate import as_text, fitted, observed, residuals
     from infuser_core.capacity.hardware import as_yaml, calibrated
-    from infuser_core.planning.timings import observed
 
     found = [observed(settings.store_root(), name, gpus) for name in names]
     constants = fitted(found, calibrated())

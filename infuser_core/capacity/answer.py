@@ -11,17 +11,11 @@ from infuser_core.capacity.volume import Files, sources
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
 """Ready-made engine settings."""
-HEADS = {
-    "published": "published schedule",
-    "packed": "this program",
-}
-"""Column heads of the schedules."""
 
 
 def as_json(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> dict[str, Any]:
-    """Everything, in seconds and bytes. `phases` are those of the schedule asked for."""
+    """Everything, in seconds and bytes."""
     asked, shape = found.asked, found.asked.shape
-    first, other = found.timed
     return {
         "config": asked.config.name,
         "gpus": asked.cluster.label,
@@ -30,9 +24,7 @@ def as_json(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> dict[s
         "lengths": asdict(asked.lengths),
         "length_sources": sources(shape.name),
         "fits": found.fits,
-        "schedule": first.schedule,
-        **_timed(first),
-        "other_schedule": {"schedule": other.schedule, **_timed(other)},
+        **_timed(found.timed),
         "memory": {held.role: _held(held) for held in found.held},
         "host_bytes_per_node": round(found.host),
         "files": {f"{name}_bytes": round(size) for name, size in asdict(found.files).items()},
@@ -94,29 +86,18 @@ def as_text(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> str:
 
 
 def _phase_table(found: Forecast) -> list[str]:
-    first, second = found.timed
-    lines = [
-        f"{'phase, one iteration':24}{'rows':>8}{'tokens':>10}{HEADS[first.schedule]:>22}{HEADS[second.schedule]:>22}"
-    ]
-    others = {phase.name: phase.seconds for phase in second.phases}
-    for phase in first.phases:
-        seconds = f"{_seconds(phase.seconds):>22}{_seconds(others.get(phase.name, 0.0)):>22}"
+    timed = found.timed
+    lines = [f"{'phase, one iteration':24}{'rows':>8}{'tokens':>10}{'time':>12}"]
+    for phase in timed.phases:
         rows = f"{phase.rows:8d}{_count(phase.tokens):>10}" if phase.rows else " " * 18
-        lines.append(f"{phase.name:24}{rows}{seconds}")
-    for label, values in (
-        ("iteration", [_seconds(timed.iteration) for timed in found.timed]),
-        (
-            f"run, {found.asked.config.cotrain.iterations} iterations",
-            [f"{timed.hours:.1f} h" for timed in found.timed],
-        ),
-        ("GPU-hours", [f"{timed.gpu_hours:.0f}" for timed in found.timed]),
-        (
-            f"beside that, {first.validations} validations",
-            [f"{timed.validations * timed.validation / 3600:.1f} h" for timed in found.timed],
-        ),
-    ):
-        lines.append(f"{label:42}{values[0]:>22}{values[1]:>22}")
-    return lines
+        lines.append(f"{phase.name:24}{rows}{_seconds(phase.seconds):>12}")
+    totals = {
+        "iteration": _seconds(timed.iteration),
+        f"run, {found.asked.config.cotrain.iterations} iterations": f"{timed.hours:.1f} h",
+        "GPU-hours": f"{timed.gpu_hours:.0f}",
+        f"beside that, {timed.validations} validations": f"{timed.validations * timed.validation / 3600:.1f} h",
+    }
+    return [*lines, *(f"{label:42}{value:>12}" for label, value in totals.items())]
 
 
 def _memory_table(held: list[Held]) -> list[str]:
@@ -153,7 +134,7 @@ def _scaling_table(scaled: Scaled) -> list[str]:
         lines.append(
             f"{size.gpus:6d}{size.iteration:13.0f}{size.speedup:10.2f}{size.gpu_hours:11.0f}  {name} {share:.0%}"
         )
-    return [*lines, f"scaling ({HEADS[scaled.schedule]}) stops at {scaled.stops_at} GPUs: {scaled.reason}"]
+    return [*lines, f"scaling stops at {scaled.stops_at} GPUs: {scaled.reason}"]
 
 
 def _basis(found: Forecast) -> list[str]:
@@ -161,8 +142,8 @@ def _basis(found: Forecast) -> list[str]:
     guessed = sorted(name for name, source in known.items() if source.startswith(("assumed", "inferred")))
     own = found.asked.efficiency != calibrated()
     constants = [
-        "basis: counted work and six constants, fitted on the published schedule's two wall-clock columns (4B, 8B);",
-        "       no GPU run of this program has been measured, so its column is a forecast",
+        "basis: counted work and six constants, fitted on the two wall-clock columns of the paper (4B, 8B) and its",
+        "       order of work; no GPU run of this program has been measured",
     ]
     return [
         *(["basis: counted work and the six constants of your file"] if own else constants),

@@ -8,6 +8,7 @@ from infuser_core.capacity.hardware import Cluster, Efficiency, calibrated, clus
 from infuser_core.capacity.memory import Layout, layout_of, on_more
 from infuser_core.capacity.shape import Shape, named, shape_of
 from infuser_core.capacity.volume import Lengths, Volume, changed, lengths_of, volume_of, within
+from infuser_core.config.overlays import merge, parse_override, validate
 from infuser_core.config.run import RunConfig
 
 DISK = 3e9
@@ -51,6 +52,14 @@ class Asked:
         return self.config.cotrain.prompt_tokens + max(
             self.config.cotrain.generator_tokens, self.config.cotrain.solver_tokens
         )
+
+    def having(self, settings: Sequence[str]) -> "Asked":
+        """The same run with `key=value` settings. Raises ConfigError for what cannot be."""
+        values = self.config.model_dump(mode="json")
+        for setting in settings:
+            values = merge(values, parse_override(setting))
+        config = validate(values)
+        return replace(self, config=config, layout=layout_of(config, self.cluster))
 
     def on(self, other: Cluster) -> "Asked":
         """The same run on other GPUs."""

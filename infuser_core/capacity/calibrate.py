@@ -6,13 +6,20 @@ off by its factor costs as much as one phase off by CELL.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from statistics import fmean, median
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.hardware import Efficiency
-from infuser_core.capacity.phases import packed_phases
+from infuser_core.capacity.phases import ORDER, phases_of
+from infuser_core.capacity.volume import within
+from infuser_core.config.overlays import validate
+from infuser_core.errors import UsageError
+from infuser_core.store.runs import Entry, Journal, find_run, read_config
+from infuser_core.store.store import Store, read_manifest
 
 CELL = 0.05
 """Deviation of a phase that weighs as much as one factor of a constant."""
@@ -39,6 +46,43 @@ class Observed:
     """The run and its hardware, with its own mean lengths."""
     seconds: Mapping[str, float]
     """Median seconds by phase."""
+
+
+RESPONSES = {"rollout_dev": "dev_response", "rollout_questions": "solver_response"}
+"""Phases whose summary counts response tokens, and the length that they tell."""
+
+
+def observed(root: Path, name: str, gpus: str) -> Observed:
+    """The run on `gpus`. Raises UsageError for a run of which no phase ran to its end."""
+    run = find_run(root, name)
+    entries = [each for each in Journal(root, run).entries() if each.state == "ran" and each.phase in ORDER]
+    # Loading and compiling belong to a start, not to an iteration.
+    first = min((each.iteration for each in entries), default=0)
+    settled = [each for each in entries if each.iteration > first] or entries
+    if not settled:
+        raise UsageError(f"--calibrate {name}: no phase of it ran", hint="give a run that computed an iteration")
+    seconds = {
+        phase: median(each.seconds for each in settled if each.phase == phase)
+        for phase in ORDER
+        if any(each.phase == phase for each in settled)
+    }
+    return Observed(run=run, asked=_measured(Store(root), run, gpus, settled), seconds=seconds)
+
+
+def _measured(store: Store, run: str, gpus: str, entries: list[Entry]) -> Asked:
+    """The question with the run's own mean lengths and share of valid questions, where its summaries tell them."""
+    config = validate(read_config(store.root, run))
+    asked = Asked.of(config, gpus)
+    told: dict[str, list[float]] = {}
+    for entry in entries:
+        manifest = read_manifest(store.folder(entry.phase, entry.key))
+        summary, rows = manifest.summary, manifest.rows.get("rollouts", 0)
+        if entry.phase in RESPONSES and rows:
+            told.setdefault(RESPONSES[entry.phase], []).append(max(1.0, summary["tokens"] / rows))
+        if entry.phase == "generate_questions" and summary.get("written"):
+            told.setdefault("valid", []).append(summary["valid"] / summary["written"])
+    lengths = replace(asked.lengths, **{name: fmean(values) for name, values in told.items()})
+    return replace(asked, lengths=within(lengths, config.cotrain))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +123,7 @@ def residuals(observed: Sequence[Observed], efficiency: Efficiency) -> list[Resi
     """Every timed phase that the model knows."""
     found = []
     for each in observed:
-        ours = {phase.name: phase.seconds for phase in packed_phases(replace(each.asked, efficiency=efficiency))}
+        ours = {phase.name: phase.seconds for phase in phases_of(replace(each.asked, efficiency=efficiency))}
         found += [
             Residual(run=each.run, phase=name, measured=seconds, ours=ours[name])
             for name, seconds in each.seconds.items()

@@ -5,20 +5,14 @@ from dataclasses import dataclass, field
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.hardware import NODE, of_size
 from infuser_core.capacity.memory import Held, both, host
-from infuser_core.capacity.phases import ORDER, TERMS, Phase, packed_phases, published_phases, validation_seconds
+from infuser_core.capacity.phases import ORDER, TERMS, Phase, phases_of, validation_seconds
 from infuser_core.capacity.volume import Files, files_of
-from infuser_core.errors import UsageError
-
-SCHEDULES = ("published", "packed")
-"""The published runs' order of work, on which the constants rest, and this program's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One schedule's seconds."""
+    """Seconds of a run."""
 
-    schedule: str
-    """`published` or `packed`."""
     phases: list[Phase]
     """The phases of one iteration, and `other`."""
     iteration: float
@@ -39,8 +33,8 @@ class Forecast:
 
     asked: Asked
     """The question."""
-    timed: list[Timed]
-    """Both schedules, the one asked for first."""
+    timed: Timed
+    """Seconds."""
     held: list[Held]
     """Memory of both roles."""
     host: float
@@ -56,17 +50,15 @@ class Forecast:
         return all(held.fits for held in self.held)
 
 
-def timed(asked: Asked, schedule: str) -> Timed:
-    """One schedule from its phases to GPU-hours."""
-    phases = published_phases(asked) if schedule == "published" else packed_phases(asked)
-    apart = not (asked.layout.turns or asked.layout.shared)
-    overlap = schedule == "packed" and apart and asked.config.engine.overlap
+def timed(asked: Asked) -> Timed:
+    """From the phases to GPU-hours."""
+    phases = phases_of(asked)
+    overlap = asked.config.engine.overlap and not (asked.layout.turns or asked.layout.shared)
     iteration = _side_by_side(phases) if overlap else sum(phase.seconds for phase in phases)
     settings = asked.config.cotrain
     hours = iteration * settings.iterations / 3600
     every = settings.validate_every
     return Timed(
-        schedule=schedule,
         phases=phases,
         iteration=iteration,
         validation=validation_seconds(asked),
@@ -91,14 +83,11 @@ def held(asked: Asked) -> list[Held]:
     return both(asked.shape, asked.cluster.gpu, asked.layout, sequence=asked.sequence)
 
 
-def forecast(asked: Asked, *, schedule: str = "published") -> Forecast:
+def forecast(asked: Asked) -> Forecast:
     """Everything that can be said before the run."""
-    if schedule not in SCHEDULES:
-        raise UsageError(f"--schedule {schedule}: no such schedule", hint=f"one of {', '.join(SCHEDULES)}")
-    order = [schedule, *(name for name in SCHEDULES if name != schedule)]
     return Forecast(
         asked=asked,
-        timed=[timed(asked, name) for name in order],
+        timed=timed(asked),
         held=held(asked),
         host=host(asked.shape, asked.layout, per_node=asked.cluster.per_node),
         files=files_of(asked.config, asked.shape),
@@ -117,11 +106,6 @@ def _notes(asked: Asked) -> list[str]:
             notes.append(f"this program, as configured: engine.{kind} {name} uses {used} of {ranks} GPUs")
     if engine.ranks > ranks:
         notes.append(f"engine.ranks {engine.ranks} is more than the {ranks} GPUs: planned with {ranks}")
-    if asked.cluster.ranks > asked.config.cotrain.group_size:
-        notes.append(
-            f"the published schedule spreads a question's {asked.config.cotrain.group_size} responses over ranks: "
-            "more ranks than that idle while it scores"
-        )
     return notes
 
 
@@ -153,8 +137,6 @@ class Size:
 class Scaled:
     """The whole series."""
 
-    schedule: str
-    """The schedule that was simulated."""
     sizes: list[Size]
     """In order of GPUs."""
     stops_at: int
@@ -163,17 +145,17 @@ class Scaled:
     """The terms that no longer shrink beyond it."""
 
 
-def scale(asked: Asked, schedule: str) -> Scaled:
+def scale(asked: Asked) -> Scaled:
     """Simulate the run on ever more nodes of eight."""
     found: list[Size] = []
     for gpus in SIZES:
-        done = timed(asked.on(of_size(asked.cluster.gpu, gpus)), schedule)
+        done = timed(asked.on(of_size(asked.cluster.gpu, gpus)))
         before = found[-1].iteration if found else done.iteration
         found.append(_size(gpus, done, before))
     last = 0
     while last + 1 < len(found) and found[last + 1].speedup >= PAYS:
         last += 1
-    return Scaled(schedule=schedule, sizes=found, stops_at=found[last].gpus, reason=_reason(asked, found, last))
+    return Scaled(sizes=found, stops_at=found[last].gpus, reason=_reason(asked, found, last))
 
 
 def _size(gpus: int, done: Timed, before: float) -> Size:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.hardware import of_size
-from infuser_core.capacity.memory import Layout, cache_tokens
+from infuser_core.capacity.memory import cache_tokens
 from infuser_core.capacity.sampling import Batch, Engine, sample
 from infuser_core.capacity.training import (
     Terms,
@@ -14,8 +14,6 @@ from infuser_core.capacity.training import (
     added,
     packed,
     packed_questions,
-    question_by_question,
-    rows_in_step,
 )
 
 ORDER = (
@@ -28,11 +26,6 @@ ORDER = (
     "update_solver",
 )
 """The seven phases, in the order of the paper's wall-clock table."""
-
-PUBLISHED_SHARE = 0.6
-"""Share of a GPU's memory that the published runs' sampler took."""
-ENOUGH_TOKENS = 32_768
-"""Tokens of cache below which nobody would run a sampler."""
 
 TERMS = {
     "prefill": "prompts",
@@ -100,8 +93,8 @@ def _engine(asked: Asked) -> Engine:
     )
 
 
-def packed_phases(asked: Asked) -> list[Phase]:
-    """This program's schedule. The same constants, but no GPU has confirmed it."""
+def phases_of(asked: Asked) -> list[Phase]:
+    """The phases of an iteration, and `other`. No GPU has confirmed them."""
     volume, trainers, parameters, disk = asked.volume, _trainers(asked), float(asked.shape.parameters), asked.disk
     synced = 4 * parameters / disk + trainers.copied(_weights(asked))
     written, read = 4 * parameters / disk, 4 * parameters / disk
@@ -136,47 +129,6 @@ def packed_phases(asked: Asked) -> list[Phase]:
     return _with_glue([phase for phase in phases if phase], asked, 0.0)
 
 
-def published_phases(asked: Asked) -> list[Phase]:
-    """The published runs' schedule, on which the constants were calibrated.
-
-    Responses may use the room that the prompt leaves, and are cut to the limit afterwards; old log-probabilities take
-    a pass of their own with two rows at a time; weights are saved every fifth iteration in bf16.
-    """
-    volume, micro_rows, prompt_limit = asked.volume, asked.lengths.micro_rows, asked.config.cotrain.prompt_tokens
-    asked = replace(asked, layout=published_layout(asked))
-    trainers, parameters = _trainers(asked), float(asked.shape.parameters)
-    synced = trainers.gathers(1) + trainers.copied(_weights(asked))
-    phases = [
-        _sampled(asked, name, _with_room(work, prompt_limit), synced)
-        for name, work in (
-            ("rollout_dev", volume.dev),
-            ("generate_questions", volume.written),
-            ("rollout_questions", volume.answered),
-        )
-    ]
-    # Moments live in the host's memory between phases.
-    moved = {"sweeps": 2 * trainers.copied(8 * parameters / trainers.ranks)}
-    if volume.dev_trained:
-        done = rows_in_step(trainers, volume.dev_trained, micro_rows=micro_rows, passes=trainers.passes, beside=False)
-        phases.append(_trained("dev_gradient", volume.dev_trained, done, 0.0))
-    if volume.scored:
-        done = added(question_by_question(trainers, volume.scored, micro_rows=micro_rows), moved)
-        phases.append(_trained("score_influence", volume.scored, done, 0.0))
-    for name, work in (("update_generator", volume.generator), ("update_solver", volume.solver)):
-        if work:
-            done = rows_in_step(trainers, work, micro_rows=micro_rows, passes=trainers.passes, beside=True)
-            before = rows_in_step(trainers, replace(work, steps=1), micro_rows=2, passes=1, beside=True)
-            phases.append(_trained(name, work, added(done, before, _steps(trainers, work), moved), 0.0))
-    return _with_glue([phase for phase in phases if phase], asked, 2 * 2 * parameters / 5 / asked.disk)
-
-
-def _with_room(work: Work | None, prompt_limit: int) -> Work | None:
-    if work is None:
-        return None
-    limit = work.response.limit + max(0.0, prompt_limit - work.prompt)
-    return replace(work, response=replace(work.response, limit=limit))
-
-
 def _sampled(asked: Asked, name: str, work: Work | None, synced: float) -> Phase | None:
     if work is None:
         return None
@@ -205,30 +157,6 @@ def _with_glue(phases: list[Phase], asked: Asked, files: float) -> list[Phase]:
     ordered = sorted(phases, key=lambda phase: ORDER.index(phase.name))
     terms = {"stage": len(phases) * asked.efficiency.stage, "files": files}
     return [*ordered, Phase(name="other", terms=terms, rows=0, tokens=0.0)]
-
-
-def published_layout(asked: Asked) -> Layout:
-    """Layout of the published runs: everything divided over all GPUs, layers computed again, a small cache.
-
-    Where weights leave no room in the published share of the memory, the sampler keeps the run's own.
-    """
-    cluster, layout = asked.cluster, asked.layout
-    small = replace(layout, tensor_parallel=1, sampler_share=PUBLISHED_SHARE, bytes_per_weight=2)
-    roomy = cache_tokens(asked.shape, cluster.gpu, small) > ENOUGH_TOKENS
-    return replace(
-        layout,
-        trainer_ranks=cluster.ranks,
-        sampler_ranks=cluster.ranks,
-        turns=True,
-        shared=False,
-        zero_stage=3,
-        offload_optimizer=False,
-        offload_weights=False,
-        gradient_checkpointing=True,
-        tensor_parallel=1,
-        sampler_share=PUBLISHED_SHARE if roomy else layout.sampler_share,
-        bytes_per_weight=2,
-    )
 
 
 def validation_seconds(asked: Asked) -> float:

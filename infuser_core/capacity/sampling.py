@@ -30,8 +30,6 @@ class Spread:
     """Standard deviation over the mean."""
     limit: float
     """Longest possible, tokens."""
-    within: float = 1.0
-    """Share of the variance between responses to one prompt."""
 
     def quantile(self, share: float) -> float:
         """Length that a share of the responses does not exceed, at least one token."""
@@ -52,11 +50,6 @@ class Spread:
     def longest(self, of: int, *, rows: float = 1, prompt: float = 0.0) -> float:
         """Expected largest of `of` sums of `rows` responses with their prompts, tokens."""
         return rows * prompt + _longest(self.mean, self.deviation, self.limit, of, rows)
-
-    def longest_beside(self, of: int, *, rows: float, prompt: float) -> float:
-        """The same where the sums are over responses to the same prompts: only what differs within a prompt counts."""
-        deviation = self.deviation * math.sqrt(self.within)
-        return rows * prompt + _longest(self.mean_cut(), deviation, self.limit, of, rows)
 
     def mean_cut(self) -> float:
         """Mean after the cut, tokens."""

@@ -1,8 +1,7 @@
 """Seconds of training work: micro-batches of matrix products, collectives between ranks, and AdamW.
 
-Two schedules. *Published*: rows in fixed micro-batches, every response with its own copy of the prompt, all ranks in
-step, a question's responses spread over the ranks when it is scored. *Packed*, this program's: a group's prompt once,
-micro-batches filled to a token budget, ranks balanced by tokens, a scored question on one rank.
+A group's prompt counts once, micro-batches are filled to a token budget, ranks are balanced by tokens, and a scored
+question stays on one rank.
 """
 
 import math
@@ -145,38 +144,8 @@ class Trainers:
         return {"sweeps": sweeps, "collectives": collectives}
 
 
-def rows_in_step(trainers: Trainers, work: Work, *, micro_rows: float, passes: int, beside: bool) -> Terms:
-    """Published schedule: every rank takes `micro_rows` rows at a time, and all wait for the longest.
-
-    `beside` says that the ranks have responses to the same prompts.
-    """
-    each = work.groups * work.rows / work.steps
-    busy = min(float(trainers.ranks), max(1.0, each))
-    rows = min(micro_rows, max(1.0, each / busy))
-    longest = work.response.longest_beside if beside else work.response.longest
-    tokens = longest(round(busy), rows=rows, prompt=work.prompt)
-    fair = rows * (work.prompt + work.response.mean_cut())
-    return trainers.micro_batches(
-        tokens, fair, rows, passes=passes, count=work.steps * each / busy / rows, exchange=trainers.exchange(passes)
-    )
-
-
-def question_by_question(trainers: Trainers, work: Work, *, micro_rows: float) -> Terms:
-    """Published schedule of scoring: one question after another, its responses spread over the ranks."""
-    busy = min(trainers.ranks, work.rows)
-    each = work.rows / busy
-    rows = min(micro_rows, each)
-    tokens = work.response.longest_beside(busy, rows=rows, prompt=work.prompt)
-    fair = rows * (work.prompt + work.response.mean_cut())
-    passes, exchange = trainers.passes, trainers.exchange(trainers.passes)
-    done = trainers.micro_batches(tokens, fair, rows, passes=passes, count=work.groups * each / rows, exchange=exchange)
-    # fp32 sweeps of an eager preconditioner over the rank's shard: about fifteen tensors read or written.
-    sweeps = work.groups * trainers.sweep(15 * 4.0 * trainers.shape.parameters / trainers.ranks)
-    return {**done, "sweeps": sweeps}
-
-
 def packed(trainers: Trainers, work: Work, *, passes: int) -> Terms:
-    """This program's schedule: rows balanced over ranks by tokens, prompts shared by a group's rows on a rank."""
+    """Rows balanced over ranks by tokens, prompts shared by a group's rows on a rank."""
     groups, ranks = work.groups / work.steps, trainers.ranks
     rows, mean = groups * work.rows, work.response.mean_cut()
     prompts = min(rows, max(groups, float(ranks)))
@@ -186,7 +155,7 @@ def packed(trainers: Trainers, work: Work, *, passes: int) -> Terms:
 
 
 def packed_questions(trainers: Trainers, work: Work) -> Terms:
-    """This program's schedule of scoring: a question stays on one rank; weights, v and reference come to it."""
+    """Scoring: a question stays on one rank; weights, v and reference come to it."""
     ranks = trainers.ranks
     fair = work.groups * (work.prompt + work.rows * work.response.mean_cut()) / ranks
     longest = work.prompt + work.response.longest(max(1, round(work.groups)), rows=work.rows)

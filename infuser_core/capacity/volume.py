@@ -16,7 +16,7 @@ from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQu
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.plugins import reward
 
-SHARES = ("within", "valid", "varied_dev", "varied_questions")
+SHARES = ("valid", "varied_dev", "varied_questions")
 SPREADS = ("spread", "generator_spread")
 
 
@@ -40,16 +40,12 @@ class Lengths:
     """Standard deviation of an answer's length over its mean; lengths are lognormal, cut at the limit."""
     generator_spread: float
     """The same of generated questions."""
-    within: float
-    """Share of the variance of lengths that is between answers to one prompt, and not between prompts."""
     valid: float
     """Share of generator rollouts that are questions."""
     varied_dev: float
     """Share of dev questions whose answers differ in reward: the others have no gradient."""
     varied_questions: float
     """The same share of generated questions."""
-    micro_rows: float
-    """Rows of a micro-batch on one GPU in the published schedule."""
 
 
 def lengths_of(model: str) -> Lengths:
@@ -133,7 +129,7 @@ def volume_of(config: RunConfig, lengths: Lengths) -> Volume:
     cotrain, influence = config.cotrain, needs_influence(config)
 
     def work(groups: float, rows: int, prompt: float, mean: float, limit: int, deviation: float) -> Work:
-        response = Spread(mean=mean, deviation=deviation, limit=limit, within=lengths.within)
+        response = Spread(mean=mean, deviation=deviation, limit=limit)
         return Work(groups=groups, rows=rows, prompt=prompt, response=response, steps=1)
 
     rows, solved = cotrain.group_size, cotrain.solver_tokens
@@ -206,8 +202,7 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     """Bytes that the run writes."""
     cotrain, parameters = config.cotrain, float(shape.parameters)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
-    influence = cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
-    gradient = GRADIENT * parameters * (1 + int(cotrain.one_backward)) if influence else 0.0
+    gradient = GRADIENT * parameters * (1 + int(cotrain.one_backward)) if needs_influence(config) else 0.0
     per_iteration = roles * FULL * parameters + gradient
     full = min(cotrain.iterations, KEPT_FULL)
     thinned = max(0, cotrain.iterations - full) // KEPT_EVERY

@@ -19,7 +19,7 @@ from infuser_core.capacity.forecast import scale
 from infuser_core.capacity.hardware import Efficiency, calibrated
 
 CONFIGS = [ROOT / "configs" / f"qwen3-{size}.yaml" for size in ("4b", "8b")]
-LENGTHS = ("dev_response", "solver_response", "generator_response", "spread", "generator_spread", "within")
+LENGTHS = ("dev_response", "solver_response", "generator_response", "spread", "generator_spread")
 SHARES = ("valid", "varied_dev", "varied_questions", "generator_prompt", "dev_prompt", "solver_prompt")
 ENGINES = ["engine.trainer=deepspeed", "engine.ranks=8", "engine.placement=colocated"]
 
@@ -70,7 +70,7 @@ def inputs(asked: dict[str, Asked], kept: Efficiency) -> None:
                         plan.lengths,
                         **{
                             name: min(1.0, factor * getattr(plan.lengths, name))
-                            if name in ("within", "valid", "varied_dev", "varied_questions")
+                            if name in ("valid", "varied_dev", "varied_questions")
                             else factor * getattr(plan.lengths, name)
                         },
                     ),
@@ -90,7 +90,7 @@ def sizes() -> None:
     for path in CONFIGS:
         plan = ask(load([path], ENGINES), "8xH100", model=None, tokens=[], disk=3.0)
         plan = replace(plan, layout=replace(plan.layout, sampler_ranks=plan.cluster.ranks))
-        found = scale(plan, "packed")
+        found = scale(plan)
         rows = [
             [
                 str(size.gpus),
@@ -103,7 +103,7 @@ def sizes() -> None:
             ]
             for size in found.sizes
         ]
-        print(f"{path.stem}, this program's schedule, sharded trainer and one sampling engine per GPU:\n")
+        print(f"{path.stem}, sharded trainer and one sampling engine per GPU:\n")
         table(
             ["GPUs", "s/iteration", "speed-up", "GPU-hours", "longest response, s", "uneven ranks, s", "files, s"], rows
         )

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from planner_fit import anchors, left_out, refit, residuals, root_mean_square
+from published_schedule import published_phases
 
 import infuser_core.capacity
 from infuser_core.capacity.asked import Asked, ask
 from infuser_core.capacity.forecast import SIZES, Timed, scale, timed
 from infuser_core.capacity.hardware import Efficiency, calibrated, gpus
-from infuser_core.capacity.phases import TERMS, packed_phases, published_phases
+from infuser_core.capacity.phases import TERMS, phases_of
 from infuser_core.capacity.sampling import Batch, Engine, Spread, _decode, sample
 from infuser_core.capacity.shape import shapes
 from infuser_core.config.overlays import load
@@ -87,9 +88,7 @@ def test_no_table_holds_a_measured_second():
 def test_a_models_name_decides_nothing_but_its_lengths():
     known = eight()
     renamed = replace(known, shape=replace(known.shape, name="somebody-elses"))
-    assert [phase.seconds for phase in published_phases(renamed)] == [
-        phase.seconds for phase in published_phases(known)
-    ]
+    assert phases_of(renamed) == phases_of(known)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Efficiency)])
@@ -97,7 +96,7 @@ def test_every_constant_moves_the_seconds_its_own_way(name: str):
     asked, base = eight(), calibrated()
     worse = getattr(base, name) * (0.5 if name in ("matmul", "memory", "link") else 2.0)
     changed = replace(base, **{name: worse})
-    for phases in (published_phases, packed_phases):
+    for phases in (published_phases, phases_of):
         pairs = list(zip(phases(asked), phases(replace(asked, efficiency=changed)), strict=True))
         assert all(after.seconds >= before.seconds - 1e-9 for before, after in pairs)
         assert any(after.seconds > before.seconds for before, after in pairs)
@@ -106,8 +105,8 @@ def test_every_constant_moves_the_seconds_its_own_way(name: str):
 SPLIT = ["engine.trainer=deepspeed", "engine.ranks=4", "engine.sampler=vllm"]
 
 
-def planned(*changes: str, schedule: str = "packed", gpus: str = "8xH100") -> Timed:
-    return timed(eight(*SPLIT, *changes, gpus=gpus), schedule)
+def planned(*changes: str, gpus: str = "8xH100") -> Timed:
+    return timed(eight(*SPLIT, *changes, gpus=gpus))
 
 
 def total(found: Timed) -> float:
@@ -136,16 +135,9 @@ def test_a_long_dev_gradient_hides_what_is_sampled_beside_it():
     assert saved == pytest.approx(seconds["rollout_questions"])
 
 
-@pytest.mark.parametrize(
-    ("changes", "schedule"),
-    [
-        (["engine.overlap=true"], "published"),
-        (["engine.overlap=true", "engine.ranks=8"], "packed"),
-        (["engine.placement=colocated"], "packed"),
-    ],
-)
-def test_nothing_is_hidden_where_phases_take_turns(changes: list[str], schedule: str):
-    found = planned(*changes, schedule=schedule)
+@pytest.mark.parametrize("changes", [["engine.overlap=true", "engine.ranks=8"], ["engine.placement=colocated"]])
+def test_nothing_is_hidden_where_phases_take_turns(changes: list[str]):
+    found = planned(*changes)
     assert found.iteration == pytest.approx(total(found))
 
 
@@ -158,9 +150,8 @@ def test_without_a_dev_gradient_there_is_nothing_to_hide():
 ALL = ["engine.trainer=deepspeed", "engine.ranks=8", "engine.placement=colocated"]
 
 
-@pytest.mark.parametrize("schedule", ["published", "packed"])
-def test_sizes_and_terms_add_up(schedule: str):
-    found = scale(eight(*ALL), schedule)
+def test_sizes_and_terms_add_up():
+    found = scale(eight(*ALL))
     assert tuple(size.gpus for size in found.sizes) == SIZES
     for size in found.sizes:
         assert sum(size.terms.values()) == pytest.approx(size.iteration)
@@ -169,24 +160,24 @@ def test_sizes_and_terms_add_up(schedule: str):
 
 
 def test_scaling_stops_and_names_what_no_longer_shrinks():
-    found = scale(eight(*ALL), "packed")
+    found = scale(eight(*ALL))
     assert 8 <= found.stops_at < 512
     assert found.reason.startswith(f"at {2 * found.stops_at} GPUs")
     assert any(meaning in found.reason for meaning in TERMS.values())
 
 
 def test_more_gpus_cost_more_gpu_hours():
-    hours = [size.gpu_hours for size in scale(eight(*ALL), "packed").sizes]
+    hours = [size.gpu_hours for size in scale(eight(*ALL)).sizes]
     assert hours == sorted(hours)
 
 
 def test_the_longest_response_does_not_shrink():
-    longest = [size.terms["longest"] for size in scale(eight(*ALL), "packed").sizes]
+    longest = [size.terms["longest"] for size in scale(eight(*ALL)).sizes]
     assert longest == pytest.approx([longest[0]] * len(longest), rel=0.05)
 
 
 def test_a_local_trainer_gains_nothing_from_more_gpus():
-    sizes = scale(eight(), "packed").sizes
+    sizes = scale(eight()).sizes
     assert sizes[0].phases["update_solver"] == pytest.approx(sizes[-1].phases["update_solver"])
 
 
@@ -220,13 +211,6 @@ def test_lengths_have_the_mean_of_the_distribution(count: int):
     lengths = spread.lengths(count)
     assert len(lengths) == count
     assert fmean(lengths) == pytest.approx(spread.mean_cut(), rel=0.03 if count >= 100 else 0.3)
-
-
-def test_only_what_differs_within_a_prompt_delays_ranks_with_the_same_prompts():
-    alike = Spread(mean=700, deviation=0.7, limit=8192, within=0.0)
-    apart = Spread(mean=700, deviation=0.7, limit=8192, within=1.0)
-    assert alike.longest_beside(8, rows=1, prompt=0) == pytest.approx(alike.mean_cut())
-    assert apart.longest_beside(8, rows=1, prompt=0) > 2 * apart.mean_cut()
 
 
 ENGINE = Engine(

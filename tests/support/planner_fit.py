@@ -10,11 +10,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+from published_schedule import published_phases
 from scipy.optimize import least_squares
 
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.hardware import Efficiency
-from infuser_core.capacity.phases import published_phases
 from infuser_core.config.overlays import load
 from infuser_core.report.paper_numbers import cells
 
