@@ -261,8 +261,8 @@ def plan(
 
 
 def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -> None:
-    from infuser_core.capacity.calibrate import as_text, fitted, observed, residuals
     from infuser_core.capacity.hardware import as_yaml, calibrated
+    from infuser_core.planning.calibrate import as_text, fitted, observed, residuals
 
     found = [observed(settings.store_root(), name, gpus) for name in names]
     constants = fitted(found, calibrated())
