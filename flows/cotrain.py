@@ -7,8 +7,8 @@ from functools import partial
 from flows.iteration import Players, iterate, iteration
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining, evaluation
-from tasks.branches import Lane, Promise, alongside
 from tasks.run import current
+from tasks.safe_points import Lane, Promise, alongside
 from tasks.stage import recall, subflow
 
 

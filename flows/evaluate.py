@@ -1,25 +1,223 @@
-"""Checkpoint selection by validation accuracy, then benchmarks of the anchor and of the selected checkpoint."""
+"""Evaluation of any model: ask it, keep its answers, score them (`infuser eval`) and score them again."""
 
-from flows.cotrain import Trained
-from infuser_core.store.recipe import ArtifactRef
-from tasks import evaluation
-from tasks.stage import subflow
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from infuser_core import settings
 
-@subflow("evaluate", "evaluate")
-def evaluate(run: str, trained: Trained, validation: ArtifactRef) -> ArtifactRef:
-    """Returns the selection; the store has the scores, and how much of the benchmarks the choice had seen."""
-    selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)
-    evaluation.leakage(run, validation)
-    chosen = trained.iterations.index(evaluation.selected_iteration(run, selection, trained.iterations[-1]))
-    for label in evaluation.benchmark_labels(run):
-        benchmark(run, 0, label, trained.solvers[0])
-        if chosen > 0:
-            benchmark(run, trained.iterations[chosen], label, trained.solvers[chosen])
-    return selection
+if TYPE_CHECKING:
+    from infuser_core.evaluation.models import NamedModel
+    from infuser_core.evaluation.plan import Plan
+    from infuser_core.evaluation.saved import Answers, Files, Scored
+    from infuser_core.evaluation.settings import EvaluationSettings
+    from infuser_core.store.recipe import ArtifactRef
+    from tasks.run import Execution
 
 
-def benchmark(run: str, iteration: int, label: str, solver: ArtifactRef) -> ArtifactRef:
-    """One checkpoint answers one benchmark; then its answers are scored."""
-    responses = evaluation.respond(run, iteration, label, solver, None)
-    return evaluation.evaluate(run, iteration, label, responses)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Options of `infuser eval`."""
+
+    model: str
+    """Model, in any of the forms of `infuser_core/evaluation/models.py`."""
+    benchmarks: str = ""
+    """Names, comma-joined; `all`; or empty for those of the configuration."""
+    data: Path | None = None
+    """Folder with the benchmarks' files."""
+    out: Path | None = None
+    """Folder that answers and tables are exported to; nowhere when None."""
+    samples: int | None = None
+    """Responses per question; the benchmark's own number when None."""
+    limit: int | None = None
+    """Questions per benchmark; all when None."""
+    config: Path | None = None
+    """Settings of engine, sampling and prompts."""
+    judge: str = ""
+    """Model that breaks ties, in any of the forms; nobody when empty."""
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """Settings given as options; None leaves one as it is."""
+    batch_tokens: int = 262_144
+    """Tokens that one batch may come to."""
+    concurrency: int = 16
+    """Requests under way at an address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """An evaluation with its results."""
+
+    folder: Path
+    """Where its tables lie."""
+    results: dict[str, Any]
+    """The content of `results.json`."""
+    scores: "Mapping[str, ArtifactRef]"
+    """Benchmark label to the artifact with verdicts and scores."""
+
+
+def evaluate(order: Order, *, warn: Callable[[str], None]) -> Evaluated:
+    """Ask what is not answered yet, then score. Repeating it costs no question twice."""
+    from infuser_core.evaluation.models import find_model
+    from infuser_core.evaluation.plan import make_plan
+    from infuser_core.evaluation.settings import settings_for
+
+    model = find_model(settings.store_root(), order.model)
+    chosen = settings_for(model, order.config, order.overrides)
+    notes: list[str] = []
+
+    def note(line: str) -> None:
+        notes.append(line)
+        warn(line)
+
+    plan = make_plan(
+        model, chosen, order.benchmarks, data=order.data, samples=order.samples, limit=order.limit, warn=note
+    )
+    return evaluate_plan(order, model, chosen, plan, notes=notes)
+
+
+def evaluate_plan(
+    order: Order,
+    model: "NamedModel",
+    chosen: "EvaluationSettings",
+    plan: "Plan",
+    *,
+    notes: Sequence[str] = (),
+    source: "ArtifactRef | None" = None,
+) -> Evaluated:
+    """Evaluate the model on these questions; `source` is the artifact that generated ones are from."""
+    from infuser_core.evaluation.models import find_model
+    from infuser_core.evaluation.plan import identity_of, name_of
+    from infuser_core.evaluation.record import Record, folder_of, refuse_other
+    from infuser_core.evaluation.saved import Answers, read_scored
+    from infuser_core.evaluation.settings import chat_of, engine_name, pool_of
+    from infuser_core.phases.evaluate import ScoreSettings
+    from tasks import answers as stages
+    from tasks.run import evaluating
+    from tasks.work import execute
+
+    root = settings.writable_store_root()
+    judge = find_model(root, order.judge) if order.judge else None
+    judging = stages.Judge(digest=judge.digest, load=lambda: chat_of(judge, chosen)) if judge else None
+    identity = identity_of(model.digest, chosen, plan, engine=engine_name(model, chosen), limit=order.limit)
+    if order.out is not None:
+        refuse_other(order.out, identity)
+    name = name_of(model.name, plan, identity)
+    record = Record(model=model.name, identity=identity, sheets=plan.sheets, notes=list(notes))
+    asking = stages.Asking(model=model, settings=chosen, batch_tokens=order.batch_tokens, concurrency=order.concurrency)
+    rules = ScoreSettings(box=chosen.preset, too_long=chosen.too_long)
+    with evaluating(name, pool=pool_of(chosen, order.batch_tokens)) as run:
+        record.write(folder_of(root, name))
+        parts, scores = {}, {}
+        for sheet in plan.sheets:
+            work = stages.answer(run, plan.of(sheet.label), asking, source=source)
+            parts[sheet.label] = execute(run, work).ref
+            scores[sheet.label] = execute(run, stages.score(run, parts[sheet.label], rules, judge=judging)).ref
+        run.journal.finish()
+        answers = Answers(name=name, plan=plan, parts=parts)
+        scored = read_scored(run.store, answers, chosen.preset, scores)
+        results = _exported(run, record, answers, scored, out=order.out, too_long=rules.too_long, judge=judge)
+    return Evaluated(folder=order.out or folder_of(root, name), results=results, scores=scores)
+
+
+def _exported(
+    run: "Execution",
+    record: Any,
+    answers: "Answers",
+    scored: "Scored",
+    *,
+    out: Path | None,
+    too_long: str,
+    judge: "NamedModel | None",
+) -> dict[str, Any]:
+    """Tables beside the record, and everything in the folder that was asked for."""
+    from infuser_core.evaluation import results
+    from infuser_core.evaluation.record import folder_of
+    from infuser_core.evaluation.scores import scores_of
+
+    sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
+    judged = results.judged_by(judge.name, scored.verdicts) if judge else results.NO_JUDGE
+    found = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, judged=judged)
+    for folder in (folder_of(run.store.root, answers.name), out):
+        if folder is not None:
+            results.export(folder, record, found, answers, sheets, scored.questions)
+    if out is not None:
+        results.export_answers(out, run.store, answers)
+        results.export_verdicts(out.joinpath("verdicts"), [scored], judged=judge is not None)
+    return found
+
+
+def rescore(
+    source: str, *, presets: Sequence[str], questions: Path | None, out: Path | None, too_long: str, as_json: bool
+) -> dict[str, Any] | str:
+    """Score saved answers under the presets; the verdicts are kept, the comparison is returned."""
+    from infuser_core.evaluation import comparison
+    from infuser_core.evaluation.results import export_verdicts
+
+    answers, scored = _scored(source, presets, questions=questions, too_long=too_long)
+    found = comparison.agreement(answers.plan, scored)
+    if out is not None:
+        export_verdicts(out, scored)
+    if as_json:
+        return comparison.agreement_json(answers.name, found)
+    return "\n".join([comparison.agreement_table(answers.name, found), *([f"verdicts: {out}"] if out else [])])
+
+
+def passk(
+    source: str,
+    *,
+    ks: Sequence[int] | None,
+    preset: str,
+    benchmarks: Sequence[str],
+    questions: Path | None,
+    as_json: bool,
+) -> dict[str, Any] | str:
+    """pass@k curves of saved answers."""
+    from infuser_core.evaluation import comparison
+
+    answers, (scored,) = _scored(source, [preset], questions=questions, wanted=benchmarks)
+    found = comparison.curves(answers.plan, scored.questions, ks)
+    if as_json:
+        return comparison.curves_json(answers.name, preset, found)
+    return comparison.curves_table(answers.name, preset, found)
+
+
+def _scored(
+    source: str,
+    presets: Sequence[str],
+    *,
+    questions: Path | None,
+    too_long: str = "wrong",
+    wanted: Sequence[str] = (),
+) -> "tuple[Answers, list[Scored]]":
+    """Saved answers with what every preset makes of them; computed at most once."""
+    from infuser_core.evaluation.saved import find, read_scored
+    from infuser_core.evaluation.settings import EvaluationSettings, pool_of
+    from infuser_core.phases.evaluate import ScoreSettings
+    from infuser_core.store.store import Store
+    from tasks import answers as stages
+    from tasks.run import evaluating
+    from tasks.work import execute
+
+    named = find(Store(settings.store_root()), source, questions)
+    with evaluating(f"{named.name}-rescored", pool=pool_of(EvaluationSettings())) as run:
+        answers = _taken_in(run, named).of(wanted)
+        scored = []
+        for preset in presets:
+            rules = ScoreSettings(box=preset, too_long=too_long)
+            refs = {label: execute(run, stages.score(run, ref, rules)).ref for label, ref in answers.parts.items()}
+            scored.append(read_scored(run.store, answers, preset, refs))
+        return answers, scored
+
+
+def _taken_in(run: "Execution", named: "Answers | Files") -> "Answers":
+    """The answers in the store; those of a file are put there first."""
+    from infuser_core.evaluation.saved import Answers
+    from tasks import answers as stages
+    from tasks.work import execute
+
+    if isinstance(named, Answers):
+        return named
+    parts = named.read()
+    refs = [execute(run, stages.take_in(part, named.digest)).ref for part in parts]
+    return named.answers(parts, refs)

@@ -12,7 +12,7 @@ from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.planning.place import asked_of
 from infuser_core.planning.preflight import preflight
-from tasks import reporting
+from tasks import evaluation
 from tasks.run import Run, opened
 from tasks.run_control import Stop
 from tasks.stage import stopped
@@ -59,7 +59,7 @@ def infuser(
         except Stop as stop:
             _journal(run, stop)
             return stopped(stop, run.name)
-        reporting.write_report(run)
+        evaluation.write_report(run)
         return run.name
 
 

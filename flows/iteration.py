@@ -6,8 +6,8 @@ from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
-from tasks.branches import alongside
 from tasks.run import current
+from tasks.safe_points import alongside
 from tasks.stage import subflow
 from tasks.training_pool import Measured
 

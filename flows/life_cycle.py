@@ -3,12 +3,11 @@
 from functools import partial
 
 from flows.corpus import build_corpus, document_pool
-from flows.cotrain import cotrain
-from flows.evaluate import evaluate
+from flows.cotrain import Trained, cotrain
 from infuser_core.store.recipe import ArtifactRef
-from tasks import documents, training_pool
+from tasks import documents, evaluation, training_pool
 from tasks.run import Run
-from tasks.stage import recall
+from tasks.stage import recall, subflow
 
 
 def life_cycle(run: Run) -> None:
@@ -31,3 +30,22 @@ def _documents(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactR
     """The document pool: one Cached task where all of it is stored, else the sub-flow that builds it."""
     lookup = partial(document_pool, run, dev, validation)
     return recall(run, "build-corpus", lookup) or build_corpus(run, dev, validation)
+
+
+@subflow("evaluate", "evaluate")
+def evaluate(run: str, trained: Trained, validation: ArtifactRef) -> ArtifactRef:
+    """Returns the selection; the store has the scores, and how much of the benchmarks the choice had seen."""
+    selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)
+    evaluation.leakage(run, validation)
+    chosen = trained.iterations.index(evaluation.selected_iteration(run, selection, trained.iterations[-1]))
+    for label in evaluation.benchmark_labels(run):
+        benchmark(run, 0, label, trained.solvers[0])
+        if chosen > 0:
+            benchmark(run, trained.iterations[chosen], label, trained.solvers[chosen])
+    return selection
+
+
+def benchmark(run: str, iteration: int, label: str, solver: ArtifactRef) -> ArtifactRef:
+    """One checkpoint answers one benchmark; then its answers are scored."""
+    responses = evaluation.respond(run, iteration, label, solver, None)
+    return evaluation.evaluate(run, iteration, label, responses)

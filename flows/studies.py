@@ -1,11 +1,12 @@
 """Studies of a run: quality of generated questions, solver gaps, prediction of the score, a frozen solver."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.examine import Order, examine
+from flows.evaluate import Order, evaluate_plan
 from infuser_core import settings
 from infuser_core.config.overlays import load, validate
 from infuser_core.errors import UsageError
@@ -13,9 +14,10 @@ from infuser_core.planning.preflight import preflight
 from infuser_core.store import runs
 
 if TYPE_CHECKING:
-    from tasks.quality import Sheet
-
-Warn = Callable[[str], None]
+    from infuser_core.evaluation.generated import GeneratedSet, Judged, Solved
+    from infuser_core.statistics.question_quality import CheckedQuestion
+    from infuser_core.store.recipe import ArtifactRef
+    from tasks.run import Execution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,45 +44,71 @@ class QualityOrder:
     """Where the page goes; beside the run's record when None."""
 
 
-def swg(run: str | None, *, iteration: int, solvers: Sequence[str], samples: int, warn: Warn) -> dict[str, Any]:
+def swg(run: str | None, *, iteration: int, solvers: Sequence[str], samples: int) -> dict[str, Any]:
     """Every solver answers the iteration's questions; the first is the base. Repeating it asks nothing twice."""
-    from tasks import quality
+    from infuser_core.evaluation import generated
+    from infuser_core.evaluation.settings import EvaluationSettings, pool_of
+    from tasks.run import evaluating
 
     if len({*solvers}) < 2:
         raise UsageError("a gap needs two solvers", hint="e.g. --solver RUN@0 --solver RUN@selected")
     root = settings.store_root()
     name = runs.find_run(root, run)
-    sheet = quality.write_questions(root, name, iteration)
-    folders = _answered(sheet, solvers, samples=samples, warn=warn)
-    tallies = {solver: quality.tally_of(folder) for solver, folder in folders.items()}
-    return {"run": name, "iteration": iteration, "base": solvers[0], "solvers": quality.gaps(tallies, solvers[0])}
+    asked = generated.generated_set(root, name, iteration)
+    scores = _answered(asked, solvers, samples=samples)
+    with evaluating(f"{name}-swg", pool=pool_of(EvaluationSettings())) as execution:
+        rows = _compared(execution, asked, scores)
+    return {"run": name, "iteration": iteration, "base": solvers[0], "solvers": rows}
 
 
-def study(order: QualityOrder, *, warn: Warn) -> dict[str, Any]:
+def _compared(run: "Execution", asked: "GeneratedSet", scores: "Mapping[str, ArtifactRef]") -> list[dict[str, Any]]:
+    """Agreement and gap of every solver, kept for reports; the first is the base."""
+    from infuser_core.evaluation import generated
+    from tasks import studies as stages
+    from tasks.work import execute
+
+    tallies = {solver: generated.tally_of(run.store, ref) for solver, ref in scores.items()}
+    rows = generated.gaps(tallies, next(iter(tallies)))
+    execute(run, stages.compare_solvers(asked, rows, scores))
+    return rows
+
+
+def quality(order: QualityOrder) -> dict[str, Any]:
     """Chosen iterations' questions, answered and checked. Repeating it asks nobody twice."""
-    from tasks import quality, quality_record
+    from infuser_core.evaluation import generated
+    from infuser_core.evaluation.settings import of_run, pool_of
+    from tasks import studies as stages
+    from tasks.run import evaluating
+    from tasks.work import execute
 
     root = settings.store_root()
     name = runs.find_run(root, order.run)
     _refuse_unclear(order)
-    chosen = quality.iterations_of(root, name, order.iterations)
-    sheets = [quality.write_questions(root, name, iteration, limit=order.limit) for iteration in chosen]
-    folders = {sheet.iteration: _answered(sheet, order.solvers, samples=order.samples, warn=warn) for sheet in sheets}
-    asked = [row for sheet in sheets for row in sheet.rows]
-    strong = order.strong or quality_record.strongest(folders)
-    judged = quality_record.judge_all(root, name, asked, order.judge)
-    rows = quality_record.check(asked, folders, judged=judged, strong=strong)
-    facts = {
-        "run": name,
-        "base": next(iter(order.solvers), ""),
-        "strongest": strong,
-        "judge": order.judge,
-        "samples": order.samples,
-        "limit": order.limit,
-    }
-    pairs = quality_record.examples(root, name, asked, rows, count=order.examples)
-    found = facts | quality_record.summary(rows, folders) | pairs
-    return found | {"page": str(quality_record.keep(root, name, found, rows, html=order.html))}
+    chosen = generated.iterations_of(root, name, order.iterations)
+    sets = [generated.generated_set(root, name, iteration, limit=order.limit) for iteration in chosen]
+    scores = {each.iteration: _answered(each, order.solvers, samples=order.samples) for each in sets}
+    pool = pool_of(of_run(validate(runs.read_config(root, name))))
+    with evaluating(f"{name}-quality", pool=pool) as run:
+        made = {f"scores-{number}-{solver}": ref for number, refs in scores.items() for solver, ref in refs.items()}
+        made.update({f"questions-{each.iteration}": each.ref for each in sets})
+        for each in sets if order.solvers and order.limit is None else []:
+            _compared(run, each, scores[each.iteration])
+        strong, solved = _solved(run, scores, order.strong)
+        judged = _judged(run, sets, order.judge, made)
+        rows = generated.check([row for each in sets for row in each.rows], solved, judged=judged)
+        found = {
+            "run": name,
+            "base": next(iter(order.solvers), ""),
+            "strongest": strong,
+            "judge": order.judge,
+            "samples": order.samples,
+            "limit": order.limit,
+            **_summary(rows, solved),
+            **_examples(run, name, sets, rows, made, count=order.examples),
+        }
+        execute(run, stages.quality(found, rows, made))
+        run.journal.finish()
+    return {**found, "page": str(_page(root, name, found, order.html))}
 
 
 def _refuse_unclear(order: QualityOrder) -> None:
@@ -90,12 +118,136 @@ def _refuse_unclear(order: QualityOrder) -> None:
         raise UsageError(f"--strong {order.strong}: not among the solvers", hint="name it with --solver as well")
 
 
-def _answered(sheet: "Sheet", solvers: Sequence[str], *, samples: int, warn: Warn) -> dict[str, Path]:
-    """Every solver's examination on the questions of one iteration."""
-    return {
-        solver: examine(Order(model=solver, benchmarks=sheet.benchmark, samples=samples), warn=warn).folder
-        for solver in solvers
+def _answered(asked: "GeneratedSet", solvers: Sequence[str], *, samples: int) -> "dict[str, ArtifactRef]":
+    """The scores of every solver on the questions of one iteration."""
+    from infuser_core.evaluation.models import find_model
+    from infuser_core.evaluation.settings import settings_for
+
+    scores = {}
+    for solver in solvers:
+        model = find_model(settings.store_root(), solver)
+        chosen = settings_for(model, None, {})
+        plan = asked.plan(samples=samples, max_tokens=chosen.max_tokens)
+        done = evaluate_plan(Order(model=solver), model, chosen, plan, source=asked.ref)
+        scores[solver] = done.scores[asked.label]
+    return scores
+
+
+def _solved(
+    run: "Execution", scores: "Mapping[int, Mapping[str, ArtifactRef]]", strong: str
+) -> "tuple[str, dict[int, Solved]]":
+    """The solver that keys are compared with, and by iteration what the solvers made of the questions."""
+    from infuser_core.evaluation import generated
+
+    tallies = {
+        number: {solver: generated.tally_of(run.store, ref) for solver, ref in refs.items()}
+        for number, refs in scores.items()
     }
+    strong = strong or generated.strongest(list(tallies.values()))
+    return strong, {
+        number: generated.Solved(
+            tallies=tallies[number],
+            verdicts=generated.verdicts_of(run.store, refs[strong]) if strong else {},
+        )
+        for number, refs in scores.items()
+    }
+
+
+def _judged(
+    run: "Execution", sets: "Sequence[GeneratedSet]", asked: str, made: "dict[str, ArtifactRef]"
+) -> "dict[str, Judged]":
+    """The judge's word on every question; nothing without a judge."""
+    from infuser_core.evaluation.generated import Judged
+    from infuser_core.evaluation.models import find_model
+    from infuser_core.evaluation.settings import chat_of, settings_for
+    from tasks import studies as stages
+    from tasks.answers import Judge
+    from tasks.work import execute
+
+    if not asked:
+        return {}
+    model = find_model(run.store.root, asked)
+    chosen = settings_for(model, None, {})
+    judge = Judge(digest=model.digest, load=lambda: chat_of(model, chosen))
+    found: dict[str, Judged] = {}
+    for each in sets:
+        ref = execute(run, stages.judge_questions(run, each, judge, chosen.prompts)).ref
+        made[f"judged-{each.iteration}"] = ref
+        found.update({row.question_id: row for row in run.store.rows(ref, "judged_questions", Judged)})
+    return found
+
+
+def _summary(rows: "Sequence[CheckedQuestion]", solved: "Mapping[int, Solved]") -> dict[str, Any]:
+    """Numbers per iteration and solver."""
+    from infuser_core.evaluation.generated import agreements
+    from infuser_core.statistics.question_quality import iteration_quality
+
+    solvers: list[dict[str, Any]] = []
+    for iteration, one in solved.items():
+        solvers.extend(agreements(one.tallies, next(iter(one.tallies)), iteration) if one.tallies else [])
+    per = [asdict(iteration_quality(list(mine))) for _, mine in groupby(rows, key=lambda row: row.iteration)]
+    return {"iterations": per, "solvers": solvers}
+
+
+def _examples(
+    run: "Execution",
+    name: str,
+    sets: "Sequence[GeneratedSet]",
+    rows: "Sequence[CheckedQuestion]",
+    made: "dict[str, ArtifactRef]",
+    *,
+    count: int,
+) -> dict[str, Any]:
+    """Questions of the same documents at two iterations, written again by the generators where the run has none."""
+    from infuser_core.evaluation.generated import check
+    from infuser_core.statistics.question_quality import side_by_side
+
+    pairs = side_by_side(rows, count=count)
+    again = [] if pairs or not count else _written_again(run, name, sets, made, count=count)
+    found = pairs or side_by_side(check(again, {}, judged={}), count=count)
+    return {"examples": [asdict(pair) for pair in found], "rewritten": bool(again)}
+
+
+def _written_again(
+    run: "Execution", name: str, sets: "Sequence[GeneratedSet]", made: "dict[str, ArtifactRef]", *, count: int
+) -> list[dict[str, Any]]:
+    """Questions by the generators of the first and the last iteration from the same documents.
+
+    None where the generator never moved or a checkpoint is gone.
+    """
+    from infuser_core.evaluation import generated
+    from infuser_core.schemas import Question, QuestionLabel
+    from tasks import studies as stages
+    from tasks.work import execute
+
+    writers = [generated.writer_of(run.store, name, each.iteration) for each in (sets[0], sets[-1])]
+    first, last = writers
+    if first is None or last is None or first == last:
+        return []
+    config = validate(runs.read_config(run.store.root, name))
+    questions = [row for each in sets for row in each.rows]
+    documents = generated.documents_of(run.store.root, name, questions, count=count)
+    rows = []
+    for writer, iteration in ((first, sets[0].iteration), (last, sets[-1].iteration)):
+        ref = execute(run, stages.write_again(run, config, writer, iteration, documents)).ref
+        made[f"written-{iteration}"] = ref
+        labels = {row.question_id: row.key for row in run.store.rows(ref, "question_labels", QuestionLabel)}
+        for row in run.store.rows(ref, "questions", Question):
+            own = {key: getattr(row, key) for key in ("question_id", "document_id", "text", "choices", "answer")}
+            rows.append({"iteration": iteration, **own, "oracle": labels.get(row.question_id, "")})
+    return rows
+
+
+def _page(root: Path, name: str, found: dict[str, Any], html: Path | None) -> Path:
+    """The page of what was found; returns where it lies."""
+    from infuser_core import durable
+    from infuser_core.report import page
+    from infuser_core.report.content import Report
+    from infuser_core.report.quality import quality as section
+
+    shown = html or runs.runs_folder(root).joinpath(name, "quality", "quality.html")
+    durable.write(shown, page.render(Report(title=f"Generated questions of {name}", sections=[section(found)])))
+    return shown
 
 
 FROZEN = Path(__file__).parent.parent / "configs" / "ablation" / "frozen_solver.yaml"

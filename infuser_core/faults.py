@@ -2,8 +2,9 @@
 
 `INFUSER_CRASH_AT=phase:point` sends SIGKILL at the first pass, `phase:point:3` at the third. A word before an `@`
 asks for another fault: `raise@judge:inside` fails, `hang@` sleeps, `stuck@` sleeps and hears no signal, `stop@` stops
-the process until it gets SIGCONT, `memory@` is want of memory, once, where a trainer asks for it.
-`INFUSER_POINTS=FILE` lists the points that are passed. Unset, a point costs two dictionary look-ups.
+the process until it gets SIGCONT, `memory@` is want of memory, once, where a trainer asks for it, `until-NAME@` waits
+until another thread has passed the point NAME. `INFUSER_POINTS=FILE` lists the points that are passed. Unset, a point
+costs two dictionary look-ups.
 """
 
 import os
@@ -12,6 +13,8 @@ import time
 from pathlib import Path
 
 KILL = "kill"
+_UNTIL = "until-"
+_PATIENCE = 120.0
 _passes: dict[str, int] = {}
 
 
@@ -54,7 +57,18 @@ def _misbehave(action: str, name: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "raise":
         raise RuntimeError(f"told to fail at {name}")
+    elif action.startswith(_UNTIL):
+        _wait_for(action.removeprefix(_UNTIL))
     else:
         if action == "stuck":
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGINT, signal.SIGTERM})
         time.sleep(3600)
+
+
+def _wait_for(name: str) -> None:
+    """Wait until the list of passed points has the name. Raises TimeoutError after two minutes."""
+    listed, end = Path(os.environ["INFUSER_POINTS"]), time.monotonic() + _PATIENCE
+    while name not in listed.read_text(encoding="utf-8").split():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing passed {name} within {_PATIENCE:.0f} s")
+        time.sleep(0.01)

@@ -1,26 +1,37 @@
-"""Prefect UI: a page per artifact, and a progress bar while a stage runs."""
+"""Prefect UI: a progress bar while a stage runs, a page per artifact that links to others, and one with all of a run.
+
+Prefect is imported where it is called: it takes seconds, and only runs that show themselves in it pay.
+"""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from infuser_core import faults
+from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.store import tables
+from infuser_core.store.catalogue import Catalogue, Record
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
-from tasks.run import Run
+from tasks.run import Execution, Run
 
 _FIRST = 0.5
 _EVERY = 2.0
 _PREVIEW = 5
+_AT_ONCE = 100
+"""Pages that one request asks for: the server answers with 200 versions at most."""
+
+Pages = Mapping[str, UUID]
+"""Artifact key to the page it has on this process's server."""
+_pages: dict[str, UUID] = {}
 
 
 class Ticker:
     """Receives a phase's progress: terminal, Prefect progress artifact, and the crash points of tests."""
 
-    def __init__(self, run: Run, recipe: Recipe) -> None:
+    def __init__(self, run: Execution, recipe: Recipe) -> None:
         self._run = run
         self._recipe = recipe
         self._due = time.monotonic() + _FIRST
@@ -97,3 +108,78 @@ def _cell(value: Any, width: int) -> str:
     text = _plain(value)
     text = text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def link(key: str, pages: Pages) -> str:
+    """A Markdown link to an artifact's page; its bare key where the server has none."""
+    return f"[{key}](/artifacts/artifact/{pages[key]})" if key in pages else f"`{key}`"
+
+
+def show_page(run: Execution, ref: ArtifactRef) -> None:
+    """Publish an artifact's page, with links to the pages of what it was made from."""
+    from prefect.artifacts import create_markdown_artifact
+
+    recipe = run.store.manifest(ref).recipe
+    inputs = {name: identity.split("@")[0] for name, identity in recipe["inputs"].items()}
+    pages = _published(inputs.values())
+    lines = [f"- {name}: {link(key, pages)}" for name, key in inputs.items()]
+    head, facts, rest = artifact_page(run.store, ref).split("\n\n", 2)
+    links = "\n".join(lines) or "nothing but its configuration"
+    found = create_markdown_artifact(
+        key=artifact_key(ref.key),
+        markdown="\n\n".join([head, facts, "## Upstream pages", links, "## Facts", rest]),
+        description=f"{title(ref.kind, recipe['iteration'])} of run {run.name}; see `infuser why {ref.key}`",
+    )
+    assert isinstance(found, UUID)
+    _pages[ref.key] = found
+
+
+def show_lineage(run: Run) -> None:
+    """Publish the run's graph as one page, if anything ran: every artifact by iteration, with links to the pages."""
+    if not any(entry.state == "ran" for entry in run.journal.last_attempt()):
+        return
+    from prefect.artifacts import create_markdown_artifact
+
+    graph = graph_of(Catalogue(run.store.root), run.name)
+    create_markdown_artifact(
+        key=artifact_key(run.name, "lineage"),
+        markdown=lineage_page(graph, _published(graph.records)),
+        description=f"what was made from what in run {run.name}; `infuser why {run.name} --graph --html FILE` draws it",
+    )
+
+
+def _published(keys: Iterable[str]) -> Pages:
+    """Pages of these artifacts on the server, whichever attempt published them."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+    unknown = {artifact_key(key): key for key in keys if key not in _pages}
+    names = sorted(unknown)
+    with get_client(sync_client=True) as client:
+        for start in range(0, len(names), _AT_ONCE):
+            wanted = ArtifactFilter(key=ArtifactFilterKey(any_=names[start : start + _AT_ONCE]))
+            for found in client.read_artifacts(artifact_filter=wanted):
+                _pages[unknown[str(found.key)]] = found.id
+    return _pages
+
+
+def lineage_page(graph: Graph, pages: Pages) -> str:
+    """Markdown: a table per iteration, what stands outside the loop first."""
+    iterations: dict[int, list[Record]] = {}
+    for record in graph.records.values():
+        iterations.setdefault(record.iteration, []).append(record)
+    lines = [f"# Lineage of {graph.run}", "", f"{len(graph.records)} artifacts; each links to its page.", ""]
+    for iteration, records in sorted(iterations.items()):
+        heading = f"Iteration {iteration}" if iteration >= 0 else "Outside the loop"
+        lines += [f"## {heading}", "", *_table(graph, records, pages), ""]
+    return "\n".join(lines)
+
+
+def _table(graph: Graph, records: Sequence[Record], pages: Pages) -> list[str]:
+    lines = ["| phase | artifact | made from | used by | seconds |", "|---|---|---|---|---|"]
+    for record in records:
+        sources = ", ".join(f"{name} {link(key, pages)}" for name, key in graph.inputs(record.key).items())
+        users = ", ".join(sorted({user.phase for user in graph.users(record.key)}))
+        cells = [record.phase, link(record.key, pages), sources or "-", users or "-", f"{record.seconds:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines

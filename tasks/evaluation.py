@@ -1,5 +1,7 @@
-"""Validation, checkpoint selection and benchmarks as stages. Responses are saved before anything is scored."""
+"""Validation, checkpoint selection and benchmarks as stages, then the report. Answers are saved, then scored."""
 
+import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +11,15 @@ from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.validation import leaks, sentence
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.engines.protocols import Progress
-from infuser_core.evaluation.folder import ExamFolder
-from infuser_core.evaluation.plan import Plan, Sheet, exam_question
-from infuser_core.evaluation.scores import Counter, scores_of
+from infuser_core.evaluation.answers import answered, collect, scored
+from infuser_core.evaluation.plan import single
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases import select as select_phase
-from infuser_core.phases.grade import grade
 from infuser_core.phases.respond import RespondSettings
 from infuser_core.phases.respond import respond as ask
 from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,
-    BenchmarkVerdict,
     Candidate,
     Leak,
     Question,
@@ -28,9 +27,12 @@ from infuser_core.schemas import (
     Role,
     Selection,
 )
+from infuser_core.store import runs
+from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.run import Run, current
+from tasks.display import show_lineage
+from tasks.run import Run, current, peak_memory_mb
 from tasks.stage import known, stage
 from tasks.work import Work
 
@@ -60,44 +62,17 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
             prompt_tokens=settings.prompt_tokens,
             seed=run.config.seed,
         )
-        plan = _plan(label, questions, settings.samples, settings.max_tokens)
-        kept = ExamFolder(run.store.partial(recipe))
+        plan = single(label, questions, samples=settings.samples, max_tokens=settings.max_tokens)
         sampler = run.pool.sampler(run.checkpoint(solver, Role.SOLVER))
-        for rows in ask(plan.asks(), kept.finished(), sampler, asked, progress=progress):
-            kept.add(rows)
-        responses = _in_order(questions, [row for rows in kept.chunks() for row in rows])
-        return Outcome(
-            tables={
-                "responses": Table(row_type=BenchmarkResponse, rows=responses),
-                "asked_questions": Table(row_type=Question, rows=questions),
-            },
-            summary={"label": label, "responses": len(responses), "tokens": sum(r.response_tokens for r in responses)},
-        )
+        kept = Pieces(run.store.partial(recipe), BenchmarkResponse)
+        responses = collect(plan, kept, lambda asks, done: ask(asks, done, sampler, asked, progress=progress))
+        return answered(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
 
 
 def _benchmark(run: Run, label: str) -> BenchmarkSettings:
     return next(b for b in run.config.evaluate.benchmarks if (b.label or b.name) == label)
-
-
-def _plan(label: str, questions: Sequence[Question], samples: int, max_tokens: int) -> Plan:
-    sheet = Sheet(
-        label=label,
-        name=label,
-        title=label,
-        category="",
-        samples=samples,
-        max_tokens=max_tokens,
-        num_available=len(questions),
-        expected=None,
-    )
-    return Plan(sheets=[sheet], questions=[exam_question(label, question) for question in questions])
-
-
-def _in_order(questions: Sequence[Question], rows: Sequence[BenchmarkResponse]) -> list[BenchmarkResponse]:
-    places = {question.question_id: place for place, question in enumerate(questions)}
-    return sorted(rows, key=lambda row: (places[row.question_id], row.sample_index))
 
 
 @stage("validate")
@@ -116,24 +91,7 @@ def _scored(run: Run, phase: str, label: str, iteration: int, responses: Artifac
     settings = evaluate_phase.score_settings(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        rows = run.store.rows(responses, "responses", BenchmarkResponse)
-        questions = run.store.rows(responses, "asked_questions", Question)
-        plan = _plan(label, questions, max((row.sample_index for row in rows), default=0) + 1, 0)
-        verdicts = grade(rows, plan.by_key(), preset=settings.box, progress=progress)
-        counter = Counter(plan, too_long=settings.too_long)
-        counter.add(rows, verdicts)
-        scores = counter.questions()
-        solver = run.store.manifest(responses).recipe["inputs"]["solver"]
-        (found,) = scores_of(plan, scores, checkpoint_id=solver)
-        score = found.score
-        return Outcome(
-            tables={
-                "verdicts": Table(row_type=BenchmarkVerdict, rows=verdicts),
-                "question_scores": Table(row_type=QuestionScore, rows=scores),
-                "benchmark_scores": Table(row_type=BenchmarkScore, rows=[score]),
-            },
-            summary={"benchmark": label, "accuracy": score.accuracy, "low": score.low, "high": score.high},
-        )
+        return scored(run.store, label, responses, settings, progress=progress)
 
     version = evaluate_phase.VERSION
     recipe = run.recipe(phase, version, settings, {"responses": responses}, iteration=iteration)
@@ -195,3 +153,24 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
 def benchmark_labels(run: str) -> list[str]:
     """Names of the configured benchmarks."""
     return [benchmark.label or benchmark.name for benchmark in current(run).config.evaluate.benchmarks]
+
+
+def write_report(run: Run) -> None:
+    """Refresh the report if anything ran in this attempt, and record what the attempt cost."""
+    from infuser_core.report.build import count_phases, report, report_folder
+
+    root = run.store.root
+    attempt = run.journal.last_attempt()
+    shown = report_folder(root, run.name) / "report.html"
+    if not shown.exists() or any(entry.state == "ran" for entry in attempt):
+        run.console.start("report", -1)
+        report(root, run.name)
+    record = {
+        "seconds": round(time.monotonic() - run.started, 3),
+        "peak_memory_mb": round(peak_memory_mb(), 1),
+        "phases": count_phases(run.journal.last_attempt()),
+    }
+    (runs.runs_folder(root) / run.name / "attempt.json").write_text(json.dumps(record, indent=1) + "\n")
+    if run.published:
+        show_lineage(run)
+    run.journal.finish()

@@ -36,15 +36,11 @@ _WHOLE = Asked()
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
-    """A run as its stages share it."""
+class Execution:
+    """What executing stages needs: those of a run, or those of an evaluation."""
 
     name: str
-    """Name of the run."""
-    config: RunConfig
-    """Resolved configuration; inside a stage, what holds for it."""
-    history: History
-    """The configuration over the iterations: a fork has its origin's before it left."""
+    """Name of the run or evaluation."""
     store: Store
     """Artifacts."""
     journal: Journal
@@ -57,12 +53,33 @@ class Run:
     """Our ownership of the run."""
     published: bool = True
     """Whether stages show themselves in Prefect."""
-    listed: bool = True
-    """Whether commands know it as a run."""
     control: Control = field(default_factory=Control)
     """How far the run goes."""
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
+
+    @property
+    def resumed_by(self) -> str:
+        """The command that resumes this, for hints."""
+        return "the same command"
+
+    def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
+        """The checkpoint in an artifact, every file verified."""
+        step = int(self.store.manifest(ref).summary["step"])
+        folder = self.store.verified_folder(ref)
+        return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run(Execution):
+    """What the stages of one run share."""
+
+    config: RunConfig
+    """Resolved configuration; inside a stage, what holds for it."""
+    history: History
+    """The configuration over the iterations: a fork has its origin's before it left."""
+    listed: bool = True
+    """Whether commands know it as a run."""
 
     @property
     def resumed_by(self) -> str:
@@ -103,12 +120,6 @@ class Run:
             iteration=iteration,
             inputs=sources,
         )
-
-    def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
-        """The checkpoint in an artifact, every file verified."""
-        step = int(self.store.manifest(ref).summary["step"])
-        folder = self.store.verified_folder(ref)
-        return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
 
 
 _open: dict[str, Run] = {}
@@ -250,6 +261,33 @@ def plain(value: Any) -> Any:
     return value
 
 
+@contextmanager
+def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
+    """Own the record of an evaluation, start an attempt, and release engines at the end. Needs no Prefect.
+
+    Raises BusyRunError while another process works on the same evaluation.
+    """
+    root = settings.writable_store_root()
+    settings.phase_seconds("")
+    with runs.holding(root, name, shelf=runs.EVALUATIONS) as hold:
+        journal = Journal(root, name, shelf=runs.EVALUATIONS)
+        journal.start_attempt()
+        execution = Execution(
+            name=name,
+            store=Store(root),
+            journal=journal,
+            pool=pool,
+            console=Console(enabled=sys.stderr.isatty()),
+            hold=hold,
+            published=False,
+        )
+        try:
+            yield execution
+        finally:
+            execution.console.clear()
+            pool.close()
+
+
 def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:
     """A holder that was killed could not say so itself: its successor does, to the person and in the journal."""
     left = hold.left
@@ -271,7 +309,9 @@ def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:
 
 
 def served() -> bool:
-    """Whether a deployment's runner started this flow run."""
+    """Whether a deployment's runner started this flow run: never where Prefect, which is slow to import, is absent."""
+    if "prefect" not in sys.modules:
+        return False
     from prefect.context import FlowRunContext
 
     context = FlowRunContext.get()

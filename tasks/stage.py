@@ -25,9 +25,9 @@ from infuser_core.errors import (
 )
 from infuser_core.planning.fork import MEASUREMENTS
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from tasks.interrupts import Overdue
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
+from tasks.safe_points import Overdue
 from tasks.work import Work, execute
 
 P = ParamSpec("P")

@@ -1,26 +1,40 @@
-"""Studies on a finished or running run: does the influence score predict, and does a generator climb it?"""
+"""Stages of studies on a run: whether the score predicts, what a generator climbs, and what its questions are worth."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corpus.model_reply import ReplyProblem, ask
 from infuser_core import durable
-from infuser_core.engines.protocols import Progress
+from infuser_core.config.run import RunConfig
+from infuser_core.engines.models import prompt_of
+from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.errors import UsageError
+from infuser_core.evaluation.generated import GeneratedSet, Judged
+from infuser_core.phases import generate_questions, rollout_dev, update_solver
 from infuser_core.phases import influence_study as study
-from infuser_core.phases import rollout_dev, update_solver
-from infuser_core.phases.answering import AnswerSettings, answer_questions
+from infuser_core.phases.answering import AnswerSettings, answer_questions, template_digest
 from infuser_core.phases.groups import by_group
+from infuser_core.prompts.load import Template, render_question
 from infuser_core.report import charts
-from infuser_core.schemas import InfluenceScore, Question, Role, Rollout
+from infuser_core.schemas import Checkpoint, Document, InfluenceScore, Question, QuestionLabel, Role, Rollout
 from infuser_core.statistics.correlation import RankCorrelation, pearson, rank_correlations
-from infuser_core.store.recipe import ArtifactRef
+from infuser_core.statistics.question_quality import CheckedQuestion
+from infuser_core.store.pieces import Pieces
+from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Lineage, Outcome, Table
-from tasks.run import Run
+from tasks.answers import Judge
+from tasks.run import Execution, Run, plain
 from tasks.work import Work
 
+VERSION = 1
+REPLY_TOKENS = 512
+"""Length limit of the judge's reply, tokens."""
+TOGETHER = 32
+"""Questions that a judge is asked before its replies are kept: what a kill can lose."""
 PREDICTORS = ("preconditioned_cosine", "sgd_cosine", "uncertainty", "variance", "difficulty", "random")
 
 
@@ -184,3 +198,138 @@ def study_result(run: Run, ref: ArtifactRef, *, figure: Path | None = None) -> d
             for row in rows
         ],
     }
+
+
+def judge_questions(run: Execution, asked: GeneratedSet, judge: Judge, prompts: str) -> Work:
+    """A model says of every question whether it stands alone. What it said before a kill is not asked again."""
+    template = prompt_of("judge_question", prompts)
+    names = [str(row["question_id"]) for row in asked.rows]
+    recipe = Recipe(
+        phase="judge_questions",
+        version=VERSION,
+        config={
+            "judge": judge.digest,
+            "template": template_digest(template),
+            "reply_tokens": REPLY_TOKENS,
+            "questions": digest_of(names),
+        },
+        seed=0,
+        iteration=asked.iteration,
+        inputs={"questions": asked.ref.id},
+    )
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        pieces = Pieces(run.store.partial(recipe), Judged)
+        known = {row.question_id for row in pieces.rows()}
+        left = [row for row in asked.rows if row["question_id"] not in known]
+        model = judge.load() if left else None
+        for start in range(0, len(left), TOGETHER):
+            assert model is not None
+            pieces.add(_judged(model, template, left[start : start + TOGETHER]))
+            progress(len(known) + min(start + TOGETHER, len(left)), len(names), 0)
+        said = {row.question_id: row for row in pieces.rows()}
+        rows = [said[name] for name in names]
+        alone = sum(row.usable and row.self_contained for row in rows)
+        return Outcome(
+            tables={"judged_questions": Table(row_type=Judged, rows=rows)},
+            summary={"questions": len(rows), "self_contained": alone},
+        )
+
+    return Work(recipe=recipe, produce=produce)
+
+
+def _judged(model: ChatModel, template: Template, questions: Sequence[Mapping[str, Any]]) -> list[Judged]:
+    names = [str(row["question_id"]) for row in questions]
+    prompts = [template.messages(question=render_question(row["text"], list(row["choices"]))) for row in questions]
+    found = ask(model, prompts, _read, task="judge_question", items=names, max_tokens=REPLY_TOKENS)
+    last = {call.item: call.reply for call in found.calls}
+    return [
+        Judged(
+            question_id=name,
+            usable=value is not None,
+            self_contained=value == "",
+            missing=value or "",
+            reply=last[name],
+        )
+        for name, value in zip(names, found.values, strict=True)
+    ]
+
+
+def _read(place: int, reply: dict[str, Any]) -> str:
+    """What is missing; empty where the question stands alone."""
+    verdict, missing = reply.get("self_contained"), reply.get("missing")
+    if not isinstance(verdict, bool):
+        raise ReplyProblem('"self_contained" is neither true nor false')
+    said = " ".join(missing.split()) if isinstance(missing, str) else ""
+    return "" if verdict else said or "something"
+
+
+def write_again(
+    run: Execution, config: RunConfig, writer: ArtifactRef, iteration: int, documents: Sequence[Document]
+) -> Work:
+    """A generator of a run writes questions from these documents, with the settings of the run."""
+    settings = replace(generate_questions.settings_of(config), documents=len(documents))
+    recipe = Recipe(
+        phase="write_again",
+        version=generate_questions.VERSION,
+        config={"settings": plain(settings), "documents": [document.document_id for document in documents]},
+        seed=config.seed,
+        iteration=iteration,
+        inputs={"generator": writer.id},
+    )
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        folder = run.store.verified_folder(writer)
+        checkpoint = Checkpoint(checkpoint_id=writer.id, role=Role.GENERATOR, path=str(folder), step=0)
+        found = generate_questions.generate_questions(
+            documents,
+            run.pool.sampler(checkpoint),
+            settings,
+            checkpoint_id=writer.id,
+            seed=config.seed,
+            iteration=iteration,
+        )
+        return Outcome(
+            tables={
+                "questions": Table(row_type=Question, rows=found.questions),
+                "question_labels": Table(row_type=QuestionLabel, rows=found.labels),
+            },
+            summary={"questions": len(found.questions)},
+        )
+
+    return Work(recipe=recipe, produce=produce)
+
+
+def compare_solvers(asked: GeneratedSet, gaps: Sequence[Mapping[str, Any]], scores: Mapping[str, ArtifactRef]) -> Work:
+    """How often solvers agree with the keys, the base first: which evaluations belong together, for reports."""
+    recipe = Recipe(
+        phase="swg",
+        version=VERSION,
+        config={"solvers": list(scores)},
+        seed=0,
+        iteration=asked.iteration,
+        inputs={"questions": asked.ref.id, **{f"scores-{n:02d}": ref.id for n, ref in enumerate(scores.values())}},
+    )
+    outcome = Outcome(tables={}, summary={"gaps": [dict(row) for row in gaps]})
+    return Work(recipe=recipe, produce=lambda workspace, progress: outcome)
+
+
+def quality(found: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]) -> Work:
+    """Everything that is known of a run's questions: numbers and examples as one file, and a row per question."""
+    recipe = Recipe(
+        phase="quality",
+        version=VERSION,
+        config={"found": digest_of(found)},
+        seed=0,
+        inputs={name: ref.id for name, ref in inputs.items()},
+    )
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
+        (workspace / "quality.json").write_text(f"{text}\n", encoding="utf-8")
+        return Outcome(
+            tables={"checked_questions": Table(row_type=CheckedQuestion, rows=rows)},
+            summary={"run": found["run"], "questions": len(rows)},
+        )
+
+    return Work(recipe=recipe, produce=produce)

@@ -17,9 +17,9 @@ from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
 from tasks import display
-from tasks.interrupts import Guard, guarded
-from tasks.run import Run
+from tasks.run import Execution
 from tasks.run_control import Halted
+from tasks.safe_points import Guard, guarded
 
 Produce = Callable[[Path, Progress], Outcome]
 
@@ -46,7 +46,7 @@ class StageResult:
     """True when nothing had to run."""
 
 
-def execute(run: Run, work: Work) -> StageResult:
+def execute(run: Execution, work: Work) -> StageResult:
     """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
     result = _found_or_made(run, work)
     run.control.salts.carry(result.ref, work.recipe)
@@ -56,7 +56,7 @@ def execute(run: Run, work: Work) -> StageResult:
     return result
 
 
-def _found_or_made(run: Run, work: Work) -> StageResult:
+def _found_or_made(run: Execution, work: Work) -> StageResult:
     started, recipe = time.monotonic(), work.recipe
     found = run.store.find(recipe)
     if found is not None:
@@ -80,18 +80,15 @@ def _found_or_made(run: Run, work: Work) -> StageResult:
     return StageResult(ref=ref, cached=False)
 
 
-def _produce(run: Run, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
+def _produce(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
     with _at_work(run, recipe):
         ref = _committed(run, recipe, produce, started, guard)
     if run.published:
-        # Prefect costs seconds to import: only those who show themselves in it pay.
-        from tasks.lineage import show_page
-
-        show_page(run, ref)
+        display.show_page(run, ref)
     return ref
 
 
-def _committed(run: Run, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
+def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
     faults.point(f"{recipe.phase}:start")
     ticker = display.Ticker(run, recipe)
 
@@ -113,7 +110,7 @@ def _committed(run: Run, recipe: Recipe, produce: Produce, started: float, guard
 
 
 @contextmanager
-def _at_work(run: Run, recipe: Recipe) -> Iterator[None]:
+def _at_work(run: Execution, recipe: Recipe) -> Iterator[None]:
     """The person sees what is at work, and so does whoever finds us dead."""
     _own(run)
     doing = display.title(recipe.phase, recipe.iteration)
@@ -128,18 +125,18 @@ def _at_work(run: Run, recipe: Recipe) -> Iterator[None]:
             run.hold.note_end(doing)
 
 
-def _own(run: Run) -> None:
+def _own(run: Execution) -> None:
     """The run must still be ours."""
     if run.hold is not None:
         run.hold.check()
 
 
-def _hit(run: Run, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
+def _hit(run: Execution, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
     _journal(run, recipe, ref, "cached", seconds, sum(run.store.manifest(ref).rows.values()))
     return StageResult(ref=ref, cached=True)
 
 
-def _journal(run: Run, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:
+def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:
     run.journal.append(
         phase=recipe.phase,
         iteration=recipe.iteration,
@@ -151,7 +148,7 @@ def _journal(run: Run, recipe: Recipe, ref: ArtifactRef, state: str, seconds: fl
     )
 
 
-def _record_failure(run: Run, recipe: Recipe, error: Exception, started: float) -> None:
+def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: float) -> None:
     message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     # On a full disk there is no room for the line either; the error itself is on its way to the person.
@@ -174,7 +171,7 @@ def _disk_is_full(error: BaseException | None) -> bool:
     return told or _disk_is_full(error.__cause__)
 
 
-def _named(run: Run, recipe: Recipe, error: Exception) -> InfuserError:
+def _named(run: Execution, recipe: Recipe, error: Exception) -> InfuserError:
     """A foreign error as an InfuserError, with its remedy."""
     hint = f"finished stages are kept: {run.resumed_by} goes on from here"
     if _disk_is_full(error):

@@ -11,7 +11,7 @@ import typer
 from flows.cli.options import AsJson, Changes, Configs, RunName, group, show, warn
 from infuser_core.errors import UsageError
 
-Source = Annotated[str, typer.Argument(help="Folder or name of an evaluation, a run, or a file of responses.")]
+Source = Annotated[str, typer.Argument(help="An evaluation, its exported folder, a run, or a file of responses.")]
 Questions = Annotated[Path | None, typer.Option(help="For a file: the questions it answers (parquet or JSON).")]
 _READ = 1_048_576
 """Bytes read at a time."""
@@ -48,7 +48,7 @@ def evaluate(
     ],
     benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas; NAME=FILE for a file.")] = "",
     data: Annotated[Path | None, typer.Option(help="Folder with the benchmarks' files.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for answers and results; by default in the store.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Export answers and tables to this folder as well.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Responses per question.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Questions per benchmark, stratified by domain.")] = None,
     preset: Annotated[str | None, typer.Option(help="Which answer counts: paper, official or strict-last.")] = None,
@@ -64,7 +64,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions and score its answers; after a crash, the same command continues."""
-    from flows.examine import Order, examine
+    from flows.evaluate import Order
+    from flows.evaluate import evaluate as go
     from infuser_core.evaluation import results
 
     overrides = {
@@ -88,7 +89,7 @@ def evaluate(
         batch_tokens=batch_tokens,
         concurrency=concurrency,
     )
-    done = examine(order, warn=warn)
+    done = go(order, warn=warn)
     show(done.results, lambda: f"{results.terminal(done.results)}\nresults: {done.folder}", as_json=as_json)
 
 
@@ -96,12 +97,12 @@ def rescore(
     source: Source,
     preset: Annotated[str, typer.Option(help="all, or presets joined by commas; the first is the reference.")] = "all",
     questions: Questions = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the verdicts; by default beside the answers.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Export the verdicts to this folder.")] = None,
     too_long: Annotated[str, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")] = "wrong",
     as_json: AsJson = False,
 ) -> None:
     """Score saved answers again under several presets, without a model, and show where they differ."""
-    from flows.examine import rescore as go
+    from flows.evaluate import rescore as go
 
     if too_long not in ("wrong", "drop"):
         raise UsageError(f"--too-long {too_long}: unknown", hint="wrong or drop")
@@ -118,7 +119,7 @@ def passk(
     as_json: AsJson = False,
 ) -> None:
     """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
-    from flows.examine import passk as go
+    from flows.evaluate import passk as go
 
     (chosen,) = _presets(preset) if preset != "all" else ["all"]
     if chosen == "all":

@@ -1,7 +1,8 @@
 """Commands that look into a run: its stages, result, artifacts, data, lineage, and how it differs from another run."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +10,10 @@ from flows.cli.options import AsJson, Html, RunName, show, write_page
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
+
+if TYPE_CHECKING:
+    from infuser_core.store.recipe import ArtifactRef
+    from infuser_core.store.store import Store
 
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
 
@@ -98,9 +103,23 @@ def show_artifact(
     artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")],
 ) -> None:
     """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
-    from tasks.inspection import show as page
+    from infuser_core.store.store import Store
+    from tasks.display import artifact_page
 
-    typer.echo(page(settings.store_root(), artifact))
+    store = Store(settings.store_root())
+    ref = _find_artifact(store, artifact)
+    users = [other for other in store.refs() if ref.id in store.manifest(other).recipe.get("inputs", {}).values()]
+    typer.echo(artifact_page(store, ref, users=users))
+
+
+def _find_artifact(store: "Store", name: str) -> "ArtifactRef":
+    """The artifact whose key or id starts with `name`. Raises UsageError when none or several do."""
+    found = [ref for ref in store.refs() if ref.id.startswith(name) or ref.key.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(f"no artifact {name}", hint="`infuser status` lists the keys of a run's artifacts")
+    raise UsageError(f"{len(found)} artifacts start with {name}", hint=f"e.g. {found[0].key} and {found[1].key}")
 
 
 def sql(
@@ -109,9 +128,17 @@ def sql(
     as_json: AsJson = False,
 ) -> None:
     """Query rollouts, questions, scores, updates and documents of all runs and iterations with SQL."""
-    from tasks.inspection import query
+    from infuser_core.store.store import Store
+    from infuser_core.store.views import Lens
+    from infuser_core.terminal import table
 
-    typer.echo(query(settings.store_root(), statement, run=run, as_json=as_json))
+    root = settings.store_root()
+    lens = Lens(Store(root), runs=None if run is None else [runs.find_run(root, run)])
+    try:
+        rows = lens.query(statement)
+    finally:
+        lens.close()
+    typer.echo(json.dumps(rows, default=str) if as_json else table(rows))
 
 
 def why(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Html, RunName, group, show, warn
+from flows.cli.options import AsJson, Html, RunName, group, show
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
@@ -122,7 +122,8 @@ def quality(
     as_json: AsJson = False,
 ) -> None:
     """Check a run's generated questions over its iterations: solvers against keys, self-containedness, repetition."""
-    from flows.studies import QualityOrder, study
+    from flows.studies import QualityOrder
+    from flows.studies import quality as study
 
     order = QualityOrder(
         run=run,
@@ -135,7 +136,7 @@ def quality(
         examples=examples,
         html=html,
     )
-    found = study(order, warn=warn)
+    found = study(order)
     show(found, lambda: _quality_text(found), as_json=as_json)
 
 
@@ -165,7 +166,7 @@ def swg(
     from flows.studies import swg as study
     from infuser_core.terminal import table
 
-    found = study(run, iteration=iteration, solvers=solver or [], samples=samples, warn=warn)
+    found = study(run, iteration=iteration, solvers=solver or [], samples=samples)
     head = f"run {found['run']}, questions of iteration {found['iteration']}, against the generator's own keys"
     rows = [{"gap": None, "low": None, "high": None} | row for row in found["solvers"]]
     shown = table([{name: row[name] for name in _GAP} for row in rows])

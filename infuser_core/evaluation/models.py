@@ -29,7 +29,7 @@ owner/name[@revision], or openai:MODEL@http://host:port/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examinee:
+class NamedModel:
     """The model, found."""
 
     name: str
@@ -42,6 +42,8 @@ class Examinee:
     """Configuration of the run that the model belongs to, where there is one."""
     world: str = ""
     """Micro-world of a nano anchor, empty for others."""
+    ref: ArtifactRef | None = None
+    """The checkpoint's artifact, where the model is one of the store."""
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint that a sampler loads."""
@@ -49,14 +51,14 @@ class Examinee:
         return Checkpoint(checkpoint_id=self.digest, role=Role.SOLVER, path=str(self.folder), step=0)
 
 
-def find_model(root: Path, text: str) -> Examinee:
+def find_model(root: Path, text: str) -> NamedModel:
     """The model that `text` names. Raises UsageError listing the forms when nothing is called so."""
     if text.startswith(ADDRESS):
         from infuser_core.engines.endpoint import parse_address
 
         address = parse_address(text)
         digest = f"{ADDRESS}{address.model}@{address.url}"
-        return Examinee(name=address.model, digest=digest, folder=None, config=None)
+        return NamedModel(name=address.model, digest=digest, folder=None, config=None)
     if text in _NANO:
         return _in_folder(text, anchor_path(_NANO[text]), world=_NANO[text])
     if Path(text).is_dir():
@@ -74,11 +76,11 @@ def find_model(root: Path, text: str) -> Examinee:
     raise UsageError(f"--model {text}: there is no such model", hint=_FORMS)
 
 
-def _in_folder(name: str, folder: Path, *, world: str = "") -> Examinee:
-    return Examinee(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
+def _in_folder(name: str, folder: Path, *, world: str = "") -> NamedModel:
+    return NamedModel(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
 
 
-def _in_store(store: Store, text: str, found: list[ArtifactRef]) -> Examinee:
+def _in_store(store: Store, text: str, found: list[ArtifactRef]) -> NamedModel:
     if len(found) > 1:
         keys = f"{found[0].key} and {found[1].key}"
         raise UsageError(f"--model {text}: {len(found)} artifacts start so", hint=f"e.g. {keys}")
@@ -93,13 +95,13 @@ def _made_by(store: Store, key: str) -> RunConfig | None:
     return None
 
 
-def _checkpoint(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> Examinee:
+def _checkpoint(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> NamedModel:
     if not (store.folder(ref.kind, ref.key) / "config.json").is_file():
         raise UsageError(f"{ref.key} is no checkpoint", hint="keys of checkpoints start with anchor- or update_")
-    return Examinee(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config)
+    return NamedModel(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config, ref=ref)
 
 
-def _of_run(store: Store, name: str, place: str) -> Examinee:
+def _of_run(store: Store, name: str, place: str) -> NamedModel:
     """The run's solver after some iterations, or the selected one."""
     journal = Journal(store.root, name)
     solvers = {
@@ -123,9 +125,9 @@ def _selected(store: Store, journal: Journal) -> int:
     raise UsageError(f"run {journal.path.parent.name} has selected no checkpoint yet", hint="`infuser resume` ends it")
 
 
-def is_nano(examinee: Examinee) -> bool:
+def is_nano(model: NamedModel) -> bool:
     """Whether the model speaks the micro-world's language only."""
-    if examinee.world or (examinee.config is not None and examinee.config.anchor.type == "nano"):
+    if model.world or (model.config is not None and model.config.anchor.type == "nano"):
         return True
-    card = examinee.folder / "card.json" if examinee.folder else None
+    card = model.folder / "card.json" if model.folder else None
     return card is not None and card.is_file() and "world" in json.loads(card.read_text(encoding="utf-8"))

@@ -1,18 +1,22 @@
-"""Plan of an evaluation: its settings, its benchmarks, and the identity that saved answers belong to."""
+"""Plan of an evaluation: its benchmarks with their questions, and the identity that saved answers belong to."""
 
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import yaml
-from pydantic import Field, ValidationError
-
-from infuser_core.config import overlays
-from infuser_core.config.run import BenchmarkSettings, EngineSettings, RunConfig, SamplingSettings
-from infuser_core.config.sources import Settings
-from infuser_core.errors import ConfigError
+from infuser_core import plugins
+from infuser_core.benchmarks.parts.files import SUFFIXES
+from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning
+from infuser_core.benchmarks.parts.validation import draw
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.errors import ConfigError, UsageError
+from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.evaluation.settings import EvaluationSettings
 from infuser_core.phases.answering import solver_templates, template_digest
+from infuser_core.phases.evaluate import AskSettings
 from infuser_core.phases.respond import Ask, Key
 from infuser_core.schemas import Question
 from infuser_core.store.recipe import digest_of
@@ -21,26 +25,9 @@ FORMAT = 1
 """Raised when responses are made differently, so that old and new ones never mix."""
 
 
-class ExamSettings(Settings):
-    """How an examination is held; the defaults are the paper's (appendix: sampling hyperparameters)."""
-
-    engine: EngineSettings = EngineSettings()
-    prompts: str = "paper"
-    """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
-    sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
-    prompt_tokens: int = Field(default=4096, gt=0)
-    max_tokens: int = Field(default=8192, gt=0)
-    """Response limit of benchmarks that name none."""
-    preset: Literal["paper", "official", "strict-last"] = "paper"
-    too_long: Literal["wrong", "drop"] = "wrong"
-    benchmarks: list[BenchmarkSettings] = Field(default=[])
-    """Benchmarks by label, with their files; those left out of it are found by name."""
-    seed: int = Field(default=42, ge=0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExamQuestion(Question):
-    """A question as it is saved with an examination."""
+class AskedQuestion(Question):
+    """A question as it is saved with an evaluation."""
 
     benchmark: str
     """Benchmark label."""
@@ -48,7 +35,7 @@ class ExamQuestion(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """One benchmark of an examination."""
+    """One benchmark of an evaluation."""
 
     label: str
     """Name in tables and files."""
@@ -74,7 +61,7 @@ class Plan:
 
     sheets: list[Sheet]
     """Benchmarks in the order asked for."""
-    questions: list[ExamQuestion]
+    questions: list[AskedQuestion]
     """Questions, benchmark by benchmark."""
 
     def asks(self) -> list[Ask]:
@@ -90,59 +77,149 @@ class Plan:
             for question in self.questions
         ]
 
+    def of(self, label: str) -> "Plan":
+        """One benchmark of it."""
+        return Plan(
+            sheets=[sheet for sheet in self.sheets if sheet.label == label],
+            questions=[question for question in self.questions if question.benchmark == label],
+        )
+
+    def plain(self) -> list[Question]:
+        """The questions without their labels."""
+        names = [part.name for part in fields(Question)]
+        return [Question(**{name: getattr(question, name) for name in names}) for question in self.questions]
+
     def by_key(self) -> dict[Key, Question]:
         """Questions by (benchmark, question id)."""
         return {(question.benchmark, question.question_id): question for question in self.questions}
 
 
-def exam_question(label: str, question: Question) -> ExamQuestion:
+def asked_question(label: str, question: Question) -> AskedQuestion:
     """The question under its benchmark's label."""
-    return ExamQuestion(benchmark=label, **{part.name: getattr(question, part.name) for part in fields(Question)})
+    return AskedQuestion(benchmark=label, **{part.name: getattr(question, part.name) for part in fields(Question)})
 
 
-def of_run(config: RunConfig) -> ExamSettings:
-    """How a run evaluates."""
-    return ExamSettings(
-        engine=config.engine,
-        prompts=config.prompts,
-        sampling=config.evaluate.sampling,
-        prompt_tokens=config.cotrain.prompt_tokens,
-        max_tokens=config.cotrain.solver_tokens,
-        preset=config.evaluate.box,
-        too_long=config.evaluate.too_long,
-        benchmarks=config.evaluate.benchmarks,
-        seed=config.seed,
-    )
+def single(label: str, questions: Sequence[Question], *, samples: int, max_tokens: int = 0, **known: Any) -> Plan:
+    """The plan of one set of questions; `known` are further facts of its sheet."""
+    facts = {"name": label, "title": label, "category": "", "num_available": len(questions), "expected": None, **known}
+    sheet = Sheet(label=label, samples=samples, max_tokens=max_tokens, **facts)
+    return Plan(sheets=[sheet], questions=[asked_question(label, question) for question in questions])
 
 
-def read_settings(path: Path, base: ExamSettings) -> ExamSettings:
-    """Settings from YAML: a run's configuration, or keys of ExamSettings over `base`. Raises ConfigError."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="shipped ones lie in configs/") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"{path} is not valid YAML: {reason}", hint="a mapping of keys to values") from error
-    if isinstance(values, dict) and "cotrain" in values:
-        return of_run(overlays.load([path]))
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds no settings", hint="a mapping of keys to values")
-    return changed(base, values, where=str(path))
+def make_plan(
+    model: NamedModel,
+    settings: EvaluationSettings,
+    wanted: str,
+    *,
+    data: Path | None,
+    samples: int | None,
+    limit: int | None,
+    warn: Callable[[str], None],
+) -> Plan:
+    """The benchmarks with their questions. Raises ConfigError for an unknown one, or where its data is missing."""
+    sheets: list[Sheet] = []
+    questions: list[AskedQuestion] = []
+    for benchmark in _benchmarks(wanted, settings, nano=is_nano(model)):
+        label = benchmark.label or benchmark.name
+        known = plugins.describe(benchmark.name)
+        found = _questions(_located(benchmark, known, data), known, warn)
+        chosen = _limited(found, limit, seed=settings.seed, label=label)
+        sheets.append(
+            Sheet(
+                label=label,
+                name=benchmark.name,
+                title=known.title if known and not benchmark.label else label,
+                category=known.category if known else "",
+                samples=samples or benchmark.samples or (known.samples if known else 1),
+                max_tokens=benchmark.max_tokens or (known.max_tokens if known else None) or settings.max_tokens,
+                num_available=len(found),
+                expected=known.rows if known else None,
+            )
+        )
+        questions += [asked_question(label, question) for question in chosen]
+    return Plan(sheets=sheets, questions=questions)
 
 
-def changed(base: ExamSettings, values: Mapping[str, Any], *, where: str) -> ExamSettings:
-    """The settings with some of them replaced. Raises ConfigError naming the key."""
-    try:
-        return ExamSettings.model_validate(overlays.merge(base.model_dump(), values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(ExamSettings.model_fields)
-        raise ConfigError(f"{where}: {key} = {first['input']!r}: {first['msg']}", hint=f"keys: {known}") from None
+def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: str) -> list[Question]:
+    """`limit` of the questions in their order, every domain with its share; all without one."""
+    if limit is None or limit >= len(found):
+        return list(found)
+    drawn = draw(found, limit, seed=seed, scope=("limit", label), by=lambda question: question.domain)
+    names = {question.question_id for question in drawn}
+    return [question for question in found if question.question_id in names]
 
 
-def identity_of(model: str, settings: ExamSettings, plan: Plan, *, engine: str, limit: int | None) -> dict[str, Any]:
+def _benchmarks(wanted: str, settings: EvaluationSettings, *, nano: bool) -> list[BenchmarkSettings]:
+    """The named benchmarks: configured labels first, then modules, `NAME=FILE`, `module:load=FILE`, or `all`."""
+    configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    if names == ["all"]:
+        names = [name for name in plugins.BENCHMARKS.names() if _belongs(plugins.describe(name), settings, nano=nano)]
+    if not names:
+        names = list(configured)
+    if not names:
+        hint = f"--benchmarks all, or some of {', '.join(plugins.BENCHMARKS.names())}"
+        raise UsageError("no benchmarks named, and the settings name none", hint=hint)
+    found = [configured[name] if name in configured else _named(name) for name in names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"--benchmarks names {twice[0]} twice", hint="once is enough; --samples asks more often")
+    return found
+
+
+def _belongs(benchmark: Benchmark | None, settings: EvaluationSettings, *, nano: bool) -> bool:
+    """Whether `all` means it: the micro-world's for its own models, those with a data set for others.
+
+    A nano model is asked for numbers only where its prompts know how.
+    """
+    if benchmark is None or not nano:
+        return benchmark is not None and bool(benchmark.repos)
+    answerable = benchmark.verifier == "choice" or len(solver_templates(settings.prompts)) > 1
+    return benchmark.category == "nano" and answerable
+
+
+def _named(text: str) -> BenchmarkSettings:
+    name, mark, path = text.partition("=")
+    if not mark:
+        plugins.benchmark(name)
+        return BenchmarkSettings(name=name)
+    module, own, _ = name.partition(":")
+    if own:
+        return BenchmarkSettings(name=name, label=module.rpartition(".")[2], path=path)
+    return BenchmarkSettings(name=name if name in plugins.BENCHMARKS.names() else "released", label=name, path=path)
+
+
+def _located(benchmark: BenchmarkSettings, known: Benchmark | None, data: Path | None) -> BenchmarkSettings:
+    """The benchmark with its place in the data folder, where one is named and it has data at all."""
+    if data is None or benchmark.path or known is None or not known.repos:
+        return benchmark
+    stems = [benchmark.name, *known.repos, *(repo.split("/")[-1] for repo in known.repos)]
+    for stem in stems:
+        for place in (data / stem, *(data / f"{stem}{suffix}" for suffix in SUFFIXES)):
+            if place.exists():
+                # A benchmark in several data sets lies beside itself: the loader tells its files apart.
+                beside = data if len(known.repos) > 1 and stem != benchmark.name else place
+                return benchmark.model_copy(update={"path": str(beside)})
+    raise ConfigError(f"--data {data}: nothing there for {benchmark.name}", hint=f"looked for {', '.join(stems)}")
+
+
+def _questions(benchmark: BenchmarkSettings, known: Benchmark | None, warn: Callable[[str], None]) -> list[Any]:
+    """Its questions; what the loader warns of, and another number than expected, is said at once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = plugins.benchmark(benchmark.name)(benchmark)
+    lines = [str(warning.message) for warning in caught if issubclass(warning.category, DataWarning)]
+    for line in lines:
+        warn(line)
+    expected = known.rows if known else None
+    if expected is not None and len(found) != expected and not lines:
+        warn(f"{benchmark.name}: {len(found):,} questions, expected {expected:,}")
+    return list(found)
+
+
+def identity_of(
+    model: str, settings: EvaluationSettings, plan: Plan, *, engine: str, limit: int | None
+) -> dict[str, Any]:
     """All that the responses are a function of, as JSON values; `model` is a digest of the model."""
     contents: dict[str, list[dict[str, Any]]] = {sheet.label: [] for sheet in plan.sheets}
     any_code = any(question.verifier == "code" for question in plan.questions)
@@ -170,9 +247,22 @@ def identity_of(model: str, settings: ExamSettings, plan: Plan, *, engine: str, 
     }
 
 
-def differences(old: Any, new: Any, where: str = "") -> list[str]:
-    """Where two identities differ, with both values."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted({*old, *new})
-        return [line for key in keys for line in differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
-    return [] if old == new else [f"{where} is {old!r}, asked {new!r}"]
+def ask_settings(settings: EvaluationSettings, sheet: Sheet, questions: Sequence[Question]) -> AskSettings:
+    """Everything but the questions and the model that the answers to one benchmark are a function of."""
+    any_code = any(question.verifier == "code" for question in questions)
+    return AskSettings(
+        prompts=settings.prompts,
+        prompt_digest=template_digest(*solver_templates(settings.prompts, code=any_code)),
+        sampling=settings.sampling,
+        samples=sheet.samples,
+        prompt_tokens=settings.prompt_tokens,
+        max_tokens=sheet.max_tokens,
+    )
+
+
+def name_of(model: str, plan: Plan, identity: dict[str, Any]) -> str:
+    """Name of an evaluation's record: the same model, benchmarks and settings always give the same one."""
+    shown = re.sub(r"[^A-Za-z0-9._]+", "-", model).strip("-.")[-40:]
+    labels = [re.sub(r"[^A-Za-z0-9._]+", "-", sheet.label) for sheet in plan.sheets]
+    what = "+".join(labels) if len(labels) <= 3 else f"{len(labels)}-benchmarks"
+    return f"{shown}-{what}-{digest_of(identity)[:12]}"

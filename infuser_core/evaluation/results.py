@@ -1,17 +1,24 @@
-"""The results of an examination: one JSON object, and the same numbers as tables and in the leaderboard layout."""
+"""Results of an evaluation: one JSON object, the same numbers as tables and in the leaderboard layout, exports."""
 
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from infuser_core.evaluation.plan import Plan
+from infuser_core import durable
+from infuser_core.evaluation.plan import AskedQuestion, Plan
+from infuser_core.evaluation.record import Record
+from infuser_core.evaluation.saved import Answers, Scored
 from infuser_core.evaluation.scores import SheetScore
 from infuser_core.report.markdown import escape
-from infuser_core.schemas import QuestionScore
+from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore
 from infuser_core.statistics.rounding import exactly, mean_of, printed
+from infuser_core.store.store import Store
+from infuser_core.store.tables import save_rows
 
 JSON = dict[str, Any]
 
@@ -29,15 +36,20 @@ class Judged:
 NO_JUDGE = Judged()
 
 
+def judged_by(name: str, verdicts: Sequence[BenchmarkVerdict]) -> Judged:
+    """The judge's share in these verdicts."""
+    return Judged(name=name, counts=Counter(row.benchmark for row in verdicts if row.decided_by == "judge"))
+
+
 def results_of(
-    record: Mapping[str, Any], scores: Sequence[SheetScore], *, preset: str, too_long: str, judged: Judged = NO_JUDGE
+    record: Record, scores: Sequence[SheetScore], *, preset: str, too_long: str, judged: Judged = NO_JUDGE
 ) -> JSON:
-    """Everything that is known of the examination, without times or places: equal answers give equal text."""
-    identity = record["identity"]
+    """Everything that is known of the evaluation, without times or places: equal answers give equal text."""
+    identity = record.identity
     notes = notes_of(scores, limit=identity["limit"], seed=identity["seed"])
     notes += [f"{label}: {count:,} verdicts are the judge's ({judged.name})" for label, count in judged.counts.items()]
     return {
-        "model": record["model"],
+        "model": record.model,
         "model_digest": identity["model"],
         "preset": preset,
         "too_long": too_long,
@@ -50,7 +62,7 @@ def results_of(
             found.sheet.label: _facts(found) | {"judged": judged.counts.get(found.sheet.label, 0)} for found in scores
         },
         "categories": averages(scores),
-        "notes": [*notes, *record.get("notes", [])],
+        "notes": [*notes, *record.notes],
     }
 
 
@@ -224,6 +236,42 @@ def leaderboard(results: JSON, plan: Plan, questions: Sequence[QuestionScore]) -
         },
         "repeats": {sheet.label: results["benchmarks"][sheet.label]["samples"] for sheet in plan.sheets},
     }
+
+
+def export(
+    folder: Path,
+    record: Record,
+    results: JSON,
+    answers: Answers,
+    scores: Sequence[SheetScore],
+    questions: Sequence[QuestionScore],
+) -> None:
+    """Write every table of an evaluation into a folder."""
+    record.write(folder)
+    save_rows(folder / "questions.parquet", answers.plan.questions, AskedQuestion)
+    save_rows(folder / "results.parquet", [row.score for row in scores], BenchmarkScore)
+    save_rows(folder / "question_scores.parquet", questions, QuestionScore)
+    durable.write_json(folder / "leaderboard.json", leaderboard(results, answers.plan, questions))
+    durable.write(folder / "results.csv", as_csv(results))
+    durable.write(folder / "results.md", markdown(results))
+    # Last: whoever sees it may take the other files for complete.
+    durable.write_json(folder / "results.json", results)
+
+
+def export_answers(folder: Path, store: Store, answers: Answers) -> None:
+    """Write the responses beside the tables, so that they can be scored elsewhere."""
+    rows = [
+        replace(row, benchmark=label)
+        for label, ref in answers.parts.items()
+        for row in store.rows(ref, "responses", BenchmarkResponse)
+    ]
+    save_rows(folder / "responses.parquet", rows, BenchmarkResponse)
+
+
+def export_verdicts(folder: Path, scored: Sequence[Scored], *, judged: bool = False) -> None:
+    """One parquet file per preset; where a judge had a hand in the verdicts, the name says so."""
+    for one in scored:
+        save_rows(folder / f"{one.preset}{'+judge' if judged else ''}.parquet", one.verdicts, BenchmarkVerdict)
 
 
 def _standard_error(shares: Sequence[float]) -> float:

@@ -1,154 +1,104 @@
-"""Saved answers of an evaluation or of a file, scored under one or several presets, some at a time."""
+"""Saved answers by name: of an evaluation, a run, an exported folder or a file; and their verdicts by preset."""
 
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from infuser_core import plugins
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
-from infuser_core.engines.protocols import ChatModel, Progress, no_progress
-from infuser_core.errors import DamagedArtifactError, DocumentError
-from infuser_core.evaluation.folder import RECORD, ExamFolder, write_rows
-from infuser_core.evaluation.plan import ExamQuestion, Plan, Sheet, exam_question
-from infuser_core.evaluation.scores import Counter
-from infuser_core.phases.grade import grade
+from infuser_core.config.overlays import validate
+from infuser_core.errors import DocumentError, UsageError
+from infuser_core.evaluation.plan import Plan, Sheet, asked_question, single
+from infuser_core.evaluation.record import FILE, Record, folder_of, read_record
 from infuser_core.phases.respond import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
+from infuser_core.store import runs
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Lineage, Manifest, Store
 
-CHUNK = 512
-"""Responses that are held at a time."""
-
-Chunks = Callable[[], Iterator[list[BenchmarkResponse]]]
+RESPONSES, QUESTIONS = "responses.parquet", "questions.parquet"
+"""Files of an exported evaluation that it can be scored from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """A set of saved answers, ready to be scored as often as wanted."""
+    """A set of saved answers in the store, ready to be scored as often as wanted."""
 
     name: str
-    """What tables call it."""
+    """Name in tables."""
     plan: Plan
-    """What was asked."""
-    chunks: Chunks
-    """The answers, some at a time."""
-    out: Path
-    """Folder that verdicts are written to."""
+    """Everything that was asked."""
+    parts: Mapping[str, ArtifactRef]
+    """Label in tables to the artifact with the responses."""
 
-
-def is_exam(path: Path) -> bool:
-    """Whether the path is the folder of an examination."""
-    return (path / RECORD).is_file()
-
-
-def of_folder(path: Path) -> Answers:
-    """The answers of an examination."""
-    folder = ExamFolder(path)
-    return Answers(name=path.name, plan=folder.plan(), chunks=folder.chunks, out=path / "verdicts")
-
-
-def of_file(path: Path, questions: Path) -> Answers:
-    """Responses in parquet or JSON lines with the columns of BenchmarkResponse, and the questions they answer.
-
-    Raises DocumentError naming the file and what it lacks.
-    """
-    seen: dict[str, set[int]] = {}
-    known = _questions(questions)
-    keys: dict[Key, None] = {}
-    for row in _responses(path):
-        keys[row.benchmark, row.question_id] = None
-        seen.setdefault(row.benchmark, set()).add(row.sample_index)
-    asked = [_known(known, key, questions) for key in keys]
-    sheets = [_sheet(label, asked, len(samples)) for label, samples in seen.items()]
-    plan = Plan(sheets=sheets, questions=asked)
-    return Answers(
-        name=path.stem,
-        plan=plan,
-        chunks=lambda: in_chunks(_responses(path)),
-        out=path.with_name(f"{path.stem}.verdicts"),
-    )
-
-
-def in_chunks(rows: Iterable[BenchmarkResponse]) -> Iterator[list[BenchmarkResponse]]:
-    """The rows, `CHUNK` at a time."""
-    chunk: list[BenchmarkResponse] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def _responses(path: Path) -> Iterator[BenchmarkResponse]:
-    names = [field.name for field in fields(BenchmarkResponse)]
-    for number, row in enumerate(rows_of(path), 1):
-        missing = [name for name in names if row.get(name) is None]
-        if missing:
-            hint = f"needed: {', '.join(names)}"
-            raise DocumentError(f"{path}, row {number}: no {missing[0]}", hint=hint)
-        yield BenchmarkResponse(**{name: row[name] for name in names})
-
-
-def _questions(path: Path) -> dict[Key, ExamQuestion]:
-    """Questions by benchmark and id; those without a benchmark answer to any."""
-    found: dict[Key, ExamQuestion] = {}
-    for number, row in enumerate(rows_of(path), 1):
-        where = f"{path}, row {number}"
-        label = str(row.get("benchmark") or "")
-        question = _own(row, where) if "verifier" in row else question_of(row, where)
-        if (label, question.question_id) in found:
-            raise DocumentError(f"{where}: question {question.question_id} twice", hint="identifiers are unique")
-        found[label, question.question_id] = exam_question(label, question)
-    return found
-
-
-def _own(row: dict[str, Any], where: str) -> Question:
-    values = {field.name: row.get(field.name) for field in fields(Question)}
-    for name in ("question_id", "verifier", "answer"):
-        if not isinstance(values[name], str) or not values[name]:
-            raise DocumentError(
-                f"{where}: no {name}", hint="the columns of questions.parquet in an examination's folder"
-            )
-    choices = [str(choice) for choice in values.pop("choices") or []]
-    if isinstance(values["grading"], dict):
-        values["grading"] = json.dumps(values["grading"], sort_keys=True)
-    return Question(choices=choices, **{name: str(value or "") for name, value in values.items()})
-
-
-def _known(known: dict[Key, ExamQuestion], key: Key, path: Path) -> ExamQuestion:
-    found = known.get(key) or known.get(("", key[1]))
-    if found is None:
-        raise DocumentError(
-            f"{path} has no question {key[1]} of {key[0]}", hint="name the questions that were answered"
+    def of(self, wanted: Sequence[str]) -> "Answers":
+        """Those to some benchmarks, or all. Raises UsageError for a benchmark that was not answered."""
+        unknown = [name for name in wanted if name not in self.parts]
+        if unknown:
+            raise UsageError(f"no answers to {unknown[0]}", hint=f"there are answers to {', '.join(self.parts)}")
+        parts = {label: ref for label, ref in self.parts.items() if not wanted or label in wanted}
+        plan = Plan(
+            sheets=[sheet for sheet in self.plan.sheets if sheet.label in parts],
+            questions=[question for question in self.plan.questions if question.benchmark in parts],
         )
-    return found if found.benchmark == key[0] else exam_question(key[0], found)
-
-
-def _sheet(label: str, asked: Sequence[ExamQuestion], samples: int) -> Sheet:
-    count = sum(question.benchmark == label for question in asked)
-    return Sheet(
-        label=label,
-        name=label,
-        title=label,
-        category="",
-        samples=samples,
-        max_tokens=0,
-        num_available=count,
-        expected=None,
-    )
+        return replace(self, plan=plan, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graded:
-    """Some responses with what every preset makes of them."""
+class FileAnswers:
+    """Answers to one benchmark as a file has them."""
 
+    label: str
+    """Benchmark label."""
+    questions: list[Question]
+    """Questions that were answered, in order of their first answer."""
     responses: list[BenchmarkResponse]
-    """Saved responses."""
-    verdicts: dict[str, list[BenchmarkVerdict]]
-    """Preset to verdicts, in the order of the responses."""
+    """Responses in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Saved answers outside the store."""
+
+    name: str
+    """Name in tables."""
+    path: Path
+    """File with the responses."""
+    questions: Path
+    """File with the questions that they answer."""
+    sheets: Sequence[Sheet] = ()
+    """Benchmarks as an exported record has them."""
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the file with the responses."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    def read(self) -> list[FileAnswers]:
+        """The answers, benchmark by benchmark. Raises DocumentError naming the file and what it lacks."""
+        return read_file(self.path, self.questions)
+
+    def answers(self, parts: Sequence[FileAnswers], refs: Sequence[ArtifactRef]) -> Answers:
+        """The same answers, committed to the store."""
+        known = {sheet.label: sheet for sheet in self.sheets}
+        plans = []
+        for part in parts:
+            samples = max((row.sample_index for row in part.responses), default=0) + 1
+            plan = single(part.label, part.questions, samples=samples)
+            plans.append(plan if part.label not in known else replace(plan, sheets=[known[part.label]]))
+        return Answers(
+            name=self.name,
+            plan=Plan(
+                sheets=[sheet for plan in plans for sheet in plan.sheets],
+                questions=[question for plan in plans for question in plan.questions],
+            ),
+            parts={part.label: ref for part, ref in zip(parts, refs, strict=True)},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,61 +113,165 @@ class Scored:
     """One row per question, in the order of the plan."""
 
 
-def graded(
-    answers: Answers, presets: Sequence[str], *, judge: ChatModel | None = None, progress: Progress = no_progress
-) -> Iterator[Graded]:
-    """The answers with their verdicts. `progress` counts responses, each preset by itself."""
-    questions = answers.plan.by_key()
-    samples = {sheet.label: sheet.samples for sheet in answers.plan.sheets}
-    total = len(presets) * sum(samples[question.benchmark] for question in answers.plan.questions)
-    done = 0
-    for responses in answers.chunks():
-        stranger = next((row for row in responses if (row.benchmark, row.question_id) not in questions), None)
-        if stranger is not None:
-            raise DamagedArtifactError(
-                f"{answers.name}: a response to {stranger.question_id} of {stranger.benchmark}, which was not asked",
-                hint="the responses and the questions do not belong together",
-            )
-        verdicts = {}
-        for preset in presets:
-            verdicts[preset] = grade(responses, questions, preset=preset, judge=judge)
-            done += len(responses)
-            progress(done, total, 0)
-        yield Graded(responses=responses, verdicts=verdicts)
+def of_evaluation(store: Store, name: str) -> Answers:
+    """The answers of an evaluation. Raises UsageError where it did not come to its end."""
+    record = read_record(store.root, name)
+    journal = Journal(store.root, name, shelf=runs.EVALUATIONS)
+    lineage = Lineage(store)
+    refs = [lineage.of_key(entry.key) for entry in journal.latest() if entry.phase == "respond"]
+    parts = {str(store.manifest(ref).summary["label"]): ref for ref in refs}
+    missing = [sheet.label for sheet in record.sheets if sheet.label not in parts]
+    if missing:
+        raise UsageError(f"{name} has no answers to {missing[0]} yet", hint="run the same `infuser eval` to its end")
+    ordered = {sheet.label: parts[sheet.label] for sheet in record.sheets}
+    return Answers(name=name, plan=_plan(store, record.sheets, ordered), parts=ordered)
 
 
-def score(
-    answers: Answers,
-    presets: Sequence[str],
-    *,
-    too_long: str = "wrong",
-    judge: ChatModel | None = None,
-    progress: Progress = no_progress,
-) -> list[Scored]:
-    """Every preset's verdicts and question scores."""
-    counters = {preset: Counter(answers.plan, too_long=too_long) for preset in presets}
-    verdicts: dict[str, list[BenchmarkVerdict]] = {preset: [] for preset in presets}
-    for some in graded(answers, presets, judge=judge, progress=progress):
-        for preset in presets:
-            counters[preset].add(some.responses, some.verdicts[preset])
-            verdicts[preset] += some.verdicts[preset]
-    places = {key: place for place, key in enumerate(answers.plan.by_key())}
+def of_run(store: Store, name: str) -> Answers:
+    """A run's evaluations; benchmarks carry the iteration of the checkpoint: `label@iteration`."""
+    config = validate(runs.read_config(store.root, name))
+    modules = {benchmark.label or benchmark.name: benchmark.name for benchmark in config.evaluate.benchmarks}
+    lineage = Lineage(store)
+    entries = [entry for entry in Journal(store.root, name).latest() if entry.phase == "evaluate"]
+    parts: dict[str, ArtifactRef] = {}
+    sheets: list[Sheet] = []
+    for entry in sorted(entries, key=lambda entry: entry.iteration):
+        responses = lineage.input(lineage.of_key(entry.key), "responses")
+        manifest = store.manifest(responses)
+        plain = str(manifest.summary["label"])
+        parts[f"{plain}@{entry.iteration}"] = responses
+        sheets.append(_sheet(f"{plain}@{entry.iteration}", modules.get(plain, plain), manifest))
+    if not parts:
+        raise UsageError(f"run {name} has no evaluation yet", hint=f"`infuser resume {name}` goes on with it")
+    return Answers(name=name, plan=_plan(store, sheets, parts), parts=parts)
+
+
+def _sheet(label: str, module: str, manifest: Manifest) -> Sheet:
+    known = plugins.describe(module)
+    answers = manifest.recipe["config"]["answers"]
+    return Sheet(
+        label=label,
+        name=module,
+        title=label,
+        category=known.category if known else "",
+        samples=int(answers["samples"]),
+        max_tokens=int(answers["max_tokens"]),
+        num_available=manifest.rows["asked_questions"],
+        expected=known.rows if known else None,
+    )
+
+
+def _plan(store: Store, sheets: Sequence[Sheet], parts: Mapping[str, ArtifactRef]) -> Plan:
+    questions = [
+        asked_question(label, question)
+        for label, ref in parts.items()
+        for question in store.rows(ref, "asked_questions", Question)
+    ]
+    return Plan(sheets=list(sheets), questions=questions)
+
+
+def read_scored(store: Store, answers: Answers, preset: str, scores: Mapping[str, ArtifactRef]) -> Scored:
+    """Verdicts and question scores of one preset from the artifacts that hold them, label by label."""
+    return Scored(
+        preset=preset,
+        verdicts=[
+            replace(row, benchmark=label)
+            for label in answers.parts
+            for row in store.rows(scores[label], "verdicts", BenchmarkVerdict)
+        ],
+        questions=[
+            replace(row, benchmark=label)
+            for label in answers.parts
+            for row in store.rows(scores[label], "question_scores", QuestionScore)
+        ],
+    )
+
+
+def find(store: Store, text: str, questions: Path | None) -> "Answers | Files":
+    """The saved answers called `text`: an evaluation, a run, an exported folder, or a file with its questions.
+
+    Raises UsageError when there are none.
+    """
+    path = Path(text)
+    own = folder_of(store.root, path.name)
+    if text in (path.name, str(own)) and (own / FILE).is_file():
+        return of_evaluation(store, path.name)
+    if (path / FILE).is_file():
+        record = Record.read(path / FILE)
+        return Files(name=path.name, path=path / RESPONSES, questions=path / QUESTIONS, sheets=record.sheets)
+    if text in runs.list_runs(store.root):
+        return of_run(store, text)
+    if path.is_file():
+        if questions is None:
+            raise UsageError(f"{text}: which questions does it answer?", hint="name their file with --questions")
+        return Files(name=path.stem, path=path, questions=questions)
+    hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"
+    raise UsageError(f"{text}: no saved answers there", hint=hint)
+
+
+def read_file(path: Path, questions: Path) -> list[FileAnswers]:
+    """Responses in parquet or JSON lines with the columns of BenchmarkResponse, and the questions they answer.
+
+    Raises DocumentError naming the file and what it lacks.
+    """
+    known = _questions(questions)
+    asked: dict[str, dict[str, Question]] = {}
+    rows: dict[str, list[BenchmarkResponse]] = {}
+    for row in _responses(path):
+        found = _known(known, (row.benchmark, row.question_id), questions)
+        asked.setdefault(row.benchmark, {})[row.question_id] = found
+        rows.setdefault(row.benchmark, []).append(row)
     return [
-        Scored(
-            preset=preset,
-            verdicts=sorted(
-                verdicts[preset], key=lambda row: (places[row.benchmark, row.question_id], row.sample_index)
-            ),
-            questions=counters[preset].questions(),
-        )
-        for preset in presets
+        FileAnswers(label=label, questions=list(asked[label].values()), responses=_in_order(list(asked[label]), mine))
+        for label, mine in rows.items()
     ]
 
 
-def save_verdicts(folder: Path, scored: Sequence[Scored], *, judged: bool = False) -> list[Path]:
-    """One parquet file per preset; what a judge had a hand in lies apart from what the rules say."""
-    paths = []
-    for one in scored:
-        paths.append(folder / f"{one.preset}{'+judge' if judged else ''}.parquet")
-        write_rows(paths[-1], one.verdicts, BenchmarkVerdict)
-    return paths
+def _in_order(names: Sequence[str], rows: Sequence[BenchmarkResponse]) -> list[BenchmarkResponse]:
+    places = {name: place for place, name in enumerate(names)}
+    return sorted(rows, key=lambda row: (places[row.question_id], row.sample_index))
+
+
+def _responses(path: Path) -> Iterator[BenchmarkResponse]:
+    names = [field.name for field in fields(BenchmarkResponse)]
+    for number, row in enumerate(rows_of(path), 1):
+        missing = [name for name in names if row.get(name) is None]
+        if missing:
+            hint = f"needed: {', '.join(names)}"
+            raise DocumentError(f"{path}, row {number}: no {missing[0]}", hint=hint)
+        yield BenchmarkResponse(**{name: row[name] for name in names})
+
+
+def _questions(path: Path) -> dict[Key, Question]:
+    """Questions by benchmark and id; those without a benchmark answer to any."""
+    found: dict[Key, Question] = {}
+    for number, row in enumerate(rows_of(path), 1):
+        where = f"{path}, row {number}"
+        label = str(row.get("benchmark") or "")
+        question = _own(row, where) if "verifier" in row else question_of(row, where)
+        if (label, question.question_id) in found:
+            raise DocumentError(f"{where}: question {question.question_id} twice", hint="identifiers are unique")
+        found[label, question.question_id] = question
+    return found
+
+
+def _own(row: dict[str, Any], where: str) -> Question:
+    values = {field.name: row.get(field.name) for field in fields(Question)}
+    for name in ("question_id", "verifier", "answer"):
+        if not isinstance(values[name], str) or not values[name]:
+            raise DocumentError(
+                f"{where}: no {name}", hint="the columns of questions.parquet in an evaluation's folder"
+            )
+    choices = [str(choice) for choice in values.pop("choices") or []]
+    if isinstance(values["grading"], dict):
+        values["grading"] = json.dumps(values["grading"], sort_keys=True)
+    return Question(choices=choices, **{name: str(value or "") for name, value in values.items()})
+
+
+def _known(known: dict[Key, Question], key: Key, path: Path) -> Question:
+    found = known.get(key) or known.get(("", key[1]))
+    if found is None:
+        raise DocumentError(
+            f"{path} has no question {key[1]} of {key[0]}", hint="name the questions that were answered"
+        )
+    return found

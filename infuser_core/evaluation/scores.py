@@ -12,7 +12,7 @@ from infuser_core.statistics.bootstrap import wilson
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetScore:
-    """One benchmark of an examination under one preset."""
+    """One benchmark of an evaluation under one preset."""
 
     sheet: Sheet
     """The benchmark."""
@@ -24,36 +24,35 @@ class SheetScore:
     """Share of asked responses that ended at the length limit."""
 
 
-class Counter:
-    """Collects verdicts response by response; what it keeps grows with questions, not with texts."""
+def question_scores(
+    plan: Plan,
+    responses: Sequence[BenchmarkResponse],
+    verdicts: Sequence[BenchmarkVerdict],
+    *,
+    too_long: str = "wrong",
+) -> list[QuestionScore]:
+    """One row per question, in the order of the plan, from responses and their verdicts in the same order.
 
-    def __init__(self, plan: Plan, *, too_long: str = "wrong") -> None:
-        self._plan = plan
-        self._drop = too_long == "drop"
-        self._counts: dict[Key, dict[str, int]] = {}
-
-    def add(self, responses: Sequence[BenchmarkResponse], verdicts: Sequence[BenchmarkVerdict]) -> None:
-        """Responses with their verdicts, in the same order."""
-        for response, verdict in zip(responses, verdicts, strict=True):
-            own = self._counts.setdefault((response.benchmark, response.question_id), {})
-            dropped = self._drop and response.finish_reason == TOO_LONG
-            names = [response.finish_reason] if dropped else ["samples", verdict.verdict, response.finish_reason]
-            for name in names:
-                own[name] = own.get(name, 0) + 1
-            own["tokens"] = own.get("tokens", 0) + response.response_tokens
-
-    def questions(self) -> list[QuestionScore]:
-        """One row per question, in the order of the plan. Raises DamagedArtifactError for one without responses."""
-        missing = [key for key in self._plan.by_key() if key not in self._counts]
-        if missing:
-            raise DamagedArtifactError(
-                f"{len(missing)} questions have no saved response, first {missing[0][1]} of {missing[0][0]}",
-                hint="run `infuser eval` to its end first",
-            )
-        return [
-            _row(question.benchmark, question.question_id, question.domain, self._counts[key])
-            for key, question in zip(self._plan.by_key(), self._plan.questions, strict=True)
-        ]
+    Raises DamagedArtifactError for a question without responses.
+    """
+    counts: dict[Key, dict[str, int]] = {}
+    for response, verdict in zip(responses, verdicts, strict=True):
+        own = counts.setdefault((response.benchmark, response.question_id), {})
+        dropped = too_long == "drop" and response.finish_reason == TOO_LONG
+        names = [response.finish_reason] if dropped else ["samples", verdict.verdict, response.finish_reason]
+        for name in names:
+            own[name] = own.get(name, 0) + 1
+        own["tokens"] = own.get("tokens", 0) + response.response_tokens
+    missing = [key for key in plan.by_key() if key not in counts]
+    if missing:
+        raise DamagedArtifactError(
+            f"{len(missing)} questions have no saved response, first {missing[0][1]} of {missing[0][0]}",
+            hint="run `infuser eval` to its end first",
+        )
+    return [
+        _row(question.benchmark, question.question_id, question.domain, counts[key])
+        for key, question in zip(plan.by_key(), plan.questions, strict=True)
+    ]
 
 
 def _row(benchmark: str, question_id: str, domain: str, counts: Mapping[str, int]) -> QuestionScore:

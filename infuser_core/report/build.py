@@ -20,6 +20,7 @@ from infuser_core.report.paper_tables import Wanted, published
 from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue, Record
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -34,6 +35,18 @@ class ReportFiles:
     """`report.md`: tables and texts."""
     html: Path
     """`report.html`: one self-contained page with charts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """Solvers that were compared on the generated questions of one iteration."""
+
+    run: str
+    """Run whose generator wrote the questions."""
+    iteration: int
+    """Iteration of the questions."""
+    scores: Mapping[str, Record]
+    """Solver to the artifact with its scores, the base first."""
 
 
 def report_folder(root: Path, name: str) -> Path:
@@ -69,7 +82,6 @@ def report(
 ) -> ReportFiles:
     """Write the report of a run, optionally beside another one's curve, as a copy too and with its charts as files."""
     raw = runs.read_config(root, name)
-    checked = runs.runs_folder(root) / name / "quality" / "quality.json"
     with _views(root, [name, *([compare_with] if compare_with else [])]) as lens:
         made = outline.of_run(
             lens.query,
@@ -77,7 +89,7 @@ def report(
             compare_with=compare_with,
             notes=_notes(RunConfig.model_validate(raw), lens, name),
             answered=answered(root, [name]),
-            checked=json.loads(checked.read_text(encoding="utf-8")) if checked.is_file() else None,
+            checked=_latest_quality(Catalogue(root), name),
             specials=habits.special_tokens(root, name),
         )
     files = write(made, report_folder(root, name))
@@ -137,20 +149,56 @@ def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
 
 
 def answered(root: Path, names: Sequence[str]) -> list[Answered]:
-    """Evaluations of these runs' generated questions, made by `infuser swg`."""
+    """Evaluations of these runs' generated questions, made by `infuser swg`; each solver's first one counts."""
+    catalogue = Catalogue(root)
+    found: dict[tuple[str, int, str], Answered] = {}
+    for one in _comparisons(catalogue, names):
+        for solver, record in one.scores.items():
+            scores = catalogue.path(record.key, "question_scores")
+            mine = Answered(run=one.run, iteration=one.iteration, solver=solver, scores=scores, asked=float(len(found)))
+            found.setdefault((one.run, one.iteration, solver), mine)
+    return list(found.values())
+
+
+def _comparisons(catalogue: Catalogue, runs: Sequence[str]) -> list[_Comparison]:
+    """Comparisons of solvers on these runs' questions, found by lineage, the first that was made first."""
+    owner = {key: name for name in runs for key in _questions(catalogue.root, name)}
     found = []
-    for record in sorted((root / "evaluations").glob("*/evaluation.json")):
-        scores = record.parent / "question_scores.parquet"
-        if not scores.exists():
-            continue
-        facts = json.loads(record.read_text(encoding="utf-8"))
-        asked = record.stat().st_mtime
-        for sheet in facts["sheets"]:
-            run, _, iteration = str(sheet["label"]).rpartition("-questions-")
-            if run in names and iteration.isdigit():
-                solver = str(facts["model"])
-                found.append(Answered(run=run, iteration=int(iteration), solver=solver, scores=scores, asked=asked))
+    for record in sorted(catalogue.records.values(), key=lambda record: (record.created, record.key)):
+        source = record.inputs.get("questions", "").split("@")[0] if record.phase == "swg" else ""
+        if source in owner:
+            places = sorted(name for name in record.inputs if name.startswith("scores-"))
+            scores = [catalogue.by_id[record.inputs[name]] for name in places]
+            solvers = json.loads(record.config)["solvers"]
+            found.append(
+                _Comparison(
+                    run=owner[source],
+                    iteration=record.iteration,
+                    scores=dict(zip(solvers, scores, strict=True)),
+                )
+            )
     return found
+
+
+def _latest_quality(catalogue: Catalogue, run: str) -> dict[str, Any] | None:
+    """The newest look at a run's questions as `infuser quality` keeps it; None where nobody has looked."""
+    keys = _questions(catalogue.root, run)
+    looks = [
+        record
+        for record in catalogue.records.values()
+        if record.phase == "quality" and keys & {source.split("@")[0] for source in record.inputs.values()}
+    ]
+    if not looks:
+        return None
+    newest = max(looks, key=lambda record: (record.created, record.key))
+    path = Store(catalogue.root).path(newest.ref, "quality.json")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _questions(root: Path, run: str) -> set[str]:
+    """Keys of the artifacts with a run's generated questions."""
+    return {entry.key for entry in Journal(root, run).latest() if entry.phase == "generate_questions"}
 
 
 def publish(root: Path | None, names: Sequence[str], wanted: Wanted) -> str:

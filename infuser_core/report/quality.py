@@ -42,7 +42,7 @@ class Answered:
     scores: Path
     """Parquet file with one row per question."""
     asked: float = 0.0
-    """Time of the answers, seconds since 1970: the first solver asked about an iteration is its base."""
+    """Place in the order of asking: the first solver asked about an iteration is its base."""
 
 
 def strong_weak(query: Query, answered: Sequence[Answered]) -> Section:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import StoreError
-from infuser_core.store import runs
+from infuser_core.store import lease, runs
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.runs import Entry, Journal
 
@@ -279,6 +279,25 @@ def holders(root: Path) -> list[Holder]:
     """Every folder of a run, also one whose record is lost, by name."""
     folders = sorted(path for path in runs.runs_folder(root).glob("*") if path.is_dir())
     return [_holder(root, folder) for folder in folders]
+
+
+def evaluations(root: Path) -> list[Holder]:
+    """Every evaluation of a model, by name: its artifacts are held as long as its record is there."""
+    found = []
+    for folder in sorted(path for path in (root / runs.EVALUATIONS).glob("*") if path.is_dir()):
+        journal = Journal(root, folder.name, shelf=runs.EVALUATIONS)
+        holder = Holder(
+            name=folder.name,
+            entries=tuple(journal.latest()),
+            finished=journal.was_finished(),
+            ended=journal.is_finished(),
+            live=lease.is_held(folder),
+            current=tuple(journal.newest_attempt()),
+            torn=(),
+            broken="",
+        )
+        found.append(holder)
+    return found
 
 
 def _holder(root: Path, folder: Path) -> Holder:

@@ -18,7 +18,7 @@ from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
 from infuser_core.store import pruned
-from infuser_core.store.catalogue import FILE, Catalogue, Holder, Record, checkpoints, held_keys, holders
+from infuser_core.store.catalogue import FILE, Catalogue, Holder, Record, checkpoints, evaluations, held_keys, holders
 from infuser_core.store.leftovers import TRASH, leftovers, size_of
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts
 from infuser_core.store.store import read_manifest
@@ -99,12 +99,13 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
                 f"gc cannot know what run {holder.name} holds: {holder.broken}",
                 hint=f"`infuser doctor {holder.name}` says what to do; or remove the run's folder if it is not wanted",
             )
-    held = {key for holder in found for key in held_keys(catalogue, holder)}
+    everybody = [*found, *evaluations(root)]
+    held = {key for holder in everybody for key in held_keys(catalogue, holder)}
     wanted = _wanted(catalogue, found, Rule(keep_full=keep_full, every=every))
     items = [item for key, verdict in wanted.items() for item in _thinned(catalogue.folder(key), verdict)]
     notes: list[str] = []
     free = {key: record for key, record in catalogue.records.items() if key not in held}
-    live = [holder.name for holder in found if holder.live]
+    live = [holder.name for holder in everybody if holder.live]
     if free and live:
         notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
     elif free:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from infuser_core.evaluation.folder import write_rows
 from infuser_core.store.recipe import digest_of
-from infuser_core.store.tables import read_rows
+from infuser_core.store.tables import read_rows, save_rows
 
 Row = TypeVar("Row")
 
@@ -25,7 +24,7 @@ class Pieces(Generic[Row]):
     def add(self, rows: Sequence[Row]) -> None:
         """Keep some rows, durably."""
         number = len(list(self._folder.glob("piece-*.parquet")))
-        write_rows(self._folder / f"piece-{number:06d}.parquet", rows, self._row_type)
+        save_rows(self._folder / f"piece-{number:06d}.parquet", rows, self._row_type)
 
 
 class Items(Generic[Row]):
@@ -41,7 +40,7 @@ class Items(Generic[Row]):
 
     def keep(self, item: str, rows: Sequence[Row]) -> None:
         """Keep an item's rows, also none, durably. Of several tables the one that is asked for is kept last."""
-        write_rows(self._path(item), rows, self._row_type)
+        save_rows(self._path(item), rows, self._row_type)
 
     def all(self, items: Sequence[str]) -> list[Row]:
         """The rows of finished items, in the order of the items."""

@@ -19,6 +19,10 @@ from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageErro
 from infuser_core.store import lease
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RUNS = "runs"
+"""Folder of the store with the records of runs."""
+EVALUATIONS = "evaluations"
+"""Folder of the store with the records of evaluations of any model."""
 FINISHED = "run"
 """Pseudo-stage that ends a complete attempt."""
 _TICK_NS = 1000
@@ -52,7 +56,7 @@ class Entry:
 
 def runs_folder(root: Path) -> Path:
     """Where the records of runs lie."""
-    return root / "runs"
+    return root / RUNS
 
 
 def list_runs(root: Path) -> list[str]:
@@ -149,8 +153,8 @@ def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]
 class Journal:
     """Append-only record of what each attempt ran, found cached, or failed at."""
 
-    def __init__(self, root: Path, run: str, *, file: str = "journal.jsonl") -> None:
-        self.path = runs_folder(root) / run / file
+    def __init__(self, root: Path, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> None:
+        self.path = root / shelf / run / file
         self._attempt: int | None = None
         self._torn = False
 
@@ -283,12 +287,12 @@ def _entry(line: bytes) -> Entry | None:
 
 
 @contextmanager
-def holding(root: Path, name: str) -> Iterator[lease.Hold]:
-    """Own the run while it executes; it ends with the process, however that ends.
+def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
+    """Own the run, or the evaluation, while it executes; it ends with the process, however that ends.
 
     Raises BusyRunError with the holder's process when another one lives. Waits while gc removes what nobody holds.
     """
-    with lease.hold(runs_folder(root) / name, name) as held:
+    with lease.hold(root / shelf / name, name) as held:
         _wait_for_sweep(root)
         yield held
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infuser_core import schemas
+from infuser_core import durable, schemas
 from infuser_core.errors import DocumentError
 
 Row = TypeVar("Row")
@@ -49,6 +49,13 @@ def write_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     table = pa.table([pa.array(columns[name], schema.field(name).type) for name in names], schema=schema)
     pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=10_000)
+
+
+def save_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
+    """The same, durable and whole or not at all. Raises StoreError where it cannot be written."""
+    hint = "free some space or choose another folder; then run the same command again"
+    with durable.write_errors(path.parent, hint=hint), durable.replacing(path) as draft:
+        write_rows(draft, rows, row_type)
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:

@@ -5,6 +5,7 @@ time or the memory is above its bound.
 """
 
 import argparse
+import os
 import random
 import resource
 import subprocess
@@ -13,9 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from infuser_core.evaluation.folder import ExamFolder
-from infuser_core.evaluation.plan import Plan, Sheet, exam_question
+from infuser_core.evaluation.plan import AskedQuestion, Plan, Sheet, asked_question
+from infuser_core.evaluation.record import Record
 from infuser_core.schemas import BenchmarkResponse, Question
+from infuser_core.store.tables import save_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS, MEGABYTES = 60, 1000
@@ -47,32 +49,28 @@ def fill(path: Path, responses: int, words: int) -> float:
         )
         for kind, (number, samples) in counts.items()
     ]
-    questions = [exam_question(kind, question(kind, n)) for kind, (number, _) in counts.items() for n in range(number)]
-    plan, folder, draw, size = Plan(sheets=sheets, questions=questions), ExamFolder(path), random.Random(0), 0
-    with folder.holding():
-        folder.begin({"model": "none"}, {"model": "none", "notes": []}, plan)
-        rows: list[BenchmarkResponse] = []
-        for ask in plan.asks():
-            for index in range(ask.samples):
-                length = int(draw.lognormvariate(0, 0.6) * words)
-                text = " ".join([*draw.choices(WORDS, k=length), draw.choice(ENDS)])
-                size += len(text)
-                rows.append(
-                    BenchmarkResponse(
-                        benchmark=ask.benchmark,
-                        question_id=ask.question.question_id,
-                        sample_index=index,
-                        response=text,
-                        finish_reason="stop",
-                        prompt_tokens=100,
-                        response_tokens=length,
-                    )
+    questions = [asked_question(kind, question(kind, n)) for kind, (number, _) in counts.items() for n in range(number)]
+    plan, draw, size = Plan(sheets=sheets, questions=questions), random.Random(0), 0
+    rows: list[BenchmarkResponse] = []
+    for ask in plan.asks():
+        for index in range(ask.samples):
+            length = int(draw.lognormvariate(0, 0.6) * words)
+            text = " ".join([*draw.choices(WORDS, k=length), draw.choice(ENDS)])
+            size += len(text)
+            rows.append(
+                BenchmarkResponse(
+                    benchmark=ask.benchmark,
+                    question_id=ask.question.question_id,
+                    sample_index=index,
+                    response=text,
+                    finish_reason="stop",
+                    prompt_tokens=100,
+                    response_tokens=length,
                 )
-            if len(rows) >= 512:
-                folder.add(rows)
-                rows = []
-        if rows:
-            folder.add(rows)
+            )
+    Record(model="none", identity={"model": "none"}, sheets=sheets).write(path)
+    save_rows(path / "questions.parquet", plan.questions, AskedQuestion)
+    save_rows(path / "responses.parquet", rows, BenchmarkResponse)
     return size / 1e6
 
 
@@ -86,7 +84,8 @@ def main() -> None:
         size = fill(Path(place) / "exam", options.responses, options.words)
         command = [sys.executable, "-m", "flows.cli.main", "rescore", str(Path(place) / "exam"), "--json"]
         started = time.monotonic()
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        environment = {**os.environ, "INFUSER_STORE": str(Path(place) / "store")}
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
         seconds = time.monotonic() - started
     megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(

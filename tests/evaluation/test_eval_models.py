@@ -78,6 +78,6 @@ def test_a_runs_checkpoint_answers_as_it_did_in_the_run(launch: Launcher, small_
     lineage = Lineage(small_run.store)
     answered = lineage.input(lineage.of_key(entry.key), "responses")
     of_run = small_run.store.rows(answered, "responses", BenchmarkResponse)
-    rows = [row for part in (tmp_path / "out" / "responses").iterdir() for row in read_rows(part, BenchmarkResponse)]
+    rows = read_rows(tmp_path / "out" / "responses.parquet", BenchmarkResponse)
     by_key = {(row.question_id, row.sample_index): row for row in rows}
     assert by_key == {(row.question_id, row.sample_index): row for row in of_run}

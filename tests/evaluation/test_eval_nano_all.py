@@ -3,7 +3,8 @@
 import pytest
 
 from infuser_core.evaluation.models import find_model
-from tasks.examine import make_plan, settings_for
+from infuser_core.evaluation.plan import make_plan
+from infuser_core.evaluation.settings import settings_for
 
 
 @pytest.mark.parametrize(
@@ -14,8 +15,8 @@ from tasks.examine import make_plan, settings_for
     ],
 )
 def test_all_means_what_the_prompts_can_ask(tmp_path, model, asked):
-    examinee = find_model(tmp_path, model)
-    settings = settings_for(examinee, None, {})
-    plan = make_plan(examinee, settings, "all", data=None, samples=None, limit=4, warn=lambda line: None)
+    model = find_model(tmp_path, model)
+    settings = settings_for(model, None, {})
+    plan = make_plan(model, settings, "all", data=None, samples=None, limit=4, warn=lambda line: None)
     assert {sheet.name for sheet in plan.sheets} == asked
     assert {question.verifier for question in plan.questions} <= {"choice", "integer"}

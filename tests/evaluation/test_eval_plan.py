@@ -1,4 +1,4 @@
-"""What an examination asks: benchmarks by name, label, file or all; the paper's sampling unless somebody says other."""
+"""What an evaluation asks: benchmarks by name, label, file or all; the paper's sampling unless somebody says other."""
 
 import json
 from pathlib import Path
@@ -8,26 +8,27 @@ import pytest
 
 from infuser_core import plugins
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.evaluation.models import Examinee, find_model
-from infuser_core.evaluation.plan import ExamSettings, Plan, differences, identity_of
+from infuser_core.evaluation.models import NamedModel, find_model
+from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
+from infuser_core.evaluation.settings import EvaluationSettings, engine_name, settings_for
 from infuser_core.nano.lab import anchor_path
-from tasks.examine import default_folder, engine_name, make_plan, settings_for
+from infuser_core.store.runs import differing
 
 PAPER = {"aime2024": 32, "hmmt": 32, "math500": 4, "gpqa_diamond": 5, "mmlu_pro": 1}
 
 
-def stranger(tmp_path: Path) -> Examinee:
+def stranger(tmp_path: Path) -> NamedModel:
     return find_model(tmp_path, "openai:m@http://h/v1")
 
 
 def planned(
-    tmp_path: Path, wanted: str, *, settings: ExamSettings | None = None, nano: bool = False, **options: Any
+    tmp_path: Path, wanted: str, *, settings: EvaluationSettings | None = None, nano: bool = False, **options: Any
 ) -> tuple[Plan, list[str]]:
     said: list[str] = []
-    examinee = find_model(tmp_path, "nano") if nano else stranger(tmp_path)
-    chosen = settings or settings_for(examinee, None, {})
+    model = find_model(tmp_path, "nano") if nano else stranger(tmp_path)
+    chosen = settings or settings_for(model, None, {})
     defaults = {"data": None, "samples": None, "limit": None}
-    return make_plan(examinee, chosen, wanted, warn=said.append, **{**defaults, **options}), said
+    return make_plan(model, chosen, wanted, warn=said.append, **{**defaults, **options}), said
 
 
 def math500(folder: Path, rows: int) -> None:
@@ -58,7 +59,7 @@ def test_the_nano_lab_asks_as_its_runs_do(tmp_path: Path):
 
 def test_other_models_are_asked_as_the_paper_asks(tmp_path: Path):
     settings = settings_for(stranger(tmp_path), None, {"seed": None})
-    assert settings == ExamSettings()
+    assert settings == EvaluationSettings()
     assert settings.sampling.model_dump() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
     assert (settings.prompt_tokens, settings.max_tokens, settings.preset) == (4096, 8192, "paper")
     for name, samples in PAPER.items():
@@ -95,26 +96,28 @@ def test_what_is_not_there_is_named(tmp_path: Path):
 
 
 def test_settings_come_from_a_run_or_from_a_few_keys(tmp_path: Path):
-    examinee = stranger(tmp_path)
-    of_run = settings_for(examinee, Path("configs/nano.yaml"), {"max_tokens": 30})
+    model = stranger(tmp_path)
+    of_run = settings_for(model, Path("configs/nano.yaml"), {"max_tokens": 30})
     assert (of_run.prompts, of_run.max_tokens, of_run.prompt_tokens) == ("nano", 30, 160)
     (tmp_path / "few.yaml").write_text("sampling: {temperature: 0.0}\nengine: {dtype: bfloat16}\n")
-    few = settings_for(examinee, tmp_path / "few.yaml", {})
+    few = settings_for(model, tmp_path / "few.yaml", {})
     assert (few.sampling.temperature, few.sampling.top_k, few.engine.dtype) == (0.0, 20, "bfloat16")
-    assert engine_name(examinee, few) == "endpoint"
+    assert engine_name(model, few) == "endpoint"
     assert engine_name(find_model(tmp_path, "nano"), few) == "hf bfloat16"
     (tmp_path / "typo.yaml").write_text("smapling: {temperature: 0.0}\n")
     with pytest.raises(ConfigError, match="smapling"):
-        settings_for(examinee, tmp_path / "typo.yaml", {})
+        settings_for(model, tmp_path / "typo.yaml", {})
     (tmp_path / "broken.yaml").write_text("a: [")
     with pytest.raises(ConfigError, match="not valid YAML"):
-        settings_for(examinee, tmp_path / "broken.yaml", {})
+        settings_for(model, tmp_path / "broken.yaml", {})
 
 
 def test_whatever_changes_answers_changes_the_identity(tmp_path: Path):
     base = settings_for(find_model(tmp_path, "nano"), None, {})
 
-    def identity(settings: ExamSettings = base, model: str = "m", engine: str = "e", **options: Any) -> dict[str, Any]:
+    def identity(
+        settings: EvaluationSettings = base, model: str = "m", engine: str = "e", **options: Any
+    ) -> dict[str, Any]:
         plan, _ = planned(tmp_path, "nano_target", settings=settings, nano=True, **options)
         return identity_of(model, settings, plan, engine=engine, limit=options.get("limit"))
 
@@ -130,11 +133,11 @@ def test_whatever_changes_answers_changes_the_identity(tmp_path: Path):
         "benchmarks.nano_target.content": identity(limit=9),
     }
     for where, other in others.items():
-        assert where in [line.split(" is ")[0] for line in differences(plain, other)]
+        assert where in [key for key, _, _ in differing(plain, other)]
     assert identity(base.model_copy(update={"preset": "official", "too_long": "drop"})) == plain == identity()
-    places = [default_folder(tmp_path, find_model(tmp_path, "nano"), planned(tmp_path, "nano_target", nano=True)[0], i)
-              for i in (plain, *others.values())]  # fmt: skip
-    assert len(set(places)) == len(places) and places[0].parent == tmp_path / "evaluations"
+    plan, _ = planned(tmp_path, "nano_target", nano=True)
+    names = [name_of("nano", plan, each) for each in (plain, *others.values())]
+    assert len(set(names)) == len(names) and names[0].startswith("nano-nano_target-")
 
 
 def test_the_model_enters_by_content(tmp_path: Path):

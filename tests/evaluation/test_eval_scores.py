@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,14 +10,14 @@ from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation import results
-from infuser_core.evaluation.plan import Plan, Sheet, exam_question
-from infuser_core.evaluation.saved import Answers, save_verdicts, score
-from infuser_core.evaluation.scores import Counter, scores_of
+from infuser_core.evaluation.plan import Plan, Sheet, asked_question
+from infuser_core.evaluation.record import Record
+from infuser_core.evaluation.scores import question_scores, scores_of
 from infuser_core.nano import world
+from infuser_core.phases.grade import grade
 from infuser_core.phases.respond import TOO_LONG
-from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict
+from infuser_core.schemas import BenchmarkResponse, QuestionScore
 from infuser_core.statistics.bootstrap import Interval, Z, wilson
-from infuser_core.store.tables import read_rows
 
 QUESTIONS = world.questions("test", world.TARGET, 8, 0)
 KINDS = {"correct": "stop", "wrong": "stop", "no_answer": "length", "long": TOO_LONG}
@@ -40,7 +38,7 @@ def sheet(label: str, *, category: str = "nano", samples: int = 2, available: in
 
 def plan(labels: tuple[str, ...] = ("first", "second")) -> Plan:
     questions = [
-        exam_question(label, question)
+        asked_question(label, question)
         for place, label in enumerate(labels)
         for question in QUESTIONS[4 * place : 4 * place + 4]
     ]
@@ -61,11 +59,8 @@ def response(label: str, question, index: int, kind: str) -> BenchmarkResponse:
     )
 
 
-def answers(rows: list[BenchmarkResponse], asked: Plan, out: Path = Path("unused")) -> Answers:
-    def chunks() -> Iterator[list[BenchmarkResponse]]:
-        yield from (rows[start : start + 3] for start in range(0, len(rows), 3))
-
-    return Answers(name="test", plan=asked, chunks=chunks, out=out)
+def counted(rows: list[BenchmarkResponse], asked: Plan, *, too_long: str = "wrong") -> list[QuestionScore]:
+    return question_scores(asked, rows, grade(rows, asked.by_key()), too_long=too_long)
 
 
 def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
@@ -82,9 +77,9 @@ def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
 @given(kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=16, max_size=16), drop=st.booleans())
 def test_scores_equal_a_plain_count(kinds: list[str], drop: bool):
     rows = rows_of(kinds)
-    (scored,) = score(answers(rows, plan()), ["paper"], too_long="drop" if drop else "wrong")
+    questions = counted(rows, plan(), too_long="drop" if drop else "wrong")
     right = {(q.benchmark, q.question_id): q.answer for q in plan().questions}
-    for found in scores_of(plan(), scored.questions, checkpoint_id="c"):
+    for found in scores_of(plan(), questions, checkpoint_id="c"):
         mine = [row for row in rows if row.benchmark == found.score.benchmark]
         kept = [row for row in mine if not (drop and row.finish_reason == TOO_LONG)]
         correct = sum(row.response == f"\\boxed{{{right[row.benchmark, row.question_id]}}}" for row in kept)
@@ -112,34 +107,29 @@ def test_no_questions_say_nothing():
     assert wilson(0.0, 0) == Interval(low=0.0, high=1.0)
 
 
-def test_the_order_of_saved_answers_changes_nothing(tmp_path: Path):
+def test_the_order_of_answers_changes_no_score():
     rows = rows_of(["correct", "wrong", "no_answer", "correct"] * 4)
-    forward, backward = (score(answers(some, plan()), ["paper", "strict-last"]) for some in (rows, rows[::-1]))
-    assert forward == backward
-    save_verdicts(tmp_path, forward)
-    assert read_rows(tmp_path / "paper.parquet", BenchmarkVerdict) == forward[0].verdicts
-    assert [(v.benchmark, v.question_id, v.sample_index) for v in forward[0].verdicts] == [
-        (q.benchmark, q.question_id, index) for q in plan().questions for index in range(2)
-    ]
+    forward = counted(rows, plan())
+    assert forward == counted(rows[::-1], plan())
+    assert [(q.benchmark, q.question_id) for q in forward] == list(plan().by_key())
 
 
-def test_unfinished_and_foreign_answers_are_refused():
-    rows = rows_of(["correct"] * 16)
+def test_a_question_without_answers_is_refused():
     with pytest.raises(DamagedArtifactError, match="1 questions have no saved response"):
-        score(answers(rows[2:], plan()), ["paper"])
-    with pytest.raises(DamagedArtifactError, match="of second, which was not asked"):
-        score(answers(rows, plan(("first",))), ["paper"])
+        counted(rows_of(["correct"] * 16)[2:], plan())
+    with pytest.raises(DamagedArtifactError, match="8 questions"):
+        counted([], plan())
 
 
-def record() -> dict:
+def record() -> Record:
     identity = {"model": "digest", "seed": 1, "sampling": {"temperature": 0.7}, "prompt_tokens": 9, "limit": 4}
-    return {"model": "a|b", "identity": identity, "notes": ["first: 4 questions, expected 5"]}
+    return Record(model="a|b", identity=identity, sheets=plan().sheets, notes=["first: 4 questions, expected 5"])
 
 
 def found_of(kinds: list[str]) -> tuple[dict, list]:
-    (scored,) = score(answers(rows_of(kinds), plan()), ["paper"])
-    scores = scores_of(plan(), scored.questions, checkpoint_id="c")
-    return results.results_of(record(), scores, preset="paper", too_long="wrong"), scored.questions
+    questions = counted(rows_of(kinds), plan())
+    scores = scores_of(plan(), questions, checkpoint_id="c")
+    return results.results_of(record(), scores, preset="paper", too_long="wrong"), questions
 
 
 def test_every_table_shows_the_same_numbers():
@@ -161,9 +151,3 @@ def test_every_table_shows_the_same_numbers():
     assert board["results"]["second"]["acc_stderr,none"] == pytest.approx(0.125)
     assert board["n-samples"]["first"] == {"original": 4, "effective": 4}
     assert json.loads(json.dumps(board)) == board
-
-
-def test_a_counter_knows_every_question_of_the_plan():
-    counter = Counter(plan())
-    with pytest.raises(DamagedArtifactError, match="8 questions"):
-        counter.questions()

@@ -29,7 +29,8 @@ def test_a_folder_refuses_other_settings(launch: Launcher, tmp_path: Path, chang
     out = tmp_path / "out"
     first = launch(*BASE, "--out", str(out), store=tmp_path / "store")
     assert first.code == 0, first.err
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != ".lock"}
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert before
     refused = launch(*BASE, *changed, "--out", str(out), store=tmp_path / "store")
     assert refused.code == 2
     assert message in complaint(refused.err)
@@ -37,7 +38,7 @@ def test_a_folder_refuses_other_settings(launch: Launcher, tmp_path: Path, chang
 
 
 @pytest.mark.slow
-def test_without_out_every_combination_has_a_folder_of_its_own(launch: Launcher, tmp_path: Path):
+def test_every_combination_has_a_record_of_its_own(launch: Launcher, tmp_path: Path):
     for arguments in (BASE, [*BASE, "--seed", "43"], [*BASE, "--preset", "strict-last"]):
         ended = launch(*arguments, store=tmp_path)
         assert ended.code == 0, ended.err

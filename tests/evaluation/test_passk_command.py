@@ -9,7 +9,6 @@ import pytest
 from launcher import Launcher
 from test_rescore_command import exam, responses
 
-from infuser_core.evaluation.folder import write_rows
 from infuser_core.schemas import BenchmarkVerdict
 from infuser_core.store.tables import read_rows
 
@@ -22,7 +21,7 @@ def passk(launch: Launcher, tmp_path: Path, *arguments: str) -> dict:
 
 def plainly(tmp_path: Path, preset: str, k: int) -> float:
     """Over all subsets of k samples, the share with a correct one."""
-    rows = read_rows(tmp_path / "exam" / "verdicts" / f"{preset}.parquet", BenchmarkVerdict)
+    rows = read_rows(tmp_path / "verdicts" / f"{preset}.parquet", BenchmarkVerdict)
     by_question: dict[str, list[bool]] = {}
     for row in rows:
         by_question.setdefault(row.question_id, []).append(row.verdict == "correct")
@@ -33,30 +32,14 @@ def test_the_curve_equals_counting_subsets(launch: Launcher, tmp_path: Path):
     exam(tmp_path / "exam")
     for preset in ("paper", "official", "strict-last"):
         found = passk(launch, tmp_path, "--preset", preset)
-        assert launch("rescore", str(tmp_path / "exam"), store=tmp_path).code == 0
+        verdicts = ("--out", str(tmp_path / "verdicts"))
+        assert launch("rescore", str(tmp_path / "exam"), *verdicts, store=tmp_path / "store").code == 0
         points = found["curves"]["letters"]
         assert [point["k"] for point in points] == [1, 2]
         for point in points:
             assert point["value"] == pytest.approx(plainly(tmp_path, preset, point["k"]))
             assert point["low"] <= point["value"] <= point["high"] and point["questions"] == 10
         assert passk(launch, tmp_path, "--preset", preset) == found, "from saved verdicts"
-
-
-def test_incomplete_saved_verdicts_are_not_used(launch: Launcher, tmp_path: Path):
-    exam(tmp_path / "exam")
-    found = passk(launch, tmp_path)
-    lie = BenchmarkVerdict(
-        benchmark="letters",
-        question_id="q0",
-        sample_index=0,
-        preset="paper",
-        verdict="correct",
-        extracted="B",
-        reason="letter",
-        decided_by="verifier",
-    )
-    write_rows(tmp_path / "exam" / "verdicts" / "paper.parquet", [lie], BenchmarkVerdict)
-    assert passk(launch, tmp_path) == found
 
 
 def test_k_above_the_samples_is_refused_with_their_number(launch: Launcher, tmp_path: Path):

@@ -16,7 +16,7 @@ JUDGING = "You check examination questions"
 
 @pytest.fixture(scope="module")
 def store(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of our own: examinations are written into it."""
+    """A store of our own: evaluations are written into it."""
     return Path(shutil.copytree(small_run.root, tmp_path_factory.mktemp("quality") / "store"))
 
 
@@ -75,7 +75,8 @@ def test_every_solver_has_its_agreement_and_the_gap_to_the_base(ended: dict):
 
 
 def test_the_judge_decides_who_stands_alone_and_the_solver_who_has_a_wrong_key(ended: dict, store: Path):
-    rows = read_rows(store / "runs" / "small" / "quality" / "questions.parquet", CheckedQuestion)
+    (path,) = (store / "artifacts" / "quality").glob("*/checked_questions.parquet")
+    rows = read_rows(path, CheckedQuestion)
     found = ended["found"]
     assert {row.decided_by for row in rows} == {"judge"} and all(not row.points_at for row in rows)
     assert {row.missing for row in rows if not row.self_contained} == {"the unit"}

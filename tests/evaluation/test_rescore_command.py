@@ -1,6 +1,7 @@
 """Saved answers are scored again from a folder, a run or a file, under every preset, without any model."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,10 @@ from pathlib import Path
 import pytest
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.evaluation.folder import ExamFolder
-from infuser_core.evaluation.plan import ExamQuestion, Plan, Sheet, exam_question
+from infuser_core.evaluation.plan import AskedQuestion, single
+from infuser_core.evaluation.record import Record
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
-from infuser_core.store.tables import read_rows, write_rows
+from infuser_core.store.tables import read_rows, save_rows, write_rows
 
 PRESETS = ("paper", "official", "strict-last")
 TEXTS = ["\\boxed{A}", "\\boxed{B. because}", "\\boxed{A} or \\boxed{B}", "the answer is B", "\\boxed{Because}"]
@@ -45,28 +46,16 @@ def responses(count: int) -> list[BenchmarkResponse]:
     ]
 
 
-def exam(path: Path, count: int = 10) -> ExamFolder:
-    sheet = Sheet(
-        label="letters",
-        name="letters",
-        title="Letters",
-        category="general",
-        samples=2,
-        max_tokens=8,
-        num_available=count,
-        expected=None,
-    )
-    questions = [exam_question("letters", question(number)) for number in range(count)]
-    folder = ExamFolder(path)
-    with folder.holding():
-        folder.begin({"model": "m"}, {"model": "m", "notes": []}, Plan(sheets=[sheet], questions=questions))
-        rows = responses(count)
-        for start in range(0, len(rows), 6):
-            folder.add(rows[start : start + 6])
-    return folder
+def exam(path: Path, count: int = 10) -> Path:
+    """A folder as `infuser eval --out` writes it."""
+    plan = single("letters", [question(n) for n in range(count)], samples=2, title="Letters", category="general")
+    Record(model="m", identity={"model": "m"}, sheets=plan.sheets).write(path)
+    save_rows(path / "questions.parquet", plan.questions, AskedQuestion)
+    save_rows(path / "responses.parquet", responses(count), BenchmarkResponse)
+    return path
 
 
-def infuser(*arguments: str) -> dict:
+def infuser(*arguments: str, store: Path) -> dict:
     """In a process of its own, which must not load what needs an accelerator."""
     code = (
         "import sys; sys.argv = ['infuser', *sys.argv[1:]]\n"
@@ -76,14 +65,16 @@ def infuser(*arguments: str) -> dict:
         "heavy = {'torch', 'transformers', 'prefect', 'ray', 'vllm'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    environment = {**os.environ, "INFUSER_STORE": str(store)}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done
     return json.loads(done.stdout)
 
 
 def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
-    exam(tmp_path / "exam")
-    found = infuser("rescore", str(tmp_path / "exam"), "--json")
+    out = tmp_path / "verdicts"
+    found = infuser("rescore", str(exam(tmp_path / "exam")), "--out", str(out), "--json", store=tmp_path)
     accuracies = {row["preset"]: row["accuracy"] for row in found["scores"]}
     # Of the five texts the paper's rule takes none, the lenient ones `B. because`, the last box, and the first letter.
     assert accuracies == {"paper": 0.0, "official": 0.6, "strict-last": 0.4}
@@ -94,17 +85,19 @@ def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
     assert set(kinds) == {("official", "wrong", "correct"), ("strict-last", "wrong", "correct")}
     assert sum(change["rows"] for change in found["changes"]) == 20
     for preset in PRESETS:
-        rows = read_rows(tmp_path / "exam" / "verdicts" / f"{preset}.parquet", BenchmarkVerdict)
+        rows = read_rows(out / f"{preset}.parquet", BenchmarkVerdict)
         assert len(rows) == 20 and {row.preset for row in rows} == {preset}
         assert sum(row.verdict == "correct" for row in rows) / 20 == pytest.approx(accuracies[preset])
 
 
 def test_a_file_with_its_questions_is_scored_like_the_folder(tmp_path: Path):
     exam(tmp_path / "exam")
-    whole = infuser("rescore", str(tmp_path / "exam"), "--json")
+    whole = infuser("rescore", str(tmp_path / "exam"), "--json", store=tmp_path)
     write_rows(tmp_path / "rows.parquet", responses(10), BenchmarkResponse)
     questions = tmp_path / "exam" / "questions.parquet"
-    of_parquet = infuser("rescore", str(tmp_path / "rows.parquet"), "--questions", str(questions), "--json")
+    of_parquet = infuser(
+        "rescore", str(tmp_path / "rows.parquet"), "--questions", str(questions), "--json", store=tmp_path
+    )
     names = [field for field in BenchmarkResponse.__dataclass_fields__]
     lines = [json.dumps({name: getattr(row, name) for name in names}) for row in responses(10)]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
@@ -114,7 +107,7 @@ def test_a_file_with_its_questions_is_scored_like_the_folder(tmp_path: Path):
     ]
     (tmp_path / "questions.json").write_text(json.dumps(released))
     arguments = ["--questions", str(tmp_path / "questions.json"), "--out", str(tmp_path / "out")]
-    of_lines = infuser("rescore", str(tmp_path / "rows.jsonl"), *arguments, "--json")
+    of_lines = infuser("rescore", str(tmp_path / "rows.jsonl"), *arguments, "--json", store=tmp_path)
     for found in (of_parquet, of_lines):
         assert {**found, "answers": "", "scores": []} == {
             **whole,
@@ -124,7 +117,6 @@ def test_a_file_with_its_questions_is_scored_like_the_folder(tmp_path: Path):
         }
         assert found["scores"] == whole["scores"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{name}.parquet" for name in sorted(PRESETS)]
-    assert (tmp_path / "rows.verdicts" / "paper.parquet").is_file()
 
 
 @pytest.mark.slow
@@ -161,7 +153,11 @@ def test_wrong_use_is_one_line_and_a_hint(launch: Launcher, tmp_path: Path, case
     assert message in lines[0]
 
 
-def test_questions_are_saved_as_they_were_asked(tmp_path: Path):
-    folder = exam(tmp_path / "exam", 3)
-    saved = read_rows(folder.path / "questions.parquet", ExamQuestion)
-    assert saved == folder.plan().questions == [exam_question("letters", question(number)) for number in range(3)]
+def test_a_damaged_record_and_a_stranger_among_the_answers_are_named(launch: Launcher, tmp_path: Path):
+    exam(tmp_path / "exam", 3)
+    save_rows(tmp_path / "exam" / "responses.parquet", responses(4), BenchmarkResponse)
+    ended = launch("rescore", "exam", store=tmp_path / "store", folder=tmp_path)
+    assert ended.code == 3 and "has no question q3 of letters" in ended.err
+    (tmp_path / "exam" / "evaluation.json").write_text("{")
+    ended = launch("rescore", "exam", store=tmp_path / "store", folder=tmp_path)
+    assert ended.code == 3 and "evaluation.json is damaged" in ended.err

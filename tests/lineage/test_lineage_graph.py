@@ -10,7 +10,7 @@ from launcher import Launcher, SmallRun
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.lineage.pages import Overview, of_run
 from infuser_core.store.catalogue import Catalogue
-from tasks.lineage import lineage_page, link
+from tasks.display import lineage_page, link
 
 
 @pytest.fixture(scope="module")

@@ -28,13 +28,13 @@ def test_a_killed_validation_keeps_its_answers_until_they_are_committed(
     killed = launch(*small_run.arguments, store=tmp_path, INFUSER_CRASH_AT="respond:before_commit")
     assert killed.code == -signal.SIGKILL
     (partial,) = (tmp_path / ".partial").glob("respond-*")
-    kept = {path: path.stat().st_mtime_ns for path in partial.rglob("part-*.parquet")}
+    kept = {path: path.stat().st_mtime_ns for path in partial.rglob("piece-*.parquet")}
     assert kept, "answers were saved before the kill"
 
-    # Killed again at the same place: the parts that were there are the parts that are there.
+    # Killed again at the same place: the pieces that were there are the pieces that are there.
     killed = launch("resume", small_run.name, store=tmp_path, INFUSER_CRASH_AT="respond:before_commit")
     assert killed.code == -signal.SIGKILL
-    assert {path: path.stat().st_mtime_ns for path in partial.rglob("part-*.parquet")} == kept
+    assert {path: path.stat().st_mtime_ns for path in partial.rglob("piece-*.parquet")} == kept
 
     killed = launch("resume", small_run.name, store=tmp_path, INFUSER_CRASH_AT="validate:start")
     assert killed.code == -signal.SIGKILL

@@ -12,8 +12,8 @@ from launcher import ROOT
 
 from flows.corpus import build_corpus
 from flows.cotrain import validated
-from flows.evaluate import benchmark
 from flows.iteration import Players, iterate
+from flows.life_cycle import benchmark
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.nano.lab import anchor_path

@@ -193,7 +193,7 @@ def serve(folder: Path) -> None:
 def _import_everything() -> None:
     import torch
 
-    for name in ("flows.cli.main", "flows.full_pipeline", "tasks.inspection", "tasks.reporting"):
+    for name in ("flows.cli.main", "flows.full_pipeline", "tasks.display"):
         import_module(name)
     for name in ("hf.causal_lm", "hf.sampler", "local.trainer"):
         import_module(f"infuser_core.engines.{name}")

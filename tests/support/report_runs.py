@@ -1,6 +1,5 @@
 """A store with three small runs of two variants, made of rows alone: what reports of several runs are tested on."""
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -158,18 +157,21 @@ def three_runs(root: Path) -> list[str]:
     return list(RUNS)
 
 
-def answered_by(root: Path, run: str, iteration: int, solver: str, chance: float) -> None:
-    """An examination of generated questions, as `infuser swg` leaves it behind."""
-    from infuser_core.store.tables import write_rows
+def answered_by(root: Path, run: str, iteration: int, solvers: dict[str, float]) -> None:
+    """Evaluations of generated questions, as `infuser swg` leaves them in the store; the first solver is the base."""
+    store = Store(root)
 
-    label = f"{run}-questions-{iteration}"
-    folder = root / "evaluations" / f"{solver}-{label}"
-    folder.mkdir(parents=True)
-    right = np.random.default_rng(len(solver)).binomial(1, chance, 40)
-    rows = [
-        row(QuestionScore, benchmark=label, question_id=f"q{n}", num_samples=1, num_correct=int(right[n]))
-        for n in range(40)
-    ]
-    write_rows(folder / "question_scores.parquet", rows, QuestionScore)
-    record = {"model": solver, "sheets": [{"label": label}]}
-    (folder / "evaluation.json").write_text(json.dumps(record))
+    def commit(phase: str, config: dict[str, Any], outcome: Outcome, **inputs: str) -> str:
+        recipe = Recipe(phase=phase, version=1, config=config, seed=0, iteration=iteration, inputs=inputs)
+        with store.workspace(recipe) as workspace:
+            return store.commit(recipe, workspace, outcome, seconds=0.1).id
+
+    scores = {}
+    for place, (solver, chance) in enumerate(solvers.items()):
+        right = np.random.default_rng(len(solver)).binomial(1, chance, 40)
+        rows = [row(QuestionScore, question_id=f"q{n}", num_samples=1, num_correct=int(right[n])) for n in range(40)]
+        tables = {"question_scores": Table(row_type=QuestionScore, rows=rows)}
+        scores[f"scores-{place:02d}"] = commit("evaluate", {"solver": solver}, Outcome(tables=tables))
+    asked = [e.key for e in Journal(root, run).latest() if (e.phase, e.iteration) == ("generate_questions", iteration)]
+    source = next(ref.id for ref in store.refs() if ref.key == asked[0])
+    commit("swg", {"solvers": list(solvers)}, Outcome(tables={}), questions=source, **scores)

@@ -13,9 +13,9 @@ from launcher import ROOT
 
 from infuser_core.config.overlays import load
 from infuser_core.planning.place import asked_of
-from tasks.branches import alongside
 from tasks.run import Run, current, opened, seen_as
 from tasks.run_control import Control, Halted, LookUp
+from tasks.safe_points import alongside
 
 LONG = 20.0
 

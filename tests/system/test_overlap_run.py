@@ -40,7 +40,9 @@ def digests(launch: Launcher, store: Path) -> str:
 @pytest.mark.slow
 def test_overlap_gives_the_same_bits_and_no_more_loads(launch: Launcher, small_run: SmallRun, tmp_path: Path):
     store, points = store_without(small_run, tmp_path / "store", *LOOP), tmp_path / "points"
-    ended = launch(*small_run.arguments, *OVERLAP, store=store, INFUSER_POINTS=str(points))
+    # The anchor's validation ends only when the first iteration has begun: phases in turn would wait in vain.
+    meets = "until-rollout_dev:start@validate:start"
+    ended = launch(*small_run.arguments, *OVERLAP, store=store, INFUSER_POINTS=str(points), INFUSER_CRASH_AT=meets)
     assert ended.code == 0, ended.err
     assert digests(launch, store) == digests(launch, small_run.root)
 

@@ -20,7 +20,7 @@ from infuser_core.lineage.graph import graph_of
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import Journal, list_runs
-from tasks.lineage import page_key
+from tasks.display import artifact_key
 
 BROWSER = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 
@@ -117,14 +117,16 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     page.open(f"{ui}/runs/flow-run/{iteration['id']}")
     page.until("document.body.innerText.includes('Task runs')")
     page.press("Artifacts")
-    page.until(f"document.body.innerText.includes('{page_key(written.key)}')")
+    page.until(f"document.body.innerText.includes('{artifact_key(written.key)}')")
     page.photograph(shots / "1-flow-run.png")
-    page.press(page_key(written.key))
+    page.press(artifact_key(written.key))
 
     page.until("document.body.innerText.includes('Upstream pages')")
     assert f"{written.phase}, iteration 1" in page.text()
     page.photograph(shots / "2-artifact.png")
-    (upstream,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == page_key(sources["generator"])]
+    (upstream,) = [
+        a for a in served.post("artifacts/latest/filter", {}) if a["key"] == artifact_key(sources["generator"])
+    ]
     link = f"a[href$='/artifacts/artifact/{upstream['latest_id']}']"
     # The UI opens links of Markdown pages in a new tab; this one stays to be photographed.
     page.value(f'document.querySelector("{link}").removeAttribute("target")')
@@ -142,7 +144,9 @@ def test_the_lineage_page_of_the_run_leads_to_every_artifact(
 ) -> None:
     shots = Path(os.environ.get("INFUSER_SCREENSHOTS") or tmp_path)
     graph = graph_of(Catalogue(served.store), finished)
-    (newest,) = [a for a in served.post("artifacts/latest/filter", {}) if a["key"] == f"{page_key(finished)}-lineage"]
+    (newest,) = [
+        a for a in served.post("artifacts/latest/filter", {}) if a["key"] == f"{artifact_key(finished)}-lineage"
+    ]
     page.open(f"{served.url.removesuffix('/api')}/artifacts/artifact/{newest['latest_id']}")
     page.until(f"document.body.innerText.includes('Lineage of {finished}')")
     page.photograph(shots / "4-lineage.png")

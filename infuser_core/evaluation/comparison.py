@@ -1,14 +1,25 @@
-"""How far presets agree on the same answers: accuracies side by side, and every kind of changed verdict counted."""
+"""Saved answers under several presets: accuracies, every kind of changed verdict counted, and pass@k curves."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from infuser_core.errors import UsageError
 from infuser_core.evaluation.plan import Plan
 from infuser_core.evaluation.results import aligned, averages, percent, shown_means
 from infuser_core.evaluation.saved import Scored
 from infuser_core.evaluation.scores import scores_of
+from infuser_core.schemas import QuestionScore
+from infuser_core.statistics.passk import PassPoint, pass_curve, powers_of_two
+from infuser_core.statistics.tally import from_scores
+
+SHOWN = 12
+"""Kinds of change that a terminal shows; JSON has all."""
+MOST = 128
+"""Largest k of a curve whose points nobody named."""
+Curves = dict[str, list[PassPoint]]
+"""Benchmark label to points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +140,7 @@ def _changes(first: Scored, other: Scored) -> list[Change]:
     ]
 
 
-def as_json(name: str, found: Agreement) -> dict[str, Any]:
+def agreement_json(name: str, found: Agreement) -> dict[str, Any]:
     """The comparison as one JSON object."""
     return {
         "answers": name,
@@ -141,11 +152,7 @@ def as_json(name: str, found: Agreement) -> dict[str, Any]:
     }
 
 
-SHOWN = 12
-"""Kinds of change that a terminal shows; JSON has all."""
-
-
-def terminal(name: str, found: Agreement) -> str:
+def agreement_table(name: str, found: Agreement) -> str:
     """The comparison for a terminal."""
     columns = ("benchmark", "preset", "accuracy", "95% interval", "answered", "unverified", "responses", "differing")
     rows = [
@@ -184,3 +191,44 @@ def _change_row(change: Change) -> list[str]:
         f"{change.before_reason} -> {change.after_reason}",
         str(change.rows),
     ]
+
+
+def curves(plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None, *, seed: int = 0) -> Curves:
+    """Every benchmark's curve at the given k, or at the powers of two up to its number of samples.
+
+    Raises UsageError naming benchmark and number of samples for a k above it.
+    """
+    found: Curves = {}
+    for sheet in plan.sheets:
+        tally = from_scores([row for row in questions if row.benchmark == sheet.label])
+        fewest = int(min(tally.samples_Q, default=0))
+        chosen = list(ks) if ks else [k for k in powers_of_two(fewest) if k <= MOST]
+        beyond = [k for k in chosen if k > fewest]
+        if beyond:
+            hint = f"ask for k <= {fewest}, leave {sheet.label} out with --benchmarks, or sample more: --samples"
+            raise UsageError(f"pass@{beyond[0]} of {sheet.label}: there are {fewest} responses per question", hint=hint)
+        found[sheet.label] = pass_curve(tally, chosen, intervals=True, seed=seed)
+    return found
+
+
+def curves_json(name: str, preset: str, found: Curves) -> dict[str, Any]:
+    """The curves as one JSON object."""
+    points = {label: [asdict(point) for point in curve] for label, curve in found.items()}
+    return {"answers": name, "preset": preset, "curves": points}
+
+
+def curves_table(name: str, preset: str, found: Curves) -> str:
+    """The curves for a terminal, a line per point."""
+    rows = [
+        [
+            label,
+            str(point.k),
+            percent(point.value),
+            f"{percent(point.low)} - {percent(point.high)}",
+            str(point.questions),
+        ]
+        for label, curve in found.items()
+        for point in curve
+    ]
+    head = f"{name}, preset {preset}; percentages, 95% intervals over resampled questions"
+    return "\n".join([head, aligned(("benchmark", "k", "pass@k", "95% interval", "questions"), rows)])

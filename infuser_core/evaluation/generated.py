@@ -1,0 +1,249 @@
+"""Generated questions as an evaluation: a run's questions for any solver, their checks, and what is known of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from infuser_core.benchmarks.parts.question_sets import question_of
+from infuser_core.errors import UsageError
+from infuser_core.evaluation.plan import Plan, single
+from infuser_core.prompts.load import LETTERS, render_question
+from infuser_core.schemas import BenchmarkVerdict, Document, QuestionScore
+from infuser_core.statistics.bootstrap import accuracy_interval
+from infuser_core.statistics.question_quality import (
+    CheckedQuestion,
+    SolverGap,
+    check_key,
+    copies,
+    points_at,
+    strong_weak_gaps,
+)
+from infuser_core.statistics.tally import Tally, accuracy, from_scores, shares
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import ArtifactRef, digest_of
+from infuser_core.store.runs import Journal
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
+
+Row = Mapping[str, Any]
+SPARE = 4
+"""Documents tried for every one that is shown: not every reply is a question."""
+_GENERATED = "rollout_id <> '' and verifier <> 'code'"
+"""Questions that a generator wrote; code is left out: what a key is worth there, its own tests say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedSet:
+    """Questions of one iteration that anybody can be asked."""
+
+    iteration: int
+    """Iteration of the questions."""
+    label: str
+    """Label of the evaluation."""
+    ref: ArtifactRef
+    """Artifact that they are from."""
+    rows: Sequence[Row]
+    """The questions as the store has them, with the labeller's word on their key as `oracle`."""
+
+    def plan(self, *, samples: int, max_tokens: int) -> Plan:
+        """The questions as an evaluation, with the generator's own keys."""
+        questions = [question_of(_published(row), self.label) for row in self.rows]
+        return single(self.label, questions, samples=samples, max_tokens=max_tokens, name="released")
+
+
+def iterations_of(root: Path, run: str, wanted: str) -> list[int]:
+    """Iterations by number, `first`, `last` or `all`, comma-joined. Raises UsageError for one without questions."""
+    rows = _query(root, run, f"select distinct iteration from questions where {_GENERATED} order by iteration")
+    known = [int(row["iteration"]) for row in rows]
+    if not known:
+        raise UsageError(f"run {run} has no generated questions", hint="see `infuser status`")
+    named = {"first": known[:1], "last": known[-1:], "all": known}
+    chosen: list[int] = []
+    for part in (part.strip() for part in wanted.split(",") if part.strip()):
+        numbers = named.get(part) or ([int(part)] if part.isdecimal() and int(part) in known else [])
+        if not numbers:
+            hint = f"iterations: {', '.join(map(str, known))}; or first, last, all"
+            raise UsageError(f"--iterations {part}: run {run} has no generated questions there", hint=hint)
+        chosen += numbers
+    return sorted({*chosen})
+
+
+def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = None) -> GeneratedSet:
+    """The iteration's questions, or `limit` of them, drawn by a hash of their id.
+
+    Raises UsageError when the run has none there.
+    """
+    rows = _query(
+        root,
+        run,
+        "select q.artifact_key, q.iteration, q.question_id, q.document_id, q.text, q.choices, q.answer, q.domain, "
+        "q.subdomain, coalesce(l.key, '') as oracle from questions q left join question_labels l "
+        "on l.run = q.run and l.iteration = q.iteration and l.question_id = q.question_id "
+        f"where {_GENERATED} and q.iteration = {iteration} order by q.question_id",
+    )
+    if not rows:
+        raise UsageError(f"run {run} has no generated questions in iteration {iteration}", hint="see `infuser status`")
+    label = f"{run}-questions-{iteration}"
+    if limit is not None and limit < len(rows):
+        rows = sorted(rows, key=lambda row: digest_of(row["question_id"]))[:limit]
+        rows.sort(key=lambda row: str(row["question_id"]))
+        label = f"{label}-{limit}"
+    ref = Catalogue(root).records[str(rows[0]["artifact_key"])].ref
+    return GeneratedSet(iteration=iteration, label=label, ref=ref, rows=rows)
+
+
+def _query(root: Path, run: str, sql: str) -> list[dict[str, Any]]:
+    lens = Lens(Store(root), runs=[run])
+    try:
+        return lens.query(sql)
+    finally:
+        lens.close()
+
+
+def _published(row: Row) -> dict[str, Any]:
+    key = row["choices"][LETTERS.index(row["answer"])] if row["choices"] else row["answer"]
+    names = ("question_id", "choices", "domain", "subdomain")
+    return {"question_text": row["text"], "ground_truth": key, **{name: row[name] for name in names}}
+
+
+def documents_of(root: Path, run: str, questions: Sequence[Row], *, count: int) -> list[Document]:
+    """Some documents for each of `count` that these questions were written from, drawn by a hash of their id."""
+    names = sorted({str(row["document_id"]) for row in questions if row["document_id"]}, key=digest_of)
+    names = names[: SPARE * count]
+    keys = {str(row["artifact_key"]) for row in _query(root, run, "select distinct artifact_key from documents")}
+    store = Store(root)
+    rows = [row for ref in store.refs() if ref.key in keys for row in store.rows(ref, "documents", Document)]
+    return [row for row in rows if row.document_id in names]
+
+
+def writer_of(store: Store, run: str, iteration: int) -> ArtifactRef | None:
+    """The generator's checkpoint before the iteration; None where it is gone."""
+    latest = Journal(store.root, run).latest()
+    before = [entry for entry in latest if entry.phase == "update_generator" and entry.iteration < iteration]
+    entries = sorted(before, key=lambda entry: entry.iteration) or [e for e in latest if e.phase == "anchor"]
+    found = [ref for ref in store.refs() if entries and ref.key == entries[-1].key]
+    return found[0] if found else None
+
+
+def tally_of(store: Store, scores: ArtifactRef) -> Tally:
+    """Counts of an evaluation, question by question."""
+    return from_scores(store.rows(scores, "question_scores", QuestionScore))
+
+
+def gaps(solvers: Mapping[str, Tally], base: str) -> list[dict[str, Any]]:
+    """One row per solver: agreement with the key, and its distance to `base` with a paired 95% interval."""
+    first = {"solver": base, "agreement": accuracy(solvers[base]), "questions": len(solvers[base].question_ids)}
+    return [first, *(_row(found) for found in strong_weak_gaps(solvers, base))]
+
+
+def agreements(solvers: Mapping[str, Tally], base: str, iteration: int) -> list[dict[str, Any]]:
+    """The rows of `gaps` with the iteration, and agreement with a 95% interval over questions."""
+    empty = {"gap": None, "low": None, "high": None}
+    rows = []
+    for row in gaps(solvers, base):
+        own = accuracy_interval(solvers[row["solver"]])
+        ends = {"agreement_low": own.low, "agreement_high": own.high}
+        rows.append({"iteration": iteration, **empty, **row, **ends})
+    return rows
+
+
+def _row(found: SolverGap) -> dict[str, Any]:
+    return {
+        "solver": found.solver,
+        "agreement": found.accuracy,
+        "questions": found.gap.questions,
+        "gap": found.gap.value,
+        "low": found.gap.low,
+        "high": found.gap.high,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A judge's word on one question."""
+
+    question_id: str
+    """Question."""
+    usable: bool
+    """Whether any of its replies could be read."""
+    self_contained: bool
+    """Whether it stands alone; meaningless without a usable reply."""
+    missing: str
+    """What it misses, in the judge's words."""
+    reply: str
+    """Last reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """The scores of every solver on one iteration's questions."""
+
+    tallies: Mapping[str, Tally]
+    """Solver to its counts, in the order asked for."""
+    verdicts: Mapping[str, Sequence[BenchmarkVerdict]]
+    """Question to the strongest solver's verdicts; empty without one."""
+
+
+def verdicts_of(store: Store, scores: ArtifactRef) -> dict[str, list[BenchmarkVerdict]]:
+    """An evaluation's verdicts by question."""
+    found: dict[str, list[BenchmarkVerdict]] = {}
+    for row in store.rows(scores, "verdicts", BenchmarkVerdict):
+        found.setdefault(row.question_id, []).append(row)
+    return found
+
+
+def strongest(tallies: Sequence[Mapping[str, Tally]]) -> str:
+    """The solver that agrees with the keys most often, over all iterations; empty without solvers."""
+    sums: dict[str, float] = {}
+    for solvers in tallies:
+        for name, tally in solvers.items():
+            sums[name] = sums.get(name, 0.0) + accuracy(tally)
+    return max(sums, key=lambda name: sums[name], default="")
+
+
+def check(
+    questions: Sequence[Row], solved: Mapping[int, Solved], *, judged: Mapping[str, Judged]
+) -> list[CheckedQuestion]:
+    """Every question with every check, iteration by iteration."""
+    rows: list[CheckedQuestion] = []
+    for iteration, mine in groupby(questions, key=lambda row: int(row["iteration"])):
+        rows += _checked(list(mine), judged, solved.get(iteration, Solved(tallies={}, verdicts={})))
+    return rows
+
+
+def _checked(questions: Sequence[Row], judged: Mapping[str, Judged], solved: Solved) -> Iterator[CheckedQuestion]:
+    repeated = copies({row["question_id"]: render_question(row["text"], list(row["choices"])) for row in questions})
+    agreement = _agreement(list(solved.tallies.values()))
+    for row in questions:
+        name = str(row["question_id"])
+        pointing = points_at(" ".join([row["text"], *row["choices"]]))
+        said = judged.get(name)
+        said = said if said is not None and said.usable else None
+        key = check_key(solved.verdicts[name]) if solved.verdicts.get(name) else None
+        yield CheckedQuestion(
+            iteration=row["iteration"],
+            question_id=name,
+            document_id=row["document_id"],
+            text=row["text"],
+            choices=list(row["choices"]),
+            answer=row["answer"],
+            copies=repeated[name],
+            points_at=pointing,
+            self_contained=said.self_contained if said else not pointing,
+            decided_by="judge" if said else "rules",
+            missing=said.missing if said else "",
+            key=key.finding if key else "",
+            majority=key.answer if key else "",
+            oracle=row["oracle"],
+            agreement=agreement.get(name, []),
+        )
+
+
+def _agreement(tallies: Sequence[Tally]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for place, tally in enumerate(tallies):
+        for name, share in zip(tally.question_ids, shares(tally), strict=True):
+            found.setdefault(name, [-1.0] * len(tallies))[place] = float(share)
+    return found

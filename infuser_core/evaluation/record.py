@@ -1,0 +1,79 @@
+"""Record of an evaluation: the model, its benchmarks, and the identity that its answers belong to."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core import durable
+from infuser_core.errors import ConfigError, DamagedArtifactError, UsageError
+from infuser_core.evaluation.plan import Sheet
+from infuser_core.store import runs
+
+FILE = "evaluation.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was asked of whom; the answers are artifacts that the record's journal names."""
+
+    model: str
+    """Name of the model as it was asked for."""
+    identity: Mapping[str, Any]
+    """Everything that the answers are a function of."""
+    sheets: Sequence[Sheet]
+    """Benchmarks in order."""
+    notes: Sequence[str] = ()
+    """Warnings of the benchmarks' loaders."""
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder, whole or not at all."""
+        durable.write_json(folder / FILE, self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object, the form that is stored."""
+        return asdict(self)
+
+    @staticmethod
+    def read(path: Path) -> "Record":
+        """The record in a file. Raises DamagedArtifactError for anything else in it."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            sheets = [Sheet(**sheet) for sheet in values.pop("sheets")]
+            return Record(sheets=sheets, **values)
+        except (ValueError, KeyError, TypeError) as error:
+            hint = "move the folder away and run `infuser eval` again"
+            raise DamagedArtifactError(f"{path} is damaged: {error}", hint=hint) from error
+
+
+def folder_of(root: Path, name: str) -> Path:
+    """Where the record of an evaluation lies, with its journal and its tables for people."""
+    return root / runs.EVALUATIONS / name
+
+
+def read_record(root: Path, name: str) -> Record:
+    """The record of an evaluation of the store. Raises UsageError where there is none."""
+    path = folder_of(root, name) / FILE
+    if not path.is_file():
+        raise UsageError(f"{name}: there is no such evaluation", hint="`infuser eval` makes one")
+    return Record.read(path)
+
+
+def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
+    """Check that an export may go into the folder: it is new, empty, or holds the same evaluation.
+
+    Raises ConfigError naming both values of what differs, UsageError for a folder of something else.
+    """
+    if (out / FILE).is_file():
+        asked = json.loads(json.dumps(dict(identity)))
+        differing = runs.differing(Record.read(out / FILE).identity, asked)
+        changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing]
+        if changed:
+            raise ConfigError(
+                f"{out} holds answers under other settings: {'; '.join(changed[:3])}",
+                hint="choose another --out, or leave it out: every combination has a record of its own",
+            )
+    elif out.is_dir() and any(out.iterdir()):
+        what = ", ".join(sorted(path.name for path in out.iterdir())[:3])
+        raise UsageError(f"{out} holds something else: {what}", hint="choose another --out")
