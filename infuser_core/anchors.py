@@ -1,11 +1,23 @@
-"""Where an anchor's files are: shipped, in a folder, or on the Hugging Face hub."""
+"""Models that settings name and nobody has trained yet: where their files are, their digest, and how they are asked."""
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from infuser_core.config.corpus import EndpointModel
+from infuser_core.config.run import EngineSettings
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
+from infuser_core.engines.pool import EnginePool
+from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import NOTES, anchor_path
+from infuser_core.schemas import Checkpoint, Role
+
+if TYPE_CHECKING:
+    from infuser_core.engines.endpoint import Endpoint
 
 _ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 
@@ -36,6 +48,62 @@ def anchor_digest(folder: Path) -> str:
         with path.open("rb") as handle:
             total.update(path.name.encode() + hashlib.file_digest(handle, "sha256").digest())
     return total.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedModel:
+    """A judge, a librarian or a writer of questions. Its identity is known before it loads."""
+
+    name: str
+    """What tables call it."""
+    identity: dict[str, Any]
+    """What its replies depend on, for keys: weights and machinery, or the address."""
+    chat: Callable[[], ChatModel]
+    """Load it as a greedy chat model, or connect."""
+    sampler: Callable[[], Sampler]
+    """Load it as a sampler, or connect."""
+
+
+def named_model(
+    source: NanoAnchor | FolderAnchor | HubAnchor | EndpointModel,
+    engine: EngineSettings,
+    pool: EnginePool,
+    *,
+    label: str,
+    role: Role = Role.JUDGE,
+) -> NamedModel:
+    """The model that the settings name. Raises ConfigError when its files cannot be had."""
+    if isinstance(source, EndpointModel):
+        from infuser_core.engines.endpoint import ChatSampler
+
+        name = f"{source.model}@{source.url.rstrip('/')}"
+        return NamedModel(
+            name=name,
+            identity={"model": f"openai:{name}"},
+            chat=lambda: _connected(source),
+            sampler=lambda: ChatSampler(_connected(source).replies),
+        )
+    folder = anchor_folder(source)
+    digest = _known_digest(folder)
+    checkpoint = Checkpoint(checkpoint_id=f"{label}-{digest[:16]}", role=role, path=str(folder), step=0)
+    return NamedModel(
+        name=checkpoint.checkpoint_id,
+        identity={"model": digest, "sampler": engine.sampler, "dtype": engine.dtype},
+        chat=partial(pool.chat, checkpoint),
+        sampler=partial(pool.sampler, checkpoint),
+    )
+
+
+@lru_cache(maxsize=4)
+def _known_digest(folder: Path) -> str:
+    """Read once a process: every iteration asks, and the files of a large model take minutes."""
+    return anchor_digest(folder)
+
+
+def _connected(source: EndpointModel) -> "Endpoint":
+    from infuser_core.engines.endpoint import Address, Endpoint
+
+    return Endpoint(Address(model=source.model, url=source.url.rstrip("/")), concurrency=source.concurrency)
 
 
 def _download(anchor: HubAnchor) -> Path:

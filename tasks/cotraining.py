@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.anchors import anchor_digest, anchor_folder
-from infuser_core.engines.models import Writer, writer_of
+from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model
+from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Progress
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import generate_questions as generate_phase
@@ -14,8 +14,9 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
-from infuser_core.phases.examples import examples_of
-from infuser_core.phases.majority import PseudoLabel
+from infuser_core.phases.generate_questions import examples_of
+from infuser_core.phases.rollout_questions import PseudoLabel
+from infuser_core.phases.training import SharedBackward
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.plugins import templates
 from infuser_core.schemas import (
@@ -132,6 +133,7 @@ def generate_questions(
 ) -> Work:
     """Phase 2a; an allocation says how the documents are shared."""
     writer = _writer(run, generator)
+    written_by = {"generator": generator} if run.config.cotrain.generator.model is None else {}
     settings = generate_phase.settings_of(run.config, writer=writer.identity)
     number = 0 if settings.frozen_batch else iteration
     if generate_phase.depends_on_pool(run.config):
@@ -143,7 +145,7 @@ def generate_questions(
         documents = documents_of(run.store, pool)
         generated = generate_phase.generate_questions(
             documents,
-            writer.open() if templates(run.config) else None,
+            writer.sampler() if templates(run.config) else None,
             settings,
             checkpoint_id=writer.name,
             seed=run.config.seed,
@@ -164,23 +166,24 @@ def generate_questions(
             summary={"written": len(generated.rollouts), "valid": len(generated.questions)},
         )
 
-    inputs = {"pool": pool, **writer.inputs, "allocation": allocation}
+    inputs = {"pool": pool, **written_by, "allocation": allocation}
     version = generate_phase.VERSION
     recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
 
 
-def _writer(run: Run, generator: ArtifactRef) -> Writer:
-    """The model that the settings name, else the generator's checkpoint."""
+def _writer(run: Run, generator: ArtifactRef) -> NamedModel:
+    """The model that the settings name, else the generator's checkpoint, which is one of the recipe's inputs."""
     source = run.config.cotrain.generator.model
-    if source is not None:
-        return writer_of(source, run.config.engine, run.pool)
-    return Writer(
-        name=generator.id,
-        identity={},
-        inputs={"generator": generator},
-        open=lambda: run.pool.sampler(run.checkpoint(generator, Role.GENERATOR)),
-    )
+    if source is None:
+        return NamedModel(
+            name=generator.id,
+            identity={},
+            chat=lambda: run.pool.chat(run.checkpoint(generator, Role.GENERATOR)),
+            sampler=lambda: run.pool.sampler(run.checkpoint(generator, Role.GENERATOR)),
+        )
+    model = named_model(source, run.config.engine, run.pool, label="model", role=Role.GENERATOR)
+    return replace(model, name=model.identity["model"]) if isinstance(source, EndpointModel) else model
 
 
 @stage("rollout_questions")
@@ -239,7 +242,7 @@ def score_influence(
             tables={
                 "scores": Table(row_type=InfluenceScore, rows=scores),
                 "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
-                "shared_backwards": Table(row_type=score_phase.SharedBackward, rows=scored.shared),
+                "shared_backwards": Table(row_type=SharedBackward, rows=scored.shared),
             },
             summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
         )
@@ -305,7 +308,7 @@ def update_solver(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
         trainer = run.pool.trainer(before)
-        shared = run.store.rows(scores, "shared_backwards", score_phase.SharedBackward) if scores else []
+        shared = run.store.rows(scores, "shared_backwards", SharedBackward) if scores else []
         if scores and shared:
             kept = run.store.path(scores, score_phase.SHARED)
             done = solver_phase.finish_shared_step(

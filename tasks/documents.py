@@ -21,14 +21,14 @@ from corpus.model_reply import ModelCall
 from corpus.read import convert as converting
 from corpus.read import embedded, marker
 from infuser_core import plugins, settings
-from infuser_core.anchors import anchor_digest, anchor_folder
+from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.models import NamedModel, chat_model_of, prompt_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases.answering import template_digest
+from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
@@ -144,7 +144,7 @@ def has_structure_model(run: str) -> bool:
 @stage("structure")
 def find_structure(run: Run, pages: ArtifactRef) -> Work:
     """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
-    template = prompt_of("find_boundaries", run.config.prompts)
+    template = load_or_shipped("find_boundaries", profile=run.config.prompts)
     speaker = _speaker(run)
     asking = {"attempts": front_matter.ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.SHOWN}
     values = {"prompt": template_digest(template), **asking, **speaker.identity}
@@ -156,7 +156,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
         calls = Items(run.store.partial(recipe), ModelCall)
         for done, page in enumerate(converted, 1):
             if rows.get(page.source_id) is None:
-                found = front_matter.find_bounds(page, speaker.open(), template)
+                found = front_matter.find_bounds(page, speaker.chat(), template)
                 calls.keep(page.source_id, found.calls)
                 rows.keep(page.source_id, [found.bounds])
             progress(done, len(converted), 0)
@@ -180,7 +180,7 @@ def _speaker(run: Run) -> NamedModel:
     """The judge's model."""
     source = run.config.corpus.judge or run.config.anchor
     assert source.type != "rules" and source.type != "none", source
-    return chat_model_of(source, run.config.engine, run.pool, label="judge")
+    return named_model(source, run.config.engine, run.pool, label="judge")
 
 
 @stage("chunk")
@@ -268,7 +268,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
     source = run.config.corpus.judge or run.config.anchor
     if source.type in judging.WITHOUT_MODEL:
         return _judged_without_model(run, chunks, *judging.WITHOUT_MODEL[source.type])
-    template = prompt_of("judge_chunk", run.config.prompts)
+    template = load_or_shipped("judge_chunk", profile=run.config.prompts)
     speaker, tokens = _speaker(run), run.config.corpus.judge_tokens
     asking = {"attempts": judging.ATTEMPTS, "suffixes": judging.SUFFIXES}
     values = {"prompt": template_digest(template), "tokens": tokens, **asking, **speaker.identity}
@@ -282,7 +282,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
         if len(finished) < len(documents):
             verdicts = judging.judge(
                 documents,
-                speaker.open(),
+                speaker.chat(),
                 template,
                 tokens,
                 batch=JUDGED_TOGETHER,

@@ -9,15 +9,14 @@ from typing import Any
 from corpus.model_reply import ReplyProblem, ask
 from infuser_core import durable
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.models import prompt_of
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.phases import generate_questions, rollout_dev, update_solver
 from infuser_core.phases import influence_study as study
 from infuser_core.phases.answering import AnswerSettings, answer_questions, template_digest
-from infuser_core.phases.groups import by_group
-from infuser_core.prompts.load import Template, render_question
+from infuser_core.phases.training import by_group
+from infuser_core.prompts.load import Template, load_or_shipped, render_question
 from infuser_core.report import charts
 from infuser_core.schemas import Checkpoint, Document, InfluenceScore, Question, QuestionLabel, Role, Rollout
 from infuser_core.statistics.correlation import RankCorrelation, pearson, rank_correlations
@@ -202,7 +201,7 @@ def study_result(run: Run, ref: ArtifactRef, *, figure: Path | None = None) -> d
 
 def judge_questions(run: Execution, asked: GeneratedSet, judge: Judge, prompts: str) -> Work:
     """A model says of every question whether it stands alone. What it said before a kill is not asked again."""
-    template = prompt_of("judge_question", prompts)
+    template = load_or_shipped("judge_question", profile=prompts)
     names = [str(row["question_id"]) for row in asked.rows]
     recipe = Recipe(
         phase="judge_questions",

@@ -26,7 +26,7 @@ from corpus.model_reply import ModelCall
 from corpus.read.file_kinds import MARKDOWN, PDF, file_of
 from corpus.read.text import is_text
 from infuser_core import settings
-from infuser_core.engines.models import NamedModel, chat_model_of
+from infuser_core.anchors import NamedModel, named_model
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf
@@ -103,7 +103,7 @@ def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
-    speaker = chat_model_of(source, run.config.engine, run.pool, label="librarian")
+    speaker = named_model(source, run.config.engine, run.pool, label="librarian")
     prompts = [template_digest(template) for template in configured.prompts_of(run.config.prompts)]
     return speaker, {**speaker.identity, "prompts": prompts}
 
@@ -114,7 +114,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        librarian = configured.librarian_of(model.open(), run.config.prompts) if model else None
+        librarian = configured.librarian_of(model.chat(), run.config.prompts) if model else None
         found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in found.assignments)
         return Outcome(
@@ -176,7 +176,7 @@ def search_textbooks(
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        agent = configured.agent_of(model.open(), run.config.prompts) if model else None
+        agent = configured.agent_of(model.chat(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):

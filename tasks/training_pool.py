@@ -11,7 +11,7 @@ from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, l
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases import allocate as allocate_phase
-from infuser_core.phases.batch import Budget, fixed_budget
+from infuser_core.phases.allocate import Budget, fixed_budget
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table

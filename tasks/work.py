@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infuser_core import faults
-from infuser_core.engines.facts import noting
+from infuser_core.engines.pool import facts_of, noting
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
@@ -98,7 +98,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
 
     with run.store.workspace(recipe) as workspace, noting() as used:
         outcome = produce(workspace, progress)
-        outcome = replace(outcome, machine=used.facts())
+        outcome = replace(outcome, machine=facts_of(used))
         faults.point(f"{recipe.phase}:before_commit")
         _own(run)
         ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)

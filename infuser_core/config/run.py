@@ -165,7 +165,7 @@ class EngineSettings(Settings):
     """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
     `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
     gradient_checkpointing: bool = False
-    attention: Literal["auto", "flash", "flex", "sdpa"] = "auto"
+    attention: Literal["auto", "flash", "sdpa"] = "auto"
     """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
     deterministic: bool = False
     """True has torch use repeatable kernels alone, or fail where there is none: slower on an accelerator."""

@@ -75,7 +75,7 @@ def _packing(engine: EngineSettings) -> Options:
 
 def _deepspeed(engine: EngineSettings) -> Options:
     sharding = {"ranks": engine.ranks, "zero_stage": engine.zero_stage, "offload": engine.offload}
-    return _common(engine) | _packing(engine) | sharding | {"shared": engine.placement == "colocated"}
+    return _common(engine) | _packing(engine) | sharding
 
 
 def _hf(engine: EngineSettings) -> Options:

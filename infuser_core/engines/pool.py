@@ -6,6 +6,7 @@ anywhere. Torch and transformers load when the first engine is asked for.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,6 @@ from threading import RLock
 from typing import Any, Literal, cast
 
 from infuser_core import faults
-from infuser_core.engines.facts import note
 from infuser_core.engines.protocols import (
     ChatModel,
     Completion,
@@ -238,7 +238,9 @@ class EnginePool:
                 faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")
                 warm.engine.load(checkpoint)
                 warm.checkpoint_id = checkpoint.checkpoint_id
-            note(kind, warm.engine)
+            engines = _asked.get()
+            if engines is not None:
+                engines[kind] = warm.engine
             yield warm
 
     def _found(self, kind: str, role: str) -> Warm:
@@ -303,3 +305,26 @@ def find_engine(name: str, kind: str) -> Callable[..., Any]:
     module, _, attribute = path.partition(":")
     engine: Callable[..., Any] = getattr(import_module(module), attribute)
     return engine
+
+
+_asked: ContextVar[dict[str, Any] | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[dict[str, Any]]:
+    """The engines that this thread asks for inside, by kind: `sampler` and `trainer`."""
+    engines: dict[str, Any] = {}
+    token = _asked.set(engines)
+    try:
+        yield engines
+    finally:
+        _asked.reset(token)
+
+
+def facts_of(engines: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """A few JSON values by kind: device, dtype, attention, token budget. They change no result's identity.
+
+    Engines that say nothing of themselves are left out.
+    """
+    found = {kind: engine.facts() for kind, engine in engines.items() if hasattr(engine, "facts")}
+    return {kind: facts for kind, facts in found.items() if facts}

@@ -1,18 +1,144 @@
-"""Before phase 2a: how many documents each arm gives to the batch, by the influence of the last iterations' questions.
-
-An option of ours for what the paper leaves to future work; the algorithm box has no such phase.
-"""
+"""The documents of one iteration: B of the pool in seeded passes, or shared among arms by constants or by influence."""
 
 import math
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from infuser_core.algorithm.budget import Arm, bandit, quotas, whole
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
-from infuser_core.phases.batch import Budget, Portion, arms_of, offset_of
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Question, ScoreStatus
+from infuser_core.seeding import seed_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """The part of a batch that one arm contributes."""
+
+    share: float
+    """Weight with which it takes over what an exhausted arm lacks."""
+    count: int
+    """Documents."""
+    drawn: int
+    """Documents drawn from it in earlier iterations: where its passes go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How a batch is shared."""
+
+    by: str
+    """Field of Document whose values are the arms."""
+    portions: Mapping[str, Portion]
+    """By arm; arms of the pool that are not here contribute nothing."""
+
+
+def draw_batch(
+    pool: Sequence[Document],
+    count: int,
+    *,
+    seed: int,
+    iteration: int,
+    exclude: Collection[str] = (),
+    budget: Budget | None = None,
+) -> list[Document]:
+    """The iteration's batch, from the whole pool or by arms."""
+    if budget is None:
+        return draw_documents(pool, count, seed=seed, iteration=iteration, exclude=exclude)
+    arms = arms_of(pool, budget.by)
+    portions = {name: portion for name, portion in budget.portions.items() if name in arms}
+    counts = _possible(arms, portions, exclude)
+    batch = [
+        document
+        for name, portion in portions.items()
+        for document in _drawn(
+            arms[name], counts[name], names=(seed, "documents", budget.by, name), start=portion.drawn, exclude=exclude
+        )
+    ]
+    # Minibatches are cut from the batch in order: they shall be as mixed as it is.
+    random.Random(seed_of(seed, "batch", iteration)).shuffle(batch)
+    return batch
+
+
+def draw_documents(
+    pool: Sequence[Document], count: int, *, seed: int, iteration: int, exclude: Collection[str] = ()
+) -> list[Document]:
+    """Passes over the pool in seeded order, never the same document twice in one batch.
+
+    The next documents of the order take the place of excluded ones, so that batches without them stay as they were.
+    """
+    count = min(count, len(pool))
+    return _drawn(pool, count, names=(seed, "documents"), start=iteration * count, exclude=exclude)
+
+
+def arms_of(pool: Sequence[Document], by: str) -> dict[str, list[Document]]:
+    """Documents by arm, in the order of the arms' names; within an arm in the pool's order."""
+    found: dict[str, list[Document]] = {}
+    for document in pool:
+        found.setdefault(str(getattr(document, by)), []).append(document)
+    return {name: found[name] for name in sorted(found)}
+
+
+def fixed_budget(
+    pool: Sequence[Document], count: int, weights: Mapping[str, float], *, by: str, seed: int, iteration: int
+) -> Budget:
+    """Constant shares. Raises DocumentError unless every arm of the pool has a weight, and every weight an arm."""
+    arms = arms_of(pool, by)
+    differing = sorted({*arms} ^ {*weights})
+    if differing:
+        what = "has no weight" if differing[0] in arms else "is not in the pool"
+        raise DocumentError(
+            f"cotrain.budget.shares: {by} {differing[0]!r} {what}",
+            hint=f"give a weight, 0 to leave it out, to each of {', '.join(map(repr, arms))}",
+        )
+    exact = quotas(weights, {name: len(arms[name]) for name in arms}, count)
+    counts = [whole(exact, offset_of(seed, number)) for number in range(iteration + 1)]
+    portions = {
+        name: Portion(
+            share=weights[name], count=counts[iteration][name], drawn=sum(each[name] for each in counts[:iteration])
+        )
+        for name in arms
+    }
+    return Budget(by=by, portions=portions)
+
+
+def offset_of(seed: int, iteration: int) -> float:
+    """Where the rounding of an iteration's quotas starts."""
+    return random.Random(seed_of(seed, "budget", iteration)).random()
+
+
+def _possible(
+    arms: Mapping[str, Sequence[Document]], portions: Mapping[str, Portion], exclude: Collection[str]
+) -> dict[str, int]:
+    """The counts, or what exclusions leave of them; the other arms take over what is lacking."""
+    room = {name: sum(document.document_id not in exclude for document in arms[name]) for name in portions}
+    counts = {name: min(portion.count, room[name]) for name, portion in portions.items()}
+    lacking = sum(portion.count for portion in portions.values()) - sum(counts.values())
+    left = {name: room[name] - counts[name] for name in portions}
+    more = whole(quotas({name: portion.share for name, portion in portions.items()}, left, lacking), 0.5)
+    return {name: counts[name] + more[name] for name in portions}
+
+
+def _drawn(
+    pool: Sequence[Document], count: int, *, names: tuple[int | str, ...], start: int, exclude: Collection[str]
+) -> list[Document]:
+    batch: list[Document] = []
+    orders: dict[int, list[int]] = {}
+    position = start
+    left = sum(document.document_id not in exclude for document in pool)
+    while len(batch) < min(count, left):
+        number, place = divmod(position, len(pool))
+        if number not in orders:
+            orders[number] = list(range(len(pool)))
+            random.Random(seed_of(*names, number)).shuffle(orders[number])
+        document = pool[orders[number][place]]
+        if document not in batch and document.document_id not in exclude:
+            batch.append(document)
+        position += 1
+    return batch
+
 
 VERSION = 1
 _MEASURED = (ScoreStatus.SCORED, ScoreStatus.ZERO_VARIANCE)

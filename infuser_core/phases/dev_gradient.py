@@ -8,7 +8,7 @@ from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config.run import LossSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group, objective, options_of, train_group
+from infuser_core.phases.training import by_group, objective, options_of, train_group
 from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 1

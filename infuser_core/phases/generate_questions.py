@@ -1,6 +1,7 @@
 """Phase 2a: question-answer pairs from a batch of documents, each by its route (Algorithm 2, phase 2)."""
 
 import hashlib
+import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from infuser_core import plugins
+from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, values_of
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -19,16 +21,65 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import DocumentError
+from infuser_core.phases.allocate import Budget, draw_batch
 from infuser_core.phases.answering import template_digest
-from infuser_core.phases.batch import Budget, draw_batch
 from infuser_core.phases.drawing import Kept, draw
-from infuser_core.phases.examples import PLAIN, Examples, example_facts, text_of
-from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
 from infuser_core.phases.parsing import Malformed
 from infuser_core.plugins import MAIN_ROUTE, Route
-from infuser_core.prompts.load import load
+from infuser_core.prompts.load import load, render_question
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
+
+PLAIN = "generate_mcq"
+TEMPLATE = "generate_mcq_examples"
+"""Takes the place of the plain template where there are examples; other routes have no room for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """Questions that the examples of a prompt are drawn from."""
+
+    questions: Sequence[Question]
+    """Questions with their answers."""
+    count: int
+    """Examples in one prompt."""
+
+
+def examples_of(config: RunConfig) -> Examples | None:
+    """The examples that the prompts draw from; None where the settings ask for none."""
+    settings = config.cotrain.examples
+    if settings is None:
+        return None
+    source = settings.source or config.data.dev
+    questions = load_questions(source, seed=config.seed, evaluated=config.evaluate.benchmarks)
+    return Examples(questions=questions, count=settings.count)
+
+
+def example_facts(config: RunConfig) -> dict[str, Any]:
+    """Facts of the examples for a recipe: number, settings and content of their source, and the template."""
+    settings = config.cotrain.examples
+    if settings is None:
+        return {}
+    source, evaluated = settings.source or config.data.dev, config.evaluate.benchmarks
+    return {
+        "count": settings.count,
+        "source": values_of(source),
+        "content": content_of(source, evaluated=evaluated),
+        "prompt": template_digest(load(TEMPLATE, profile=config.prompts)),
+    }
+
+
+def text_of(examples: Examples | None, document_id: str, *, seed: int, iteration: int) -> str:
+    """The examples of one prompt; empty without any. A function of (seed, iteration, document) alone.
+
+    Questions with their choices below and their answer, all different, with a blank line between two.
+    """
+    if examples is None:
+        return ""
+    rng = random.Random(seed_of(seed, "examples", iteration, document_id))
+    chosen = rng.sample(list(examples.questions), k=min(examples.count, len(examples.questions)))
+    return "\n\n".join(f"{render_question(row.text, row.choices)}\nAnswer: {row.answer}" for row in chosen)
+
 
 VERSION = 3
 
@@ -222,7 +273,7 @@ def _ways(batch: Sequence[Document], problems: Sequence[Question], route: str) -
 
 def _messages(route: Route, document: Document, profile: str, shown: str) -> Messages:
     if shown and route.template == PLAIN:
-        return load(WITH_EXAMPLES, profile=profile).messages(examples=shown, text=document.text)
+        return load(TEMPLATE, profile=profile).messages(examples=shown, text=document.text)
     template = load(route.template, profile=profile)
     return template.messages(text=document.text) if route.needs_document else template.messages()
 

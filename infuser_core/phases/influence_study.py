@@ -13,8 +13,7 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.influence import cosine
 from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
-from infuser_core.phases.groups import by_group, train_group
-from infuser_core.phases.stepping import UpdateSettings
+from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, Rollout, ScoreStatus
 from infuser_core.seeding import seed_of
 

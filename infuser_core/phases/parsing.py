@@ -67,8 +67,6 @@ class Spans:
     """(start, end) of the objects that lie in no other balanced object, by end."""
     truncated: bool
     """Whether the text ended inside an object."""
-    steps: int
-    """Tokens looked at: linear in the length of the text."""
 
 
 def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices: int = 8) -> ParsedQuestion | Malformed:
@@ -152,8 +150,6 @@ class _Walk:
     """Whether the first brace closed."""
     cut: bool
     """Whether the text ended first."""
-    steps: int
-    """Tokens looked at."""
 
 
 def find_objects(text: str) -> Spans:
@@ -165,36 +161,35 @@ def find_objects(text: str) -> Spans:
     """
     found: list[tuple[int, int]] = []
     settled: set[int] = set()
-    truncated, steps, resume = False, 0, 0
+    truncated, resume = False, 0
     for start in (match.start() for match in _START.finditer(text)):
         if start < resume or start in settled:
             continue
         walk = _walk(text, start)
-        steps += walk.steps
         truncated = truncated or walk.cut
         found.extend(walk.closed)
         settled.update(walk.braces)
         resume = walk.closed[-1][1] if walk.complete else resume
-    return Spans(found=_outermost(found), truncated=truncated, steps=steps)
+    return Spans(found=_outermost(found), truncated=truncated)
 
 
 def _walk(text: str, start: int) -> _Walk:
     braces, stack = [start], [start]
     closed: list[tuple[int, int]] = []
-    position, before, steps = start + 1, "{", 1
+    position, before = start + 1, "{"
     while stack:
         token = _TOKEN.match(text, position)
         kind = (token.group("mark") or token.lastgroup or "") if token else ""
         if token is None or kind not in _AFTER[before]:
             cut = token is None and _UNFINISHED.match(text, position) is not None
-            return _Walk(braces=braces, closed=closed, complete=False, cut=cut, steps=steps)
-        steps, position, before = steps + 1, token.end(), kind
+            return _Walk(braces=braces, closed=closed, complete=False, cut=cut)
+        position, before = token.end(), kind
         if kind == "{":
             stack.append(position - 1)
             braces.append(position - 1)
         elif kind == "}":
             closed.append((stack.pop(), position))
-    return _Walk(braces=braces, closed=closed, complete=True, cut=False, steps=steps)
+    return _Walk(braces=braces, closed=closed, complete=True, cut=False)
 
 
 def _outermost(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,15 +1,121 @@
-"""Phase 2b: the solver answers the generated questions (Algorithm 2, phase 2)."""
+"""Phase 2b: the solver answers the generated questions; pseudo-labels where a majority takes the place of the key."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, answer_questions
 from infuser_core.phases.drawing import Kept
-from infuser_core.phases.majority import PseudoLabel, relabel
-from infuser_core.schemas import Question, Rollout
+from infuser_core.phases.training import by_group
+from infuser_core.schemas import Question, Rollout, Verdict
+from infuser_core.verifiers.parts.batch import Job, check_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PseudoLabel:
+    """The majority's answer to a generated question, in place of its key."""
+
+    question_id: str
+    """Question labelled."""
+    label: str
+    """The majority's answer as the verifier read it; empty where no answer can be read."""
+    votes: int
+    """Answers equal to it."""
+    answered: int
+    """Answers that can be read."""
+    samples: int
+    """Answers asked for."""
+    key: str
+    """The generator's own answer, which is not used."""
+    agrees: bool
+    """Whether the majority's answer is right by the generator's key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relabelled:
+    """Rollouts with verdicts by pseudo-labels, and the labels."""
+
+    rollouts: list[Rollout]
+    """In their order; those of questions that nobody generated as they were."""
+    labels: list[PseudoLabel]
+    """One row per generated question, in order."""
+
+
+def relabel(questions: Sequence[Question], rollouts: Sequence[Rollout], *, preset: str) -> Relabelled:
+    """Verdicts and rewards against the majority's answer, by each question's own verifier.
+
+    The answer with the most equals wins, of ties the first one; an answer that the verifier cannot read equals nothing.
+    Where nothing can be read nobody is rewarded. Questions with a human's answer keep it.
+    """
+    written = {question.question_id: question for question in questions if question.rollout_id}
+    groups = {name: rows for name, rows in by_group(rollouts).items() if name in written}
+    elected = _elected(written, groups, preset)
+    labelled = [row for name in groups if elected[name].label for row in groups[name] if _was_asked(row)]
+    jobs = [_job(row, written[row.group_id], elected[row.group_id].label) for row in labelled]
+    found = check_all(jobs, preset=preset)
+    verdicts = {row.rollout_id: finding.verdict for row, finding in zip(labelled, found, strict=True)}
+    return Relabelled(
+        rollouts=[_with(row, verdicts.get(row.rollout_id)) if row.group_id in groups else row for row in rollouts],
+        labels=[elected[name] for name in groups],
+    )
+
+
+def _was_asked(row: Rollout) -> bool:
+    return row.finish_reason != "prompt_too_long"
+
+
+def _job(row: Rollout, question: Question, answer: str) -> Job:
+    return Job(response=row.text, question=replace(question, answer=answer))
+
+
+def _with(row: Rollout, verdict: str | None) -> Rollout:
+    """The row with this verdict; without a label the key must not reward it either."""
+    if verdict is None:
+        verdict = Verdict.UNVERIFIED if row.verdict == Verdict.CORRECT else row.verdict
+    return replace(row, verdict=verdict, reward=solver_reward(verdict, row.finish_reason))
+
+
+def _elected(
+    questions: Mapping[str, Question], groups: Mapping[str, Sequence[Rollout]], preset: str
+) -> dict[str, PseudoLabel]:
+    asked = [row for rows in groups.values() for row in rows if _was_asked(row)]
+    jobs = [Job(response=row.text, question=questions[row.group_id]) for row in asked]
+    by_key = dict(zip((row.rollout_id for row in asked), check_all(jobs, preset=preset), strict=True))
+    votes = _votes(asked, questions, {name: finding.extracted or "" for name, finding in by_key.items()}, preset)
+    elected = {}
+    for name, rows in groups.items():
+        # The first of equals: candidates stand in the order in which they were given.
+        label, voters = max(votes.get(name, {}).items(), key=lambda item: len(item[1]), default=("", set[str]()))
+        elected[name] = PseudoLabel(
+            question_id=name,
+            label=label if voters else "",
+            votes=len(voters),
+            answered=len(set().union(*votes.get(name, {}).values())),
+            samples=len(rows),
+            key=questions[name].answer,
+            agrees=any(by_key[voter].verdict == Verdict.CORRECT for voter in voters),
+        )
+    return elected
+
+
+def _votes(
+    asked: Sequence[Rollout], questions: Mapping[str, Question], extracted: Mapping[str, str], preset: str
+) -> dict[str, dict[str, set[str]]]:
+    """Question -> each answer given -> the rollouts whose answers are equal to it."""
+    votes: dict[str, dict[str, set[str]]] = {}
+    for row in asked:
+        if extracted[row.rollout_id]:
+            votes.setdefault(row.group_id, {}).setdefault(extracted[row.rollout_id], set())
+    ballots = [(row, answer) for row in asked for answer in votes.get(row.group_id, ())]
+    compared = check_all([_job(row, questions[row.group_id], answer) for row, answer in ballots], preset=preset)
+    for (row, answer), finding in zip(ballots, compared, strict=True):
+        if finding.verdict == Verdict.CORRECT:
+            votes[row.group_id][answer].add(row.rollout_id)
+    return votes
+
 
 VERSION = 3
 

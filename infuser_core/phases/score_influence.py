@@ -1,38 +1,20 @@
 """Phase 3: the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.influence import cosine, score
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.protocols import Progress, Similarity, StepReport, Trainer, no_progress
+from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings
-from infuser_core.phases.groups import by_group, left_out, train_group
+from infuser_core.phases.training import SharedBackward, by_group, left_out, logprobs_of, train_group
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 4
 SHARED = "solver_gradient.safetensors"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedBackward:
-    """Report of a backward pass that the solver's update shares; the gradient lies beside it."""
-
-    num_groups: int
-    """Groups in the step."""
-    num_tokens: int
-    """Response tokens."""
-    loss: float
-    """Negative objective."""
-    clip_fraction: float
-    """Share of response tokens where the clipped branch was active."""
-    mean_ratio: float
-    """Mean importance ratio."""
-    mean_tis: float
-    """Mean truncated importance weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,35 +89,16 @@ def score_influence(
         if settings.share_backward:
             solver.keep_gradient(workspace / SHARED)
             solver.zero_grad()
-            shared = [_shared(probed.report, len(train))]
+            shared = [SharedBackward(num_groups=len(train), **asdict(probed.report))]
         similarities = probed.similarities
-        logprobs = _logprobs([groups[group_id] for group_id in varied], probed.logprobs)
+        computed = logprobs_of([groups[group_id] for group_id in varied], probed.logprobs)
+        logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
     found = {similarity.group_id: similarity for similarity in similarities}
     scores = [
         _row(question, rewards[question.question_id], found.get(question.question_id), settings, reference_norm)
         for question in questions
     ]
     return Scored(scores=scores, logprobs=logprobs, shared=shared)
-
-
-def _shared(report: StepReport, num_groups: int) -> SharedBackward:
-    return SharedBackward(
-        num_groups=num_groups,
-        num_tokens=report.num_tokens,
-        loss=report.loss,
-        clip_fraction=report.clip_fraction,
-        mean_ratio=report.mean_ratio,
-        mean_tis=report.mean_tis,
-    )
-
-
-def _logprobs(groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[list[float]]]) -> list[TrainerLogprobs]:
-    return [
-        TrainerLogprobs(rollout_id=rollout.rollout_id, logprobs=logprobs_T)
-        for rows, group in zip(groups, computed, strict=True)
-        for rollout, logprobs_T in zip((row for row in rows if row.token_ids), group, strict=True)
-        if logprobs_T
-    ]
 
 
 def _status(rewards_G: Sequence[float], settings: ScoreSettings, reference_norm: float) -> ScoreStatus:
@@ -149,30 +112,23 @@ def _status(rewards_G: Sequence[float], settings: ScoreSettings, reference_norm:
 def _row(
     question: Question,
     rewards_G: Sequence[float],
-    similarity: Similarity | None,
+    found: Similarity | None,
     settings: ScoreSettings,
     reference_norm: float,
 ) -> InfluenceScore:
-    dot = similarity.dot if similarity else 0.0
-    raw_dot = similarity.raw_dot if similarity else 0.0
-    direction_norm = similarity.direction_norm if similarity else 0.0
-    gradient_norm = similarity.gradient_norm if similarity else 0.0
+    parts = {
+        "dot": found.dot if found else 0.0,
+        "direction_norm": found.direction_norm if found else 0.0,
+        "gradient_norm": found.gradient_norm if found else 0.0,
+        "reference_norm": reference_norm,
+    }
+    raw_dot = found.raw_dot if found else 0.0
     return InfluenceScore(
         question_id=question.question_id,
         status=_status(rewards_G, settings, reference_norm),
-        score=score(
-            settings.mode,
-            dot=dot,
-            raw_dot=raw_dot,
-            direction_norm=direction_norm,
-            gradient_norm=gradient_norm,
-            reference_norm=reference_norm,
-        ),
-        cosine=cosine(dot, direction_norm, reference_norm),
-        dot=dot,
-        raw_cosine=cosine(raw_dot, gradient_norm, reference_norm),
-        direction_norm=direction_norm,
-        gradient_norm=gradient_norm,
-        reference_norm=reference_norm,
+        score=score(settings.mode, raw_dot=raw_dot, **parts),
+        cosine=cosine(parts["dot"], parts["direction_norm"], reference_norm),
+        raw_cosine=cosine(raw_dot, parts["gradient_norm"], reference_norm),
         solver_accuracy=sum(rewards_G) / len(rewards_G),
+        **parts,
     )

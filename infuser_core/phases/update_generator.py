@@ -9,8 +9,7 @@ from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group, left_out, options_of
-from infuser_core.phases.stepping import UpdateSettings, update
+from infuser_core.phases.training import UpdateSettings, by_group, left_out, update
 from infuser_core.schemas import GeneratorScore, InfluenceScore, Question, Role, Rollout, ScoreStatus, Update
 
 VERSION = 2
@@ -44,16 +43,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
     return GeneratorSettings(
-        step=UpdateSettings(
-            learning_rate=cotrain.generator.learning_rate,
-            minibatch=cotrain.generator.minibatch,
-            advantage=cotrain.generator.advantage,
-            loss=cotrain.loss,
-            options=options_of(cotrain),
-            optimizer=cotrain.optimizer,
-            max_tokens=cotrain.generator_tokens,
-            temperature=cotrain.sampling.temperature,
-        ),
+        step=UpdateSettings.of(cotrain, cotrain.generator, max_tokens=cotrain.generator_tokens),
         reward=cotrain.reward.name,
         invalid=cotrain.reward.invalid,
         left_out=left_out(config, iteration),

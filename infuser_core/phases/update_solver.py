@@ -9,9 +9,14 @@ from infuser_core.algorithm.selection import stratified_order
 from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.groups import by_group, left_out, options_of
-from infuser_core.phases.score_influence import SharedBackward
-from infuser_core.phases.stepping import UpdateSettings, take_step, update
+from infuser_core.phases.training import (
+    SharedBackward,
+    UpdateSettings,
+    by_group,
+    left_out,
+    take_step,
+    update,
+)
 from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
 VERSION = 4
@@ -57,16 +62,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
     return SolverSettings(
-        step=UpdateSettings(
-            learning_rate=cotrain.solver.learning_rate,
-            minibatch=cotrain.solver.minibatch,
-            advantage=cotrain.solver.advantage,
-            loss=cotrain.loss,
-            options=options_of(cotrain),
-            optimizer=cotrain.optimizer,
-            max_tokens=cotrain.solver_tokens,
-            temperature=cotrain.sampling.temperature,
-        ),
+        step=UpdateSettings.of(cotrain, cotrain.solver, max_tokens=cotrain.solver_tokens),
         band=cotrain.solver.band(),
         mid_eos_penalty=cotrain.mid_eos_penalty,
         left_out=left_out(config, iteration),

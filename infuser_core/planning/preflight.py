@@ -12,7 +12,7 @@ from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, FolderAnchor, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError
-from infuser_core.phases.examples import TEMPLATE as WITH_EXAMPLES
+from infuser_core.phases.generate_questions import TEMPLATE as WITH_EXAMPLES
 from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
 from infuser_core.prompts.load import load
 from infuser_core.prompts.load import load as load_prompt

@@ -47,6 +47,14 @@ def load(name: str, *, profile: str) -> Template:
     return Template(name=f"{profile}/{name}", system=system, user=user.strip())
 
 
+def load_or_shipped(name: str, *, profile: str) -> Template:
+    """The profile's template, or the paper's where the profile has none of that name."""
+    try:
+        return load(name, profile=profile)
+    except ConfigError:
+        return load(name, profile="paper")
+
+
 def render_question(text: str, choices: list[str]) -> str:
     """The question as a solver sees it: the text, then one lettered line per choice."""
     lines = [f"{letter}) {choice}" for letter, choice in zip(LETTERS[: len(choices)], choices, strict=True)]

@@ -248,7 +248,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a toy shape")
     parser.add_argument("--sampler", nargs="+", choices=("hf", "vllm"), default=["hf", "vllm"])
-    parser.add_argument("--attention", choices=("auto", "flash", "flex", "sdpa"), default="auto")
+    parser.add_argument("--attention", choices=("auto", "flash", "sdpa"), default="auto")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         print("torch sees no CUDA device; the same path at a toy shape: --device cpu --tiny", file=sys.stderr)

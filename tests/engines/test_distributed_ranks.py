@@ -32,19 +32,6 @@ print(*group.call("process", [()] * 2), flush=True)
 group.call("fail", [(600.0, "")] * 2)
 """
 
-# Ray counts accelerators as it is told: a machine without any will do.
-SHARING = """
-import ray
-ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="error",
-         object_store_memory=128 * 2**20, _node_ip_address="127.0.0.1")
-from infuser_core.engines.cluster.ranks import RankGroup
-groups = [RankGroup("rank_workers:Obedient", "", ranks=2, gpus=1.0, shared=True) for _ in range(2)]
-for group in groups:
-    print(*group.call("accelerators", [()] * 2), flush=True)
-groups[0].close()
-print(*RankGroup("rank_workers:Obedient", "", ranks=2, gpus=1.0, shared=True).call("accelerators", [()] * 2))
-"""
-
 
 @pytest.fixture
 def group() -> Iterator[RankGroup]:
@@ -143,15 +130,6 @@ def test_ranks_end_with_their_driver_and_listen_to_nobody_outside() -> None:
     assert eventually(lambda: all(gone(pid) for pid in pids))
     # Ray's own agents look for their parent at leisure.
     assert eventually(lambda: all(gone(pid) for pid in family), 3 * PATIENCE)
-
-
-@pytest.mark.long
-def test_two_roles_share_accelerators_rank_by_rank() -> None:
-    """Never two ranks of a group on one accelerator."""
-    command = [sys.executable, "-c", SHARING]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=280)
-    assert done.returncode == 0, done.stderr
-    assert [sorted(line.split()) for line in done.stdout.splitlines()] == [["0", "1"]] * 3
 
 
 def descendants(pid: int) -> list[int]:

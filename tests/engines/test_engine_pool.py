@@ -12,12 +12,8 @@ import pytest
 from engine_tiny import make_checkpoint, make_groups, step, trainer, uniform
 from scripted_engine import DIE
 
-from infuser_core.config.run import EngineSettings
-from infuser_core.engines.cluster.ranks import placements
-from infuser_core.engines.configured import TRAINERS
-from infuser_core.engines.facts import noting
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
-from infuser_core.engines.pool import EnginePool, Placement
+from infuser_core.engines.pool import EnginePool, Placement, facts_of, noting
 from infuser_core.engines.protocols import (
     Completion,
     Objective,
@@ -142,14 +138,6 @@ def test_engines_take_turns(scripted: Checkpoint, placement: Placement, expected
         pool.trainer(replace(scripted, checkpoint_id="a"))
         pool.sampler(replace(scripted, checkpoint_id="a"))
     assert napping_engines.happened == expected
-    for ranks in (1, 8):
-        engine = EngineSettings(trainer="deepspeed", ranks=ranks, placement=placement)
-        assert TRAINERS["deepspeed"](engine)["shared"] is (placement == "colocated")
-
-
-def test_a_rank_of_its_own_lets_ray_choose() -> None:
-    for gpus, shared in ((1.0, False), (0.0, True)):
-        assert placements(None, 2, gpus=gpus, shared=shared) == [{"num_cpus": 0, "num_gpus": gpus}] * 2
 
 
 def test_engines_that_share_an_accelerator_forget_and_load_again(anchor: Checkpoint) -> None:
@@ -252,9 +240,9 @@ def test_engines_that_are_asked_for_are_noted_with_what_they_are_in_the_end(anch
     pool = EnginePool(trainer_options={"device": "cpu", "token_budget": 512})
     pool.trainer(anchor)
     with noting() as used:
-        assert used.facts() == {}
+        assert facts_of(used) == {}
         step(pool.trainer(anchor), make_groups([(5, [4, 7])]))  # type: ignore[arg-type]
-    facts = used.facts()
+    facts = facts_of(used)
     assert set(facts) == {"trainer"}
     assert facts["trainer"] == trainer(anchor, token_budget=512).facts()
 

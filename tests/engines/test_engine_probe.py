@@ -38,7 +38,6 @@ from infuser_core.schemas import Checkpoint
 
 LIMITS = {"float32": 1e-5, "float64": 1e-9}
 Engine = Callable[..., LocalTrainer]
-Gradients = dict[tuple[int, str], Tensor]
 
 
 @pytest.fixture(scope="module")
@@ -78,33 +77,13 @@ def reference(engine: LocalTrainer, folder: Path) -> Path:
     return path
 
 
-def fast_gradients(engine: LocalTrainer, groups: list[TrainGroup], path: Path) -> tuple[list[Similarity], Gradients]:
-    """Similarities, and the gradient of -J by group and parameter, added up from the pieces the probe saw."""
-    names = engine._flat.views(engine._flat.gradient)
-    found: Gradients = {}
-
-    def watch(name: str, place: int, rows: slice | Tensor, piece: Tensor) -> None:
-        whole = found.setdefault((place, name), torch.zeros_like(names[name]))
-        whole[rows] += piece
-
-    assert isinstance(engine._probe, FastProbe)
-    engine._probe.watch = watch
-    try:
-        return engine.probe(groups, OBJECTIVE, path), found
-    finally:
-        engine._probe.watch = None
-
-
-def check_gradients(engine: LocalTrainer, groups: list[TrainGroup], found: Gradients, limit: float) -> None:
-    # A group larger than the budget goes the plain way, and is seen by nobody.
-    for place in {place for place, _ in found}:
-        expected = engine._flat.views(gradient(engine, [groups[place]]).double())
-        total = torch.stack([each.norm() for each in expected.values()]).norm()
-        for name, plain in expected.items():
-            error = (found[place, name] - plain).double().norm()
-            # Deep parameters can cancel to far less than the whole: below a thousandth, rounding of the whole counts.
-            assert error <= limit * max(plain.norm(), 1e-3 * total), (place, name)
-    engine.zero_grad()
+def check_gradient(found: LocalTrainer, expected: LocalTrainer, limit: float) -> None:
+    """The accumulated gradients agree, parameter by parameter."""
+    views = [each._flat.views(each._flat.gradient.double()) for each in (found, expected)]
+    total = expected._flat.gradient.double().norm()
+    for name, plain in views[1].items():
+        # Deep parameters can cancel to far less than the whole: below a thousandth, rounding of the whole counts.
+        assert (views[0][name] - plain).norm() <= limit * max(plain.norm(), 1e-3 * total), name
 
 
 def cosines(each: Similarity) -> list[float]:
@@ -121,9 +100,14 @@ def check_scalars(found: list[Similarity], expected: list[Similarity], limit: fl
 
 
 def agree(fast: LocalTrainer, plain: LocalTrainer, groups: list[TrainGroup], path: Path, limit: float) -> None:
-    similarities, gradients = fast_gradients(fast, groups, path)
-    check_scalars(similarities, plain.probe(groups, OBJECTIVE, path), limit)
-    check_gradients(fast, groups, gradients, limit)
+    found = []
+    for engine in (fast, plain):
+        engine.zero_grad()
+        found.append(engine.probe_once(groups, OBJECTIVE, path, denominator=1).similarities)
+    check_scalars(*found, limit)
+    check_gradient(fast, plain, limit)
+    for engine in (fast, plain):
+        engine.zero_grad()
 
 
 SHAPE = st.tuples(st.integers(1, 12), st.lists(st.integers(1, 8), min_size=1, max_size=4))

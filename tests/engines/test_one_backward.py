@@ -12,7 +12,7 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.phases.dev_gradient import GradientSettings
 from infuser_core.phases.score_influence import ScoreSettings
-from infuser_core.phases.stepping import UpdateSettings
+from infuser_core.phases.training import UpdateSettings
 from infuser_core.schemas import Question
 
 OPTIONS = Preset()

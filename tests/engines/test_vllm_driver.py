@@ -17,9 +17,8 @@ from places import SUPPORT
 from scripted_engine import DIE, HANG, reply
 
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.vllm.draw import GroupQueue
 from infuser_core.engines.vllm.process import VLLMOptions, engine_settings, last_words, launches
-from infuser_core.engines.vllm.sampler import VLLMSampler
+from infuser_core.engines.vllm.sampler import GroupQueue, VLLMSampler
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint, Role
 

@@ -10,7 +10,7 @@ from solver_rows import answers, question
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer, fake_anchor
 from infuser_core.phases import update_solver as phase
-from infuser_core.phases.groups import by_group
+from infuser_core.phases.training import by_group
 from infuser_core.schemas import Checkpoint
 
 CONFIG = load([CONFIGS / "nano.yaml"])

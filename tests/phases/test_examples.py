@@ -8,7 +8,7 @@ from solver_rows import question
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
 from infuser_core.phases import generate_questions as phase
-from infuser_core.phases.examples import Examples, text_of
+from infuser_core.phases.generate_questions import Examples, text_of
 from infuser_core.schemas import Document
 
 CONFIG = load([CONFIGS / "nano.yaml"], ["prompts=paper", "cotrain.prompt_tokens=9999"])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.phases.batch import draw_documents
+from infuser_core.phases.allocate import draw_documents
 from infuser_core.schemas import Document
 
 sizes = st.integers(1, 12)

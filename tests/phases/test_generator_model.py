@@ -6,8 +6,7 @@ from places import CONFIGS
 from test_endpoint_replies import said, server
 
 from infuser_core.config.overlays import load
-from infuser_core.engines.chat_sampler import ChatSampler, PackedText
-from infuser_core.engines.endpoint import Address, Endpoint
+from infuser_core.engines.endpoint import Address, ChatSampler, Endpoint, PackedText
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.phases import generate_questions as phase
 from infuser_core.schemas import Document

@@ -12,9 +12,8 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config.run import LossSettings, OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.phases.groups import by_group, objective, train_group
 from infuser_core.phases.influence_study import StudySettings, rescore, run_trials, sample_questions
-from infuser_core.phases.stepping import UpdateSettings
+from infuser_core.phases.training import UpdateSettings, by_group, objective, train_group
 from infuser_core.schemas import InfluenceScore, Rollout
 
 

@@ -10,8 +10,8 @@ from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases.answering import template_digest
 from infuser_core.phases.dev_gradient import dev_gradient
-from infuser_core.phases.groups import by_group
 from infuser_core.phases.rollout_dev import rollout_dev, settings_of
+from infuser_core.phases.training import by_group
 from infuser_core.prompts.load import load as load_template
 from infuser_core.schemas import Question, Rollout, Verdict
 

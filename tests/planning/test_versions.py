@@ -164,7 +164,7 @@ def test_the_seven_phases_and_nothing_forgotten_are_watched():
 
 def test_the_code_behind_a_phase_reaches_the_algorithm():
     _, modules = STAGES["update_generator"]
-    assert {"infuser_core.phases.stepping", "infuser_core.algorithm.advantage", "infuser_core.rewards.influence"} <= {
+    assert {"infuser_core.phases.training", "infuser_core.algorithm.advantage", "infuser_core.rewards.influence"} <= {
         *modules
     }
     assert "infuser_core.verifiers.choice" in STAGES["rollout_dev"][1]

@@ -23,12 +23,6 @@ class Obedient:
     def process(self) -> int:
         return os.getpid()
 
-    def accelerators(self) -> str:
-        """Those that Ray gave it."""
-        import ray
-
-        return ",".join(str(each) for each in ray.get_gpu_ids())
-
     def work(self, rows: int) -> int:
         for row in range(rows):
             time.sleep(0.5)

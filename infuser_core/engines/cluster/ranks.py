@@ -3,9 +3,6 @@
 The group is all or nothing. When a rank fails, dies or stops answering, the others are ended too, because they may
 wait for it in a collective, and the call raises EngineError with the rank's name; `failed` says so from then on. When
 the process that made the group dies, Ray ends the ranks.
-
-Ray fills an accelerator before it takes the next, and two ranks of one group must not meet on one. Accelerators that
-two roles share are therefore bundles of one placement group, and rank i of every group goes to bundle i.
 """
 
 import os
@@ -38,9 +35,6 @@ SILENCE_SECONDS = 45.0
 
 GRACE_SECONDS = 5.0
 """After a first failure others are heard for so long: a killed rank's peers often complain before it is missed."""
-
-SHARE = 0.5
-"""A rank's part of an accelerator that two roles use in turn."""
 
 _START = "start"
 _HINT = "the phase is tried again with fresh ranks; their output is in Ray's session folder"
@@ -93,7 +87,7 @@ class _Worker:
 class RankGroup:
     """Ranks of a class `module:Name` with `Name(seat, options)`, and `progress` as (rows, tokens).
 
-    Each asks Ray for `gpus` accelerators; with `shared` two groups fit on the same ones.
+    Each asks Ray for `gpus` accelerators of its own. Raises EngineError where Ray has fewer.
     """
 
     def __init__(
@@ -103,18 +97,22 @@ class RankGroup:
         *,
         ranks: int,
         gpus: float = 0.0,
-        shared: bool = False,
         environment: Mapping[str, str] | None = None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
         self.failed = False
         self._silence = silence
         self._ray = _ray(ranks)
+        there = self._ray.cluster_resources().get("GPU", 0.0)
+        if gpus * ranks > there:
+            raise EngineError(
+                f"{ranks} ranks need {gpus * ranks:g} accelerators, and Ray has {there:g}",
+                hint="set engine.ranks to fewer",
+            )
         self._folder = tempfile.mkdtemp(prefix="infuser-ranks-")
         self._pids: dict[int, int] = {}
         actor = self._ray.remote(max_restarts=0, concurrency_groups={"pulse": 1})(_Worker)
-        places = placements(self._ray, ranks, gpus=gpus, shared=shared)
-        self._actors = [actor.options(**place).remote() for place in places]
+        self._actors = [actor.options(num_cpus=0, num_gpus=gpus).remote() for _ in range(ranks)]
         self._sit(path, options, dict(environment or {}))
 
     def call(
@@ -277,7 +275,6 @@ class _Watch:
 
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
 _lock = threading.Lock()
-_bundles: dict[int, Any] = {}
 
 
 def _ray(ranks: int) -> Any:
@@ -319,31 +316,3 @@ def _is_rank(pid: int) -> bool:
     with suppress(OSError):
         return b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
-
-
-def placements(ray: Any, ranks: int, *, gpus: float, shared: bool) -> list[dict[str, Any]]:
-    """What each rank asks Ray for: `gpus` accelerators of its own, or its half of those that another role uses too.
-
-    Raises EngineError where the shared accelerators are not there in time.
-    """
-    if not shared or not gpus:
-        return [{"num_cpus": 0, "num_gpus": gpus}] * ranks
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-    group = _shared(ray, ranks)
-    places = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank) for rank in range(ranks)]
-    return [{"num_cpus": 0, "num_gpus": gpus * SHARE, "scheduling_strategy": place} for place in places]
-
-
-def _shared(ray: Any, ranks: int) -> Any:
-    """One accelerator per rank, kept until the process ends."""
-    if ranks not in _bundles:
-        group = ray.util.placement_group([{"GPU": 1}] * ranks, strategy="PACK")
-        if not group.wait(timeout_seconds=START_SECONDS):
-            ray.util.remove_placement_group(group)
-            there = ray.cluster_resources().get("GPU", 0)
-            raise EngineError(
-                f"{ranks} ranks need {ranks} accelerators, and Ray has {there:g}", hint="set engine.ranks to fewer"
-            )
-        _bundles[ranks] = group
-    return _bundles[ranks]

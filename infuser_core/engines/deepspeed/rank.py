@@ -37,7 +37,7 @@ from infuser_core.engines.training.checkpoint import (
     read_state,
     write_state,
 )
-from infuser_core.engines.training.fused_attention import choose, heads_of
+from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, batch_terms, merged
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
@@ -109,8 +109,7 @@ class DeepSpeedRank:
         if self._options.gradient_checkpointing:
             checkpoint_activations(model)
         dtype = choose_dtype(self._options.dtype)
-        heads = heads_of(model.config.get_text_config())
-        self._attention = choose("auto", heads=heads, dtype=dtype, device=self._device)
+        self._attention = choose("auto", model.config.get_text_config(), dtype=dtype, device=self._device)
         self._packer = replace(self._packer, layout=self._attention.make)
         policy = ModelPolicy(model, compute_dtype=dtype)
         # Looked at before DeepSpeed takes the weights apart.

@@ -43,8 +43,7 @@ class DeepSpeedTrainer:
     """protocols.Trainer on `ranks` processes, one per accelerator; equal to LocalTrainer up to rounding.
 
     `zero_stage` 2 shards AdamW's state and gradients, 3 the weights as well. `offload` keeps that state in host
-    memory (`optimizer`), and with stage 3 the weights too (`all`). `shared` leaves half of every accelerator, by Ray's
-    count, to the ranks of another role. The other options are LocalTrainer's.
+    memory (`optimizer`), and with stage 3 the weights too (`all`). The other options are LocalTrainer's.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class DeepSpeedTrainer:
         token_budget: int | None = None,
         gradient_checkpointing: bool = False,
         probe: str = "fast",
-        shared: bool = False,
         optimizer: AdamWOptions | Mapping[str, float] | None = None,
     ) -> None:
         if find_spec("deepspeed") is None:
@@ -82,7 +80,7 @@ class DeepSpeedTrainer:
         self._rank_facts: dict[str, Any] = {}
         environment = {"DS_ACCELERATOR": kind, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
         gpus = 0.0 if kind == "cpu" else 1.0
-        self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, shared=shared, environment=environment)
+        self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, environment=environment)
 
     @property
     def failed(self) -> bool:

@@ -16,14 +16,13 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     repeat_exactly,
 )
-from infuser_core.engines.local.memory import STATE, Asked, MemoryReader, TokenBudget, memory_of, need_of
+from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe, ReferenceProbe
-from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow, no_progress
 from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
 from infuser_core.engines.training.checkpoint import read_state
-from infuser_core.engines.training.fused_attention import choose, heads_of
+from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy
 from infuser_core.errors import EngineError
@@ -65,7 +64,7 @@ class LocalTrainer(FlatTrainer):
         attention: str = "auto",
         deterministic: bool = False,
         roles: int = 1,
-        memory: MemoryReader | None = None,
+        free: Callable[[torch.device], int] = free_memory,
         optimizer: AdamWOptions | Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(optimizer)
@@ -75,7 +74,7 @@ class LocalTrainer(FlatTrainer):
         self._compute_dtype = choose_dtype(dtype)
         self._master_dtype = torch.float64 if self._compute_dtype == torch.float64 else torch.float32
         self._device = choose_device(device)
-        self._memory, self._roles = memory or memory_of(self._device), roles
+        self._free, self._roles = free, roles
         asked = token_budget or TOKEN_BUDGETS.get(self._device.type, TOKEN_BUDGETS["cuda"])
         self._budget = TokenBudget(asked, most=AUTOMATIC.get(self._device.type, AUTOMATIC["cuda"]))
         self._attention, self._attention_facts = attention, dict[str, Any]()
@@ -103,10 +102,18 @@ class LocalTrainer(FlatTrainer):
         self._choose_attention(model.config.get_text_config())
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype)
         self._hold(policy, FlatParameters(dict(model.named_parameters())), state, folder)
+        if not self._budget.settled:
+            # What the other roles' trainers on the device will take is left to them.
+            others = (self._roles - 1) * STATE * self._flat.data.numel()
+            self._budget.settle(
+                folder,
+                free=self._free(self._device) - others,
+                width=self._compute_dtype.itemsize,
+                master=self._master_dtype.itemsize,
+                checkpointing=self._gradient_checkpointing,
+            )
         self._use_budget()
         self.zero_grad()
-        if not self._budget.settled:
-            self._settle_budget(folder)
 
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
@@ -161,33 +168,7 @@ class LocalTrainer(FlatTrainer):
     def _choose_attention(self, config: Any) -> None:
         if self._attention_facts:
             return
-        choice = choose(
-            self._attention,
-            heads=heads_of(config),
-            dtype=self._compute_dtype,
-            device=self._device,
-            exact=self._deterministic,
-        )
+        choice = choose(self._attention, config, dtype=self._compute_dtype, device=self._device)
         self._packer = replace(self._packer, layout=choice.make)
-        passed_over = {"attention_passed_over": dict(choice.passed_over)} if choice.passed_over else {}
+        passed_over = {"attention_passed_over": choice.passed_over} if choice.passed_over else {}
         self._attention_facts = {"attention": choice.name, **passed_over}
-
-    def _settle_budget(self, folder: Path) -> None:
-        width, master = self._compute_dtype.itemsize, self._master_dtype.itemsize
-        need = need_of(folder, width=width, master=master, checkpointing=self._gradient_checkpointing)
-        others = (self._roles - 1) * STATE * self._flat.data.numel()
-
-        def probe(tokens: int) -> None:
-            self._pass(_samples(tokens), Objective(), 1, no_progress)
-            self.zero_grad()
-
-        self._budget.settle(need, self._memory, probe, reserved=others)
-        self._use_budget()
-
-
-def _samples(tokens: int) -> list[TrainGroup]:
-    """Groups of that many tokens in all, for a measurement: what they say does not matter."""
-    rows = [TrainRow(token_ids=[0] * 28, advantage=sign, sampler_logprobs=[0.0] * 28) for sign in (1.0, -1.0)]
-    return [
-        TrainGroup(group_id=str(place), prompt_token_ids=[0] * 8, rows=rows) for place in range(max(1, tokens // 64))
-    ]

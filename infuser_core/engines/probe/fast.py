@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.engines.probe.recorder import Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
-from infuser_core.engines.probe.spans import spans_of
 from infuser_core.engines.probe.sums import (
     Accumulator,
     PieceScorer,
     Preconditioner,
     QuestionSums,
-    Watch,
     Workspace,
     refusal,
+    spans_of,
 )
 from infuser_core.engines.probe.target_head import CPU_CELLS, TargetHead
 from infuser_core.engines.protocols import Objective, TrainGroup
@@ -50,9 +49,6 @@ class Scored:
 class LayerProbe:
     """Scores micro-batches of whole questions. Raises EngineError for a parameter kind it cannot handle."""
 
-    watch: Watch | None = None
-    """Sees every piece of every per-question gradient: for tests."""
-
     def __init__(self, policy: ModelPolicy, packer: Packer) -> None:
         self._packer = packer
         self._recorder = Recorder(policy.model, compute_dtype=policy.compute_dtype)
@@ -81,7 +77,7 @@ class LayerProbe:
         batch = self._packer.pack(segments, trim=True)
         spans = spans_of(segments, batch, trim=True)
         scorer = PieceScorer(against, workspace, len(spans))
-        sums = QuestionSums(spans, scorer, accumulator=accumulator, watch=self.watch)
+        sums = QuestionSums(spans, scorer, accumulator=accumulator)
         with self._recorder.recording(sums):
             logprobs_S = forward(batch, objective.temperature, self._head, sums)
             terms = batch_terms(logprobs_S, batch, objective, 1)

@@ -5,20 +5,114 @@ Workspace and overwritten by the next one, so that extra memory is three pieces 
 it, and the decayed second moment) and never a model-sized tensor.
 
 Shapes: _T tokens, _O rows and _I columns of a weight, _K questions of a piece, _N elements of a piece, _M pieces times
-questions, _U touched embedding rows (spans.Words), _Q questions.
+questions, _U pairs of a question and a token id it holds (Words), _Q
+questions, _S response tokens.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import batched_norms, moment_shares, row_sums
-from infuser_core.engines.probe.spans import Spans, Words
 from infuser_core.engines.training.adamw import AdamW
+from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
 from infuser_core.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The embedding rows each question touches, ordered by question, then by token id."""
+
+    tokens: np.ndarray
+    """Token ids."""
+    tokens_U: Tensor
+    """The same on the device."""
+    member_QU: Tensor
+    """1 where a row belongs to a question, else 0; fp64."""
+    inverse_T: Tensor
+    """Row of every token of the micro-batch."""
+    cuts: list[slice]
+    """Rows of each question."""
+
+    def between(self, question: int, ids: slice) -> slice:
+        """Rows of a question whose token ids lie in `ids`."""
+        cut = self.cuts[question]
+        first, last = np.searchsorted(self.tokens[cut], [ids.start, ids.stop])
+        return slice(cut.start + int(first), cut.start + int(last))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Questions of a micro-batch; their tokens stand together."""
+
+    places: list[int]
+    """Place of each question in the caller's list."""
+    tokens: list[slice]
+    """Its tokens, in [0, T)."""
+    lengths: list[int]
+    """Number of its tokens."""
+    responses: list[slice]
+    """Its response tokens, in [0, S)."""
+    member_QT: Tensor
+    """1 where a token belongs to a question, else 0: sums over tokens are products with it."""
+    words: Words
+    """Embedding rows they touch."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def spans_of(segments: Sequence[Segment], batch: MicroBatch, *, trim: bool) -> Spans:
+    """The spans of a packed micro-batch. Segments of one group stand together."""
+    places: list[int] = []
+    tokens: list[slice] = []
+    responses: list[slice] = []
+    token, response = 0, 0
+    for place, parts in groupby(segments, key=lambda segment: segment.group):
+        first = (token, response)
+        for segment in parts:
+            shape = shape_of(segment, trim=trim)
+            token += shape.prompt + sum(shape.rows)
+            response += sum(len(row.token_ids) for row in segment.rows)
+        places.append(place)
+        tokens.append(slice(first[0], token))
+        responses.append(slice(first[1], response))
+    lengths = [each.stop - each.start for each in tokens]
+    owners_T = np.repeat(np.arange(len(places)), lengths)
+    device, dtype = batch.input_ids.device, batch.advantages_S.dtype
+    return Spans(
+        places=places,
+        tokens=tokens,
+        lengths=lengths,
+        responses=responses,
+        member_QT=_member(owners_T, len(places)).to(device, dtype),
+        words=_words(batch.input_ids[0].cpu().numpy(), owners_T, len(places), device),
+    )
+
+
+def _member(owners: np.ndarray, questions: int) -> Tensor:
+    return torch.from_numpy(np.arange(questions)[:, None] == owners)
+
+
+def _words(input_ids_T: np.ndarray, owners_T: np.ndarray, questions: int, device: torch.device) -> Words:
+    stride = int(input_ids_T.max()) + 1
+    keys_U, inverse_T = np.unique(owners_T * stride + input_ids_T, return_inverse=True)
+    owners_U = keys_U // stride
+    bounds = np.searchsorted(owners_U, np.arange(questions + 1)).tolist()
+    tokens = keys_U % stride
+    return Words(
+        tokens=tokens,
+        tokens_U=torch.from_numpy(tokens).to(device),
+        member_QU=_member(owners_U, questions).to(device, torch.float64),
+        inverse_T=torch.from_numpy(inverse_T).to(device),
+        cuts=[slice(start, stop) for start, stop in pairwise(bounds)],
+    )
+
 
 CPU_PIECE = 1 << 17
 """Elements of a piece on a CPU: 512 KiB in fp32. Smaller ones cost more in calls than they save in cache misses."""
@@ -169,10 +263,6 @@ class PieceScorer:
         return (self._rest + sums_4M @ member_MQ).t()
 
 
-Watch = Callable[[str, int, slice | Tensor, Tensor], None]
-"""`watch(parameter, place, rows, piece)` sees every piece of the gradient of -J; a group's pieces add up to it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulator:
     """Accumulates the sum of all questions' gradients on the way."""
@@ -186,13 +276,10 @@ class Accumulator:
 class QuestionSums:
     """Forms the per-question gradients of one micro-batch, piece by piece, and gives them to `scorer`."""
 
-    def __init__(
-        self, spans: Spans, scorer: PieceScorer, *, accumulator: Accumulator | None = None, watch: Watch | None = None
-    ) -> None:
+    def __init__(self, spans: Spans, scorer: PieceScorer, *, accumulator: Accumulator | None = None) -> None:
         self.spans = spans
         self._scorer = scorer
         self._accumulator = accumulator
-        self._watch = watch
         self._everyone = slice(0, len(spans))
         self._held: dict[str, Tensor] = {}
         self._seen: set[str] = set()
@@ -226,7 +313,7 @@ class QuestionSums:
                 pieces = self._scorer.workspace.piece(picked.stop - first, tile.stop - start, columns)
                 for piece, left, right in zip(pieces.unbind(0), lefts[picked], rights[picked], strict=True):
                     product(left[tile], right, piece.dtype, out=piece)
-                self._note(name, tile, pieces, picked)
+                self._note(name, tile, pieces)
                 self._scorer.score(pieces, target, picked)
 
     def add_tokens(self, name: str, gradients: Tensor) -> None:
@@ -237,7 +324,7 @@ class QuestionSums:
         size = self._scorer.size(name)
         if pieces.shape[1] != size:
             pieces = pieces.view(len(pieces), -1, size).sum(1)
-        self._note(name, slice(None), pieces, self._everyone)
+        self._note(name, slice(None), pieces)
         self._scorer.score(pieces, self._scorer.target(name, slice(None)), self._everyone)
 
     def add_head_rows(
@@ -250,18 +337,16 @@ class QuestionSums:
         """
         pieces = self._scorer.workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
         product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
-        picked = slice(question, question + 1)
-        self._note(name, rows, pieces, picked)
+        self._note(name, rows, pieces)
         if hold:
             self._hold(name, question, rows, pieces[0])
-        self._scorer.score(pieces, self._scorer.target(name, rows), picked)
+        self._scorer.score(pieces, self._scorer.target(name, rows), slice(question, question + 1))
 
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
         """Elements of one question's bias gradient, from operands in the parameter's dtype."""
         pieces = left_SO.sum(0)[None]
-        picked = slice(question, question + 1)
-        self._note(name, rows, pieces, picked)
-        self._scorer.score(pieces, self._scorer.target(name, rows), picked)
+        self._note(name, rows, pieces)
+        self._scorer.score(pieces, self._scorer.target(name, rows), slice(question, question + 1))
 
     def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
         """The touched rows of an embedding; untouched ones have gradient 0 and add exactly 0."""
@@ -283,13 +368,10 @@ class QuestionSums:
             raise refusal(f"{name}, which is used more than once in a forward pass")
         self._seen.add(name)
 
-    def _note(self, name: str, rows: slice, pieces: Tensor, picked: slice) -> None:
+    def _note(self, name: str, rows: slice, pieces: Tensor) -> None:
         if self._accumulator is not None:
             target = self._accumulator.gradient[name][rows]
             target.add_(pieces[0] if len(pieces) == 1 else pieces.sum(0), alpha=self._accumulator.scale)
-        if self._watch is not None:
-            for place, piece in zip(self.spans.places[picked], pieces, strict=True):
-                self._watch(name, place, rows, piece.clone())
 
     def _note_words(self, name: str, rows_UI: Tensor) -> None:
         words = self.spans.words
@@ -298,9 +380,6 @@ class QuestionSums:
                 # One question at a time: its rows differ, so that the order of addition is the same every time.
                 target = self._accumulator.gradient[name]
                 target.index_add_(0, words.tokens_U[cut], rows_UI[cut], alpha=self._accumulator.scale)
-        if self._watch is not None:
-            for place, cut in zip(self.spans.places, words.cuts, strict=True):
-                self._watch(name, place, words.tokens_U[cut], rows_UI[cut].clone())
 
     def _hold(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
         words = self.spans.words

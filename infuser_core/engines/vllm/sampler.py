@@ -5,9 +5,12 @@ waits for another and a long response holds up nothing but itself.
 """
 
 import tempfile
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -30,11 +33,143 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.engines.vllm.draw import Draw
 from infuser_core.engines.vllm.process import EngineProcess, VLLMOptions, interpreter, launches
 from infuser_core.engines.vllm.sync_check import PARAMS, Agreement, Reference, fixed_groups
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A group and the engine that it goes to."""
+
+    engine: int
+    """Place of the engine."""
+    place: int
+    """Place of the group in the caller's list."""
+
+
+class GroupQueue:
+    """Waiting groups, and what each engine was given and has not finished.
+
+    An engine is given no more than `capacity` rows at a time: what it could not compute yet stays for the others. A
+    group stays together, so that its prompt is computed once.
+    """
+
+    def __init__(self, groups: Sequence[PromptGroup], max_tokens: int, *, engines: int, capacity: int) -> None:
+        self._rows = [len(group.seeds) for group in groups]
+        self._costs = [len(group.token_ids) + len(group.seeds) * max_tokens for group in groups]
+        places = [place for place, rows in enumerate(self._rows) if rows]
+        self._waiting = deque(sorted(places, key=lambda place: -self._costs[place]))
+        self._capacity = capacity
+        self._rows_left = [0] * engines
+        self._costs_left = [0.0] * engines
+
+    def assign(self) -> list[Assignment]:
+        """Groups that engines have room for now."""
+        given = []
+        while self._waiting:
+            rows = self._rows[self._waiting[0]]
+            free = [e for e, left in enumerate(self._rows_left) if left == 0 or left + rows <= self._capacity]
+            if not free:
+                break
+            engine = min(free, key=lambda e: (self._costs_left[e], e))
+            place = self._waiting.popleft()
+            self._rows_left[engine] += rows
+            self._costs_left[engine] += self._costs[place]
+            given.append(Assignment(engine=engine, place=place))
+        return given
+
+    def finish_row(self, engine: int, place: int) -> None:
+        """One response of a group is complete."""
+        self._rows_left[engine] -= 1
+        self._costs_left[engine] -= self._costs[place] / self._rows[place]
+
+    def busy(self) -> list[int]:
+        """Engines with work left."""
+        return [engine for engine, left in enumerate(self._rows_left) if left]
+
+
+TICK_SECONDS = 1.0
+"""Longest time between two looks at engines that say nothing."""
+
+
+class Draw:
+    """One call of `sample`: the queue, what has come back, and the engines that compute the rest."""
+
+    def __init__(
+        self,
+        engines: Sequence[EngineProcess],
+        groups: Sequence[PromptGroup],
+        params: SamplingParams,
+        *,
+        ends: Sequence[int],
+        capacity: int,
+        silent_seconds: float,
+    ) -> None:
+        self._engines, self._groups, self._silent = engines, groups, silent_seconds
+        self._params = {**asdict(params), "stop_token_ids": list(ends)}
+        self._queue = GroupQueue(groups, params.max_tokens, engines=len(engines), capacity=capacity)
+        self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
+        self._missing = [len(group.seeds) for group in groups]
+        self._done, self._tokens = 0, 0
+        # Tokens of unfinished responses, by engine, as it last told.
+        self._under_way = [0] * len(engines)
+
+    def run(self, progress: Progress, keep: Keep) -> list[list[Completion]]:
+        """Every group's completions. Raises EngineError for an engine that died or hung."""
+        total = sum(self._missing)
+        self._give()
+        while busy := self._queue.busy():
+            for engine in self._ready(busy):
+                self._hear(engine, keep)
+            self._give()
+            progress(self._done, total, self._tokens + sum(self._under_way))
+        return [[row for row in rows if row is not None] for rows in self._rows]
+
+    def _give(self) -> None:
+        idle = set(range(len(self._engines))) - set(self._queue.busy())
+        for given in self._queue.assign():
+            group, engine = self._groups[given.place], self._engines[given.engine]
+            if given.engine in idle:
+                # It had nothing to say until now.
+                engine.heard = time.monotonic()
+            rows = [(f"{given.place}/{i}", list(group.token_ids), seed) for i, seed in enumerate(group.seeds)]
+            engine.send("sample", self._params, rows)
+
+    def _ready(self, busy: Sequence[int]) -> list[int]:
+        """Engines with something to say. Raises EngineError for one that has been silent for too long."""
+        pipes = {self._engines[engine].pipe: engine for engine in busy}
+        ready = [pipes[pipe] for pipe in wait(list(pipes), timeout=TICK_SECONDS)]  # type: ignore[index]
+        for engine in set(busy) - set(ready):
+            if time.monotonic() - self._engines[engine].heard > self._silent:
+                raise self._engines[engine].hung(f"has said nothing for {self._silent:.0f} s with work to do")
+        return ready
+
+    def _hear(self, engine: int, keep: Keep) -> None:
+        """Everything that an engine has said by now."""
+        process = self._engines[engine]
+        while True:
+            kind, *values = process.receive()
+            if kind == "beat":
+                self._under_way[engine] = values[0]
+            else:
+                assert kind == "done"
+                self._finish(engine, keep, *values)
+            if not process.pipe.poll():
+                return
+
+    def _finish(self, engine: int, keep: Keep, key: str, tokens: list[int], logprobs: list[float], reason: Any) -> None:
+        if reason not in ("stop", "length"):
+            raise self._engines[engine].hung(f"gave up a response: {reason}")
+        place, row = map(int, key.split("/"))
+        self._rows[place][row] = Completion(token_ids=tokens, logprobs=logprobs, finish_reason=reason)
+        self._queue.finish_row(engine, place)
+        self._under_way[engine] = max(0, self._under_way[engine] - len(tokens))
+        self._done, self._tokens = self._done + 1, self._tokens + len(tokens)
+        self._missing[place] -= 1
+        if not self._missing[place]:
+            keep(place, [completion for completion in self._rows[place] if completion is not None])
 
 
 class VLLMSampler:

@@ -1,17 +1,81 @@
-"""Minibatch AdamW on eq:unified_obj: the part that the two updates share."""
+"""Rollout rows as training groups, and minibatch AdamW steps on eq:unified_obj: the part that the two updates share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.objective import length_norm, step_denominator
-from infuser_core.algorithm.preset import Preset
-from infuser_core.config.run import LossSettings, OptimizerSettings
-from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, no_progress
-from infuser_core.phases.groups import objective, train_group
-from infuser_core.phases.score_influence import SharedBackward
+from infuser_core.algorithm.preset import Preset, resolve
+from infuser_core.config.roles import RoleSettings
+from infuser_core.config.run import CotrainSettings, LossSettings, OptimizerSettings, RunConfig
+from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.schemas import Rollout, Update
+
+
+def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
+    """Rollouts of each group, in their order. Rows of one group stand together in every artifact."""
+    return {group_id: list(rows) for group_id, rows in groupby(rollouts, key=lambda rollout: rollout.group_id)}
+
+
+def train_group(
+    rollouts: Sequence[Rollout], advantages_G: Sequence[float], old_logprobs: Mapping[str, list[float]] | None = None
+) -> TrainGroup:
+    """One group with its advantages; `old_logprobs` by rollout id where the update has several steps.
+
+    Rows without tokens (a prompt that did not fit) have nothing to train on and are left out.
+    """
+    rows = [
+        TrainRow(
+            token_ids=rollout.token_ids,
+            advantage=advantage,
+            sampler_logprobs=rollout.sampler_logprobs,
+            old_logprobs=old_logprobs.get(rollout.rollout_id) if old_logprobs else None,
+        )
+        for rollout, advantage in zip(rollouts, advantages_G, strict=True)
+        if rollout.token_ids
+    ]
+    return TrainGroup(
+        group_id=rollouts[0].group_id,
+        prompt_token_ids=rollouts[0].prompt_token_ids,
+        rows=rows,
+    )
+
+
+def left_out(config: RunConfig, iteration: int) -> list[str]:
+    """Excluded questions of one iteration: their identifiers begin with its number."""
+    return sorted({name for name in config.cotrain.exclude_questions if name.startswith(f"{iteration}/")})
+
+
+def options_of(cotrain: CotrainSettings) -> Preset:
+    """The algorithm's named options: the preset's, with what the configuration sets itself."""
+    changed = {} if cotrain.loss.dual_clip is None else {"dual_clip": cotrain.loss.dual_clip}
+    return resolve(cotrain.preset, **changed)
+
+
+def objective(loss: LossSettings, options: Preset, *, length_norm: float, temperature: float) -> Objective:
+    """The constants of eq:unified_obj for one role."""
+    return Objective(
+        clip_low=loss.clip_low,
+        clip_high=loss.clip_high,
+        dual_clip=options.dual_clip,
+        tis_cap=loss.tis_cap,
+        tis_form=options.tis_form,
+        length_norm=length_norm,
+        temperature=temperature,
+    )
+
+
+def logprobs_of(
+    groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[list[float]]]
+) -> dict[str, list[float]]:
+    """The trainer's log-probabilities by rollout id: `computed` has one list per row with tokens, empty where none."""
+    return {
+        rollout.rollout_id: logprobs_T
+        for rows, group in zip(groups, computed, strict=True)
+        for rollout, logprobs_T in zip((row for row in rows if row.token_ids), group, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +99,20 @@ class UpdateSettings:
     temperature: float
     """Sampling temperature of the rollouts."""
 
+    @classmethod
+    def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, max_tokens: int) -> "UpdateSettings":
+        """Those of one role."""
+        return cls(
+            learning_rate=role.learning_rate,
+            minibatch=role.minibatch,
+            advantage=role.advantage,
+            loss=cotrain.loss,
+            options=options_of(cotrain),
+            optimizer=cotrain.optimizer,
+            max_tokens=max_tokens,
+            temperature=cotrain.sampling.temperature,
+        )
+
     def objective(self, lengths: Sequence[int]) -> Objective:
         """The constants of eq:unified_obj for an update batch with these response lengths."""
         norm = length_norm(lengths, mode=self.options.length_norm, max_tokens=self.max_tokens)
@@ -48,6 +126,24 @@ class UpdateSettings:
             sigma_b=self.options.sigma_b,
             single_row=self.options.single_row,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBackward:
+    """Report of a backward pass that the solver's update shares; the gradient lies beside it."""
+
+    num_groups: int
+    """Groups in the step."""
+    num_tokens: int
+    """Response tokens."""
+    loss: float
+    """Negative objective."""
+    clip_fraction: float
+    """Share of response tokens where the clipped branch was active."""
+    mean_ratio: float
+    """Mean importance ratio."""
+    mean_tis: float
+    """Mean truncated importance weight."""
 
 
 def minibatches(groups: Sequence[Sequence[Rollout]], size: int) -> list[list[Sequence[Rollout]]]:
@@ -97,12 +193,7 @@ def _old_logprobs(
     trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective
 ) -> dict[str, list[float]]:
     train = [train_group(rows, [0.0] * len(rows)) for rows in groups]
-    per_group = trainer.logprobs(train, temperature=constants.temperature)
-    return {
-        rollout.rollout_id: logprobs_T
-        for rows, group in zip(groups, per_group, strict=True)
-        for rollout, logprobs_T in zip((row for row in rows if row.token_ids), group, strict=True)
-    }
+    return logprobs_of(groups, trainer.logprobs(train, temperature=constants.temperature))
 
 
 def _step(
