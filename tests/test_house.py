@@ -86,7 +86,6 @@ STILL_SMALL = {
     "infuser_core/engines/vllm/logits.py",
     "infuser_core/statistics/rounding.py",
 }
-STILL_UPWARD = {}
 STILL_RIDDLES = 107
 STILL_BARE = 31
 
