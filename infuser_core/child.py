@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DocumentError, KilledProcessError
 
 ROOT = Path(__file__).parent.parent
 PROC = Path("/proc")
@@ -27,6 +27,8 @@ MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")
 WATCH_SECONDS = 0.2
 TAIL_BYTES = 8192
 REASON_CHARS = 300
+# None of these is a limit of ours: the processor's is SIGXCPU, and what breaks another limit is on record as a fault.
+FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 RAISED = re.compile(r"^(?:\w+\.)+(?=\w+Error: )")
 """The module of an exception, which says nothing to a reader."""
 
@@ -59,6 +61,11 @@ class Finished:
     """The limit it broke; empty when it ended by itself."""
     peak_bytes: int
     """Largest resident memory seen, bytes; 0 where it was not watched."""
+
+    @property
+    def killed(self) -> bool:
+        """Whether somebody else ended it: a person, or the system for want of memory."""
+        return not self.fault and self.status in FROM_OUTSIDE
 
     @property
     def tail(self) -> str:
@@ -159,7 +166,8 @@ def group_memory(group: int) -> int:
 def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     """The JSON result of `module:function` called with `argument` in a limited process.
 
-    Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own.
+    Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own, KilledProcessError
+    when somebody else ended it.
     """
     ended = run(
         [sys.executable, "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
@@ -171,14 +179,24 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     )
     if ended.fault:
         raise DocumentError(ended.fault, hint="raise the limit or drop the file")
+    if ended.killed:
+        raise killed(function, ended.status)
     if ended.status:
         raise DocumentError(_reason(ended, limits), hint="the file is damaged or needs more than the limits")
     return json.loads(ended.out)
 
 
+def killed(name: str, status: int) -> KilledProcessError:
+    """The error for a process that somebody else ended."""
+    return KilledProcessError(
+        f"the process of {name} was killed from outside ({signal.Signals(-status).name})",
+        hint="the system kills for want of memory: `dmesg` says so; free some, or use fewer workers, and resume",
+    )
+
+
 def _reason(ended: Finished, limits: Limits) -> str:
     """One line on why a process failed."""
-    if ended.status in (-signal.SIGXCPU, -signal.SIGKILL):
+    if ended.status == -signal.SIGXCPU:
         return f"used more than {limits.cpu_seconds} s of processor time"
     lines = ended.err.decode(errors="replace").strip().splitlines()
     said = RAISED.sub("", lines[-1])[:REASON_CHARS] if lines else ""

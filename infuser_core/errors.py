@@ -62,6 +62,13 @@ class EngineError(InfuserError, RuntimeError):
     """A sampler or trainer cannot do what it was asked."""
 
 
+class KilledProcessError(InfuserError, RuntimeError):
+    """A helper process was killed from outside: by a person, or by the system for want of memory.
+
+    It says nothing about what the process worked on: the work is tried again.
+    """
+
+
 class StageError(InfuserError, RuntimeError):
     """A stage of the run failed; resuming starts at this stage."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from infuser_core.child import run
+from infuser_core.child import killed, run
 from infuser_core.errors import CatalogueError
 
 SCHEME = "search"
@@ -54,6 +54,8 @@ class CommandSearch:
             ) from error
         if ended.fault:
             raise CatalogueError(f"web search: {name!r} {ended.fault}", hint="raise the limit")
+        if ended.killed:
+            raise killed(name, ended.status)
         if ended.status:
             said = f"{name!r} failed with status {ended.status}: {ended.tail}"
             raise CatalogueError(f"web search: {said}", hint=EXPECTED)

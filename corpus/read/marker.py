@@ -221,6 +221,8 @@ def _failure(ended: child.Finished, home: Path) -> str:
     """Why the command failed; empty when it did not. What only its owner can mend is an error."""
     if not ended.fault and not ended.status:
         return ""
+    if ended.killed:
+        raise child.killed("marker", ended.status)
     served = _given_up(home)
     if ended.fault and not served:
         return ended.fault

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -216,6 +217,11 @@ class Cell:
     def failed(self) -> bool:
         """Whether it ended by an exception that nobody caught, or by a signal."""
         return self._process.returncode != 0
+
+    @property
+    def killed(self) -> bool:
+        """Whether SIGKILL ended it although no limit was passed; bubblewrap reports a signal as 128 and its number."""
+        return self._process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def output(self) -> str:
         """Standard output so far."""

@@ -92,12 +92,16 @@ def run(
 ) -> RunResult:
     """One outcome per case, in order; cases after `stop` are missing. `within` replaces the sandbox of the settings.
 
+    A program can kill its process, and so can a person or a system without memory: what is killed runs once more.
     Raises SandboxError when the sandbox itself failed, which says nothing about the program, and SandboxUnavailable
     when this host has none.
     """
     containment = within or find()
-    batch = _Batch(containment, program, cases, limits, stop or _never)
-    outcomes = batch.whole_programs() if program.kind == "stdin" else batch.calls()
+    for _ in range(2):
+        batch = _Batch(containment, program, cases, limits, stop or _never)
+        outcomes = batch.whole_programs() if program.kind == "stdin" else batch.calls()
+        if not batch.killed:
+            break
     outcomes += [NOT_REACHED] * (len(cases) - len(outcomes))
     return RunResult(outcomes=tuple(outcomes), mode=containment.mode, python=str(containment.interpreter.executable))
 
@@ -118,6 +122,8 @@ class _Batch:
         self.limits = limits
         self.stop = stop
         self.began = time.monotonic()
+        self.killed = False
+        """Whether a process was killed, by itself or from outside."""
 
     def whole_programs(self) -> list[CaseOutcome]:
         """A fresh process per case."""
@@ -137,7 +143,7 @@ class _Batch:
             status = cell.wait(cell.has_ended, self._left())
             seconds = time.monotonic() - began
             if status is None and cell.failed:
-                status = _death(cell)
+                status = self._death(cell)
             detail = cell.last_words() if status == Status.RAISED else self._limit(status)
             return CaseOutcome(status=status or Status.RETURNED, stdout=cell.output(), seconds=seconds, detail=detail)
 
@@ -174,12 +180,17 @@ class _Batch:
         if status is not None:
             return CaseOutcome(status=status, seconds=seconds, detail=self._limit(status))
         if not cell.is_answered():
-            return CaseOutcome(status=_death(cell), seconds=seconds, detail=cell.last_words() or "ended unasked")
+            return CaseOutcome(status=self._death(cell), seconds=seconds, detail=cell.last_words() or "ended unasked")
         try:
             return CaseOutcome(status=Status.RETURNED, value=cell.take(nonce), seconds=seconds)
         except (ValueError, RecursionError) as error:
             cell.end()
             return CaseOutcome(status=Status.MISSING, seconds=seconds, detail=f"no answer: {error!s:.200}")
+
+    def _death(self, cell: Cell) -> Status:
+        """Why a process ended before its answer; its last words are its own, and change only the name of a failure."""
+        self.killed = self.killed or cell.killed
+        return Status.MEMORY if cell.last_words().startswith("MemoryError") else Status.RAISED
 
     def _left(self) -> float:
         """Time for the next case."""
@@ -199,8 +210,3 @@ class _Batch:
             if status
             else ""
         )
-
-
-def _death(cell: Cell) -> Status:
-    """Why a process ended before its answer; its last words are its own, and change only the name of a failure."""
-    return Status.MEMORY if cell.last_words().startswith("MemoryError") else Status.RAISED

@@ -1,9 +1,18 @@
-"""A child process that exceeds a limit ends as an error of ours."""
+"""A child process that exceeds a limit ends as an error about the file; one that somebody kills does not."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from corpus_books import BookPlan, write_book
 
-from infuser_core.child import Limits, call
-from infuser_core.errors import DocumentError
+from corpus.read.embedded import ConvertConfig, convert_pdf
+from infuser_core.child import PROC, Limits, call
+from infuser_core.errors import DocumentError, KilledProcessError
 
 
 def test_the_result_comes_back():
@@ -18,3 +27,43 @@ def test_the_wall_limit_kills():
 def test_the_memory_limit_holds():
     with pytest.raises(DocumentError, match="Cannot allocate memory"):
         call("mmap:mmap", {"fileno": -1, "length": 1 << 31}, Limits(memory_bytes=1 << 29))
+
+
+def test_the_processor_limit_is_named_where_it_fired():
+    with pytest.raises(DocumentError, match="used more than 1 s of processor time"):
+        call("timeit:timeit", {"number": 10**12}, Limits(cpu_seconds=1))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_child_that_somebody_kills_says_nothing_about_its_file(number: signal.Signals):
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(call, "signal:sigwait", {"sigset": [10]}, Limits(wall_seconds=60.0))
+        os.kill(child_at_work(), number)
+        with pytest.raises(KilledProcessError, match=f"killed from outside .{number.name}"):
+            waiting.result()
+
+
+def test_a_book_whose_converter_is_killed_is_not_rejected(tmp_path: Path):
+    write_book(tmp_path / "a.pdf", BookPlan())
+    with ThreadPoolExecutor(1) as threads:
+        converting = threads.submit(convert_pdf, tmp_path / "a.pdf", "book", ConvertConfig())
+        os.kill(child_at_work(), signal.SIGKILL)
+        with pytest.raises(KilledProcessError):
+            converting.result()
+    assert convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig()).reason == ""
+
+
+def child_at_work() -> int:
+    """Process id of the limited child, once it has started."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for pid in children():
+            if b"infuser_core.child" in (PROC / str(pid) / "cmdline").read_bytes():
+                return pid
+        time.sleep(0.01)
+    raise AssertionError("no child started")
+
+
+def children() -> Iterator[int]:
+    for task in (PROC / "self" / "task").iterdir():
+        yield from map(int, (task / "children").read_text().split())

@@ -140,6 +140,29 @@ run(Program(source=source), [Case()], Limits(seconds=300), within=found)
     assert [pid for pid in inside if Path(f"/proc/{pid}/stat").exists()] == []
 
 
+def test_a_program_that_somebody_kills_runs_once_more():
+    text = """
+found = run(Program(source="import time; time.sleep(4); print(1)"), [Case()], Limits(seconds=60))
+print(found.outcomes[0].status, found.outcomes[0].stdout)
+"""
+    process = subprocess.Popen([sys.executable, "-c", HEAD + text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    program = _asleep(process.pid)
+    os.kill(program, signal.SIGKILL)
+    assert process.communicate(timeout=60)[0].split() == ["returned", "1"]
+
+
+def _asleep(pid: int) -> int:
+    """The innermost descendant of a process, once it runs the program: nobody beyond it for a while."""
+    until, since, last = time.monotonic() + 30, time.monotonic(), 0
+    while time.monotonic() < until:
+        innermost = max(_inside(pid, 1))
+        if innermost != last:
+            since, last = time.monotonic(), innermost
+        if time.monotonic() - since > 1.2:
+            return last
+    raise AssertionError("no program started")
+
+
 def _inside(pid: int, count: int) -> list[int]:
     """Descendants of a process, once there are at least so many."""
     until = time.monotonic() + 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from infuser_core.errors import EngineError
+from infuser_core.errors import EngineError, KilledProcessError
 from infuser_core.verifiers.parts import workers
 from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, Pool
 
@@ -59,7 +59,6 @@ def test_a_worker_starts_when_needed_outlives_its_thread_is_replaced_when_lost_a
     assert pool.ask(EQUAL).text == "other"
     assert pool.pids() == first
     os.kill(first[0], signal.SIGKILL)
-    assert pool.ask(EQUAL).text == "lost"
     assert pool.ask(EQUAL).text == "other"
     second = pool.pids()
     assert len(second) == 1 and second != first
@@ -173,6 +172,15 @@ def test_a_worker_that_crashes_on_a_request_is_lost_and_no_verdict(tmp_path: Pat
     crashing.write_text(MUTE + "os._exit(1)")
     pool = Pool(1, script=crashing)
     assert [pool.ask(EQUAL).text for _ in range(2)] == ["lost", "lost"]
+    pool.close()
+
+
+def test_workers_that_are_killed_one_after_the_other_give_no_verdict_at_all(tmp_path: Path):
+    dying = tmp_path / "worker.py"
+    dying.write_text(MUTE + "os.kill(os.getpid(), 9)")
+    pool = Pool(1, script=dying)
+    with pytest.raises(KilledProcessError, match="3 math workers were killed from outside"):
+        pool.ask(EQUAL)
     pool.close()
 
 

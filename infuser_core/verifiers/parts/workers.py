@@ -6,9 +6,11 @@ next one is started at once, and meanwhile the others go on.
 """
 
 import atexit
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,10 +20,12 @@ from multiprocessing import Pipe
 from pathlib import Path
 from queue import LifoQueue
 
-from infuser_core.errors import EngineError
+from infuser_core.errors import EngineError, KilledProcessError
 
 LIMIT_SECONDS = 4.0
 """Longest wait for a reply; the worker's own limit is 2 s, so that only what no longer runs Python gets here."""
+ATTEMPTS = 3
+"""Workers that a request gets when somebody else kills them."""
 START_SECONDS = 60.0
 """Longest wait for a new worker: importing takes 0.4 s, and many times that on a machine under load."""
 SCRIPT = Path(__file__).with_name("symbolic.py")
@@ -86,6 +90,12 @@ class Worker:
             raise TimeoutError
         return self._inbox.recv_bytes().decode()
 
+    def killed(self) -> bool:
+        """Whether somebody else ended the lost process: a request makes it crash, it does not kill it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(1.0) in (-signal.SIGKILL, -signal.SIGTERM)
+        return False
+
     def kill(self) -> None:
         """End the process, now; whoever waits for its reply learns that it is lost."""
         self._process.kill()
@@ -113,7 +123,21 @@ class Pool:
             self._places.put(None)
 
     def ask(self, request: Mapping[str, object], *, seconds: float = LIMIT_SECONDS) -> Reply:
-        """The reply, after at most `seconds` of work. Raises EngineError when no worker can be started."""
+        """The reply, after at most `seconds` of work. A worker that somebody kills costs a new one, not the reply.
+
+        Raises EngineError when no worker can be started, KilledProcessError when one after the other is killed.
+        """
+        for _ in range(ATTEMPTS):
+            reply = self._ask(request, seconds)
+            if reply is not None:
+                return reply
+        raise KilledProcessError(
+            f"verifiers: {ATTEMPTS} math workers were killed from outside, one after the other",
+            hint="the system kills for want of memory: `dmesg` says so; free some and resume",
+        )
+
+    def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
+        """The reply of one worker; None where it was killed from outside."""
         worker = self._places.get() or self._new()
         kept: Worker | None = None
         try:
@@ -125,6 +149,8 @@ class Pool:
                 text = "late" if isinstance(error, TimeoutError) else "lost"
                 # It starts while nobody waits for it.
                 kept = None if self._closed else self._new()
+                if text == "lost" and not self._closed and worker.killed():
+                    return None
             return Reply(text=text, seconds=time.monotonic() - began)
         finally:
             if kept is not worker:
