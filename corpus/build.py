@@ -36,7 +36,7 @@ class Built:
     """Outcome of one source."""
 
     item: Item
-    """What was given."""
+    """The source as given."""
     page: Page | None = None
     """Its conversion, without the text; None when it was rejected before."""
     documents: Sequence[Document] = ()
@@ -46,7 +46,7 @@ class Built:
     num_chars: int = 0
     """Characters of the Markdown."""
     structure: str = ""
-    """Who cut front and back matter, and why a model that was asked did not; empty where nobody did."""
+    """The cutter of front and back matter, and why a model that was asked did not; empty where nobody did."""
 
     def judged(self, verdicts: Sequence[Judgement]) -> "Built":
         """Without the chunks that the judge dropped."""
@@ -133,7 +133,7 @@ class Told:
     judge: str
     """Name of the judge, or `none`."""
     tokenizer: str
-    """What counted tokens, in words."""
+    """Tokenizer of the token counts, in words."""
     topics: Sequence[Topic] = ()
     """Pairs that were searched for."""
     coverage: Sequence[Coverage] = ()

@@ -9,7 +9,7 @@ from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_pro
 
 T = TypeVar("T")
 MAX_CHARS = 50_000
-"""What is read of one reply, characters."""
+"""Largest part of one reply that is read, characters."""
 
 
 class ReplyProblem(ValueError):
@@ -23,7 +23,7 @@ class ModelCall:
     task: str
     """assign, merge, phrase or rank."""
     item: str
-    """What was asked about: a pair, a question's id, a window of labels."""
+    """Subject of the request: a pair, a question's id, a window of labels."""
     attempt: int
     """1 for the first time."""
     model: str

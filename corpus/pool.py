@@ -70,7 +70,7 @@ class PoolSource:
     reason: str
     """Why it was rejected; empty when admitted."""
     structure: str = ""
-    """Who cut front and back matter: `rules`, or a model's name; why a model that was asked did not."""
+    """The cutter of front and back matter: `rules`, or a model's name; why a model that was asked did not."""
 
 
 def markdown_name(source_id: str) -> str:

@@ -42,7 +42,7 @@ class ReportInput:
     judge: str
     """Name of the judging model, or `none`."""
     tokenizer: str
-    """What the token counts are counted with."""
+    """Tokenizer of the token counts."""
     topics: Sequence[Topic] = ()
     """Pairs that the pool should cover; empty when it was built for none."""
     coverage: Sequence[Coverage] = ()

@@ -19,7 +19,7 @@ class Found:
     text: str
     """For people."""
     failure: InfuserError | None = None
-    """What to end with after showing it; None for success."""
+    """Error to end with after showing it; None for success."""
 
 
 @contextmanager

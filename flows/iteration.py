@@ -21,7 +21,7 @@ class Players:
     generator: ArtifactRef
     """phi."""
     recent: tuple[Measured, ...] = ()
-    """What an adaptive budget learns from: the iterations of its window, the last one last."""
+    """Measured iterations of an adaptive budget's window, the last one last."""
 
 
 @subflow("iteration", "iteration-{number}")

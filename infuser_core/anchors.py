@@ -55,9 +55,9 @@ class NamedModel:
     """A judge, a librarian or a writer of questions. Its identity is known before it loads."""
 
     name: str
-    """What tables call it."""
+    """Name in tables."""
     identity: dict[str, Any]
-    """What its replies depend on, for keys: weights and machinery, or the address."""
+    """Facts that its replies depend on, for keys: weights and machinery, or the address."""
     chat: Callable[[], ChatModel]
     """Load it as a greedy chat model, or connect."""
     sampler: Callable[[], Sampler]

@@ -52,9 +52,9 @@ class Finished:
     """How a process ended and what it wrote."""
 
     out: bytes
-    """What it wrote to standard output."""
+    """Its standard output."""
     err: bytes
-    """What it wrote to standard error."""
+    """Its standard error."""
     status: int
     """Exit status; negative for a signal."""
     fault: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from infuser_core.verifiers.parts.grading import Finding
 
 MAIN_ROUTE = "mcq"
-"""What a chunk of a textbook is for, unless its row or the configuration says otherwise."""
+"""Route of a textbook's chunk, unless its row or the configuration says otherwise."""
 BATCH = "rewards"
 """Name of a reward function that takes all questions at once."""
 Load = Callable[["BenchmarkSettings"], list[Question]]
@@ -124,7 +124,7 @@ class Route:
     needs_document: bool
     """Whether the prompt holds a document's text."""
     read: Read | None
-    """What the generator wrote, to a question or the reason why it is none; None where nothing is generated."""
+    """Reader of a generator's reply: a question, or the reason why it is none; None where nothing is generated."""
     given: Given | None
     """The row's own problem as the question of an iteration; None where a generator writes it."""
 

@@ -514,6 +514,6 @@ class AuditFact:
     """One number of the overlap audit's summary."""
 
     name: str
-    """What was counted or measured."""
+    """Name of the count or measurement."""
     value: float
     """The number."""

@@ -107,7 +107,7 @@ class Judge:
     """A model that breaks ties of fallible rules."""
 
     digest: str
-    """What identifies it."""
+    """Identity of its weights, or its address."""
     load: Callable[[], ChatModel]
     """Loads it; called only where something is judged."""
 

@@ -37,7 +37,7 @@ _WHOLE = Asked()
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
-    """What executing stages needs: those of a run, or those of an evaluation."""
+    """Store, journal and engines that stages are executed with, of a run or of an evaluation."""
 
     name: str
     """Name of the run or evaluation."""
@@ -72,7 +72,7 @@ class Execution:
 
 @dataclass(slots=True, kw_only=True)
 class Run(Execution):
-    """What the stages of one run share."""
+    """State that the stages of one run share."""
 
     config: RunConfig
     """Resolved configuration; inside a stage, what holds for it."""

@@ -61,7 +61,7 @@ class Control:
 
     def __init__(self, *, last: Place | None = None, salts: Salts | None = None, halt: Halt | None = None) -> None:
         self.salts = salts or Salts()
-        """What is computed again although the store has it."""
+        """Work that is computed again although the store has it."""
         self.halt = halt or Halt()
         """Ends all branches of this attempt once one has failed."""
         self._last = last
@@ -138,7 +138,7 @@ class Planning(Control):
         self.absent: dict[str, Recipe] = {}
         """Missing artifacts by the id that they would have."""
         self.notes: list[str] = []
-        """What the plan cannot know."""
+        """Facts that the plan cannot know."""
 
     def take(self, call: Call) -> ArtifactRef | None:
         """The stage's artifact, stored or assumed."""

@@ -255,7 +255,7 @@ def _judged(model: ChatModel, template: Template, questions: Sequence[Mapping[st
 
 
 def _read(place: int, reply: dict[str, Any]) -> str:
-    """What is missing; empty where the question stands alone."""
+    """The missing context; empty where the question stands alone."""
     verdict, missing = reply.get("self_contained"), reply.get("missing")
     if not isinstance(verdict, bool):
         raise ReplyProblem('"self_contained" is neither true nor false')

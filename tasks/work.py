@@ -29,7 +29,7 @@ class Work:
     """A recipe and the function that makes its artifact."""
 
     recipe: Recipe
-    """What it is a function of; known before anything runs."""
+    """Everything that the artifact is a function of; known before anything runs."""
     produce: Produce
     """Makes it, into a workspace."""
     role: str = ""

@@ -38,7 +38,7 @@ class Recall:
     """One kind of control."""
 
     kind: str
-    """What was planted."""
+    """Kind of planted passage."""
     planted: int
     """How many."""
     expected: bool

@@ -198,7 +198,7 @@ class Pair:
     item: int
     """Number of the indexed text."""
     shared: Shared
-    """What they have in common; first is the scanned text."""
+    """Their overlap; first is the scanned text."""
     rule: str
     """Why they match; empty where they do not."""
     estimate: float = 0.0

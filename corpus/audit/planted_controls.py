@@ -25,7 +25,7 @@ class Plant:
     """Two texts with a known answer."""
 
     kind: str
-    """What was planted, such as `verbatim 500 characters`."""
+    """Kind of planted passage, such as `verbatim 500 characters`."""
     number: int
     """Place among the plants of its kind."""
     document: int

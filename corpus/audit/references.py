@@ -50,7 +50,7 @@ class Reference:
     name: str
     """The record's own identifier, or empty."""
     part: str
-    """What the text is: messages, question, question+answer, text, or fields."""
+    """Kind of text: messages, question, question+answer, text, or fields."""
     text: str
     """The text."""
 

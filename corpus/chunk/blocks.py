@@ -33,7 +33,7 @@ class Block:
     """One span of the source."""
 
     kind: Kind
-    """What it is."""
+    """Kind of block."""
     start: int
     """First character."""
     end: int

@@ -29,7 +29,7 @@ from infuser_core.errors import CatalogueError, DocumentError
 from infuser_core.schemas import Source
 
 PAGE_BYTES = 4 << 20
-"""What is read of a web page that stands where a file was expected, bytes."""
+"""Largest part that is read of a web page where a file was expected, bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class DownloadConfig:
     """How sources are fetched and checked."""
 
     guard: GuardConfig = field(default_factory=GuardConfig)
-    """Who may be reached."""
+    """Addresses that may be reached."""
     transfer: FetchConfig = field(default_factory=FetchConfig)
     """Limits and patience of one transfer."""
     politeness: Politeness = field(default_factory=Politeness)
@@ -89,7 +89,7 @@ class Brought:
     source: Source
     """The registry row, with digest and size, or with the reason of its rejection."""
     log: DownloadLog
-    """What happened on the wire."""
+    """Log of the transfer."""
     holding: Holding
     """The row of the holdings, with every name and address of the book."""
 

@@ -31,7 +31,7 @@ class Landing:
     values: dict[str, list[str]]
     """Field (title, author, doi, isbn, language, description) to its values."""
     licence: licences.Licence
-    """What the page's licence statements agree on."""
+    """Licence that the page's statements agree on."""
     pdfs: list[str]
     """Absolute addresses of PDFs: the one declared for citation first, then links, each once."""
 

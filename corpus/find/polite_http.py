@@ -22,7 +22,7 @@ BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 ROBOTS_ATTEMPTS = 3
 """Least number of requests for a robots.txt: without it nothing of its host can be had."""
 ROBOTS_BYTES = 500 << 10
-"""What is read of a robots.txt (RFC 9309, section 2.5), bytes."""
+"""Largest part of a robots.txt that is read (RFC 9309, section 2.5), bytes."""
 MAX_CRAWL_DELAY = 60.0
 """Longest Crawl-delay that is obeyed, seconds."""
 VERSIONED_AGENT = re.compile(r"^(\s*user-agent\s*:\s*[a-z_-]+)/\S*", re.IGNORECASE | re.MULTILINE)

@@ -173,7 +173,7 @@ class Failure:
     query: str
     """The query."""
     reason: str
-    """What went wrong."""
+    """Reason of the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class TopicSearch:
     """Everything found for one pair."""
 
     queries: list[Query]
-    """What was asked, the most specific first."""
+    """Queries sent, the most specific first."""
     offers: list[Offer]
     """Distinct entries, in the order in which they were found."""
     rankings: list[Ranking]

@@ -175,7 +175,7 @@ class SessionConfig:
     """How catalogues are asked."""
 
     guard: GuardConfig = field(default_factory=GuardConfig)
-    """Who may be reached."""
+    """Addresses that may be reached."""
     politeness: Politeness = field(default_factory=Politeness)
     """Pauses and patience towards one host."""
     folder: Path | None = None
@@ -183,7 +183,7 @@ class SessionConfig:
     max_age_days: float = 7.0
     """Age up to which a kept answer is taken instead of asking again, days."""
     search: CommandSearch | None = None
-    """What answers the catalogue `web`."""
+    """Search command behind the catalogue `web`."""
     clock: Clock = field(default_factory=Clock)
     """Time and waiting."""
 

@@ -113,7 +113,7 @@ class Taxonomy:
     merges: list[Merge]
     """One row per label that became another."""
     calls: list[ModelCall]
-    """What the model was asked, without the replies to questions, which could repeat them."""
+    """Requests to the model, without the replies to questions, which could repeat them."""
 
 
 def labels_in(row: dict[str, Any]) -> Label | None:

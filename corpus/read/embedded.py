@@ -42,7 +42,7 @@ class ConvertConfig:
     """How the embedded converter reads a PDF."""
 
     reading: ReadingConfig = field(default_factory=ReadingConfig)
-    """What it takes for a heading, a paragraph, a usable page."""
+    """Limits for a heading, a paragraph, a usable page."""
     limits: child.Limits = field(default_factory=child.Limits)
     """Limits of the process that parses the file."""
 

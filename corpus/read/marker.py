@@ -46,11 +46,11 @@ LACKING = {
         "install llama.cpp's llama-server, or start the server and name it in SURYA_INFERENCE_URL",
     ),
 }
-"""What only the command's owner can mend: how it shows, its name, and what to do."""
+"""Faults that only the command's owner can mend: how each shows, its name, and what to do."""
 GIVEN_UP = re.compile(
     r"^\S*LocalEntryNotFoundError|Failed to download \S+ after|^\S*OfflineModeIsEnabled", re.MULTILINE
 )
-"""What a helper server says last; the command goes on waiting for it, for minutes and without a word."""
+"""Last words of a helper server; the command goes on waiting for it, for minutes and without a word."""
 SERVER_LOGS = ".cache/datalab/surya/*.log"
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300

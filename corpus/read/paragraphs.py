@@ -137,7 +137,7 @@ class Text:
     """Lines that belong together."""
 
     role: Role
-    """What they are."""
+    """Their role on the page."""
     lines: tuple[Line, ...]
     """The lines in order."""
     rows: tuple[tuple[str, ...], ...] = ()

@@ -34,7 +34,7 @@ class NoJudge(Settings):
 JudgeSource = Annotated[
     NanoAnchor | FolderAnchor | HubAnchor | EndpointModel | RuleJudge | NoJudge, Field(discriminator="type")
 ]
-"""What judges chunks: a model's files, a model behind an address, rules, or nobody."""
+"""Judge of chunks: a model's files, a model behind an address, rules, or nobody."""
 
 
 ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
@@ -178,16 +178,16 @@ class OverlapSettings(Settings):
     min_chars: int = Field(default=200, ge=0)
     """Texts shorter than this are left out in the paper's mode, characters."""
     matched: Literal["drop", "stop", "report"] = "drop"
-    """What happens to a chunk that overlaps with a dev, validation or benchmark question."""
+    """Treatment of a chunk that overlaps with a dev, validation or benchmark question."""
     references: list[str] = Field(default=[])
     """Further data to compare with: parquet, jsonl or json files, or folders of them."""
     reference_matched: Literal["drop", "stop", "report"] = "report"
-    """What happens to a chunk that overlaps with one of these."""
+    """Treatment of a chunk that overlaps with one of these."""
     mixture: list[str] = Field(default=[])
     """Data that an instruction-finetuned anchor was trained on, as parquet, jsonl or json files, or folders of them:
     it is compared with the kept chunks, the dev set and the validation set."""
     sft_matched: Literal["report", "stop"] = "report"
-    """What happens where a chunk or a question overlaps with it: a line of the report, or the end of the run."""
+    """Treatment of a chunk or a question that overlaps with it: a line of the report, or the end of the run."""
 
 
 class CorpusSettings(Settings):

@@ -109,7 +109,7 @@ class CotrainSettings(Settings):
     examples: ExampleSettings | None = None
     """Questions by people in the generator's prompt; none when null."""
     labels: Literal["reference", "majority"] = "reference"
-    """What answers to generated questions are compared with: the generator's key, or the majority's answer."""
+    """Key for answers to generated questions: the generator's own, or the majority's answer."""
     mid_eos_penalty: float = Field(default=0.0, le=0)
     """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
     one_backward: bool = False
@@ -172,9 +172,9 @@ class EngineSettings(Settings):
     ranks: int = Field(default=1, gt=0)
     """Processes of the trainer `deepspeed`, one per accelerator."""
     zero_stage: Literal[2, 3] = 3
-    """What `deepspeed` shards: 2 AdamW's state and gradients, 3 the weights as well."""
+    """Shards of `deepspeed`: 2 AdamW's state and gradients, 3 the weights as well."""
     offload: Literal["none", "optimizer", "all"] = "none"
-    """What `deepspeed` keeps in host memory: AdamW's state and gradients, or with stage 3 the weights as well."""
+    """State that `deepspeed` keeps in host memory: AdamW's and gradients, or with stage 3 the weights as well."""
     placement: Literal["split", "colocated"] = "split"
     """Whether engines have accelerators of their own, or take turns on all of them."""
     overlap: bool = False

@@ -100,7 +100,7 @@ class BenchmarkQuestions(Settings):
     leak_free: bool = False
     """Leave out every question that `evaluate.benchmarks` will ask, by text."""
     shortfall: Literal["spread", "leave"] = "spread"
-    """What a quota lacks is drawn from the others in proportion to their size, or stays lacking."""
+    """Where a quota lacks questions: the others give them in proportion to their size, or they stay lacking."""
     paths: dict[str, str] = {}
     """File or folder of a benchmark, by name; others come from the data folder or the hub.
 

@@ -39,7 +39,7 @@ _SEED_BITS = (1 << 31) - 1
 """Seeds are cut to 31 bits: servers differ in what else they take."""
 _LONGEST_WAIT = 60.0
 _RENAMED = "max_completion_tokens"
-"""What newer servers call the response limit; they say so when they refuse the older name."""
+"""Newer servers' name for the response limit; they say so when they refuse the older one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

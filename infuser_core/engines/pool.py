@@ -46,7 +46,7 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
         "fake": "infuser_core.engines.fake:FakeTrainer",
     },
 }
-"""What the names in a configuration stand for."""
+"""Classes behind the names in a configuration."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -199,7 +199,7 @@ class Probed:
     """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
     not computed and have none."""
     report: StepReport
-    """What forward_backward would have reported for the same groups."""
+    """Report that forward_backward would have given for the same groups."""
 
 
 class Trainer(Protocol):

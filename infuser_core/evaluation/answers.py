@@ -76,7 +76,7 @@ def scored(
 
 
 def plan_of(store: Store, label: str, answers: ArtifactRef, rows: Sequence[BenchmarkResponse]) -> Plan:
-    """What these answers are answers to. Raises DamagedArtifactError for an answer that belongs to no question."""
+    """Questions that these answers belong to. Raises DamagedArtifactError for an answer that belongs to none."""
     questions = store.rows(answers, "asked_questions", Question)
     plan = single(label, questions, samples=max((row.sample_index for row in rows), default=0) + 1)
     known = plan.by_key()

@@ -171,7 +171,7 @@ class Judged:
     self_contained: bool
     """Whether it stands alone; meaningless without a usable reply."""
     missing: str
-    """What it misses, in the judge's words."""
+    """Missing context, in the judge's words."""
     reply: str
     """Last reply."""
 

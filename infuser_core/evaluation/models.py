@@ -33,9 +33,9 @@ class NamedModel:
     """The model, found."""
 
     name: str
-    """What tables call it: as it was asked for."""
+    """Name in tables: as it was asked for."""
     digest: str
-    """What identifies its weights; for an address, the address."""
+    """Digest of its weights; for an address, the address."""
     folder: Path | None
     """Folder in Hugging Face layout; None for a model behind an address."""
     config: RunConfig | None

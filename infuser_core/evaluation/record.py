@@ -16,7 +16,7 @@ FILE = "evaluation.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was asked of whom; the answers are artifacts that the record's journal names."""
+    """Model, benchmarks and identity of an evaluation; the answers are artifacts that the record's journal names."""
 
     model: str
     """Name of the model as it was asked for."""

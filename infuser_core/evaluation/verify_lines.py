@@ -36,7 +36,7 @@ class _Asked:
     preset: str
     """Which extraction."""
     job: Job | None
-    """What is verified; None for a program."""
+    """Answer to verify; None for a program."""
     run: Callable[[], Finding] | None = None
     """Runs a program; None for an answer."""
 

@@ -69,9 +69,9 @@ class ModelFacts:
     config_digest: str
     """sha256 of the settings."""
     training: Training
-    """What it was trained on."""
+    """Facts of its training."""
     scores: Sequence[Scored]
-    """What it scored."""
+    """Benchmark scores."""
     sources: Sequence[Source]
     """Textbooks of the corpus, with their licences."""
     files: Mapping[str, str]

@@ -34,7 +34,7 @@ class Answer:
     """Why something is as it is."""
 
     id: str
-    """What was asked about."""
+    """Subject of the answer."""
     kind: str
     """question, generator rollout, solver rollout, checkpoint, document, source, benchmark, ... or artifact."""
     run: str

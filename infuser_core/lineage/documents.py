@@ -17,7 +17,7 @@ DOCUMENT = ("document_id", "source_id", "header_path", "start", "end", "num_toke
 ADDED = "training_pool"
 """Phase whose `documents` are no chunks of textbooks: problems with their answers, and blank rows."""
 GIVEN = "given"
-"""What a question counts as that a row of the pool carries."""
+"""Role of a question that a row of the pool carries."""
 
 
 def document(view: RunView, document_id: str) -> dict[str, Any] | None:

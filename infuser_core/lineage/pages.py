@@ -158,7 +158,7 @@ class Overview:
     """The graph of one run with its layout."""
 
     graph: Graph
-    """What was made from what."""
+    """Graph of the artifacts."""
     layout: Layout
     """Where it stands."""
     origin: str = ""

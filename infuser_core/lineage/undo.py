@@ -30,11 +30,11 @@ class Plan:
     fork: str
     """Name of the run without it."""
     without: str
-    """What is left out, in words."""
+    """Item that is left out, in words."""
     config: Mapping[str, Any]
     """Resolved configuration of the fork."""
     exclude: Mapping[str, Any]
-    """What its configuration leaves out beyond the run's."""
+    """Items that its configuration leaves out beyond the run's."""
     documents: Sequence[str]
     """Chunks that are left out."""
     questions: Sequence[str]
@@ -98,7 +98,7 @@ class Plan:
 def plan(
     root: Path, run: str | None, *, source: str | None = None, document: str | None = None, question: str | None = None
 ) -> Plan:
-    """What depends on one of the three. Raises UsageError when not one is named, or the run does not know it."""
+    """Everything that depends on one of the three. Raises UsageError when not one is named, or the run has none."""
     named = {"source": source, "document": document, "question": question}
     given = [(kind, name) for kind, name in named.items() if name]
     if len(given) != 1:
@@ -113,7 +113,7 @@ def plan(
 
 
 def plan_without(root: Path, run: str | None, name: str) -> Plan:
-    """What depends on the question, chunk or textbook of this name. Raises UsageError when the run has none."""
+    """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
     if name.partition("/")[0].isdigit():
         return plan(root, run, question=name)
     try:

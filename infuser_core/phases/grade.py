@@ -9,7 +9,7 @@ from infuser_core.verifiers.parts.batch import Job, Ruling, break_ties, check_al
 from infuser_core.verifiers.parts.grading import Finding
 
 UNASKED = Finding(verdict=Verdict.NO_ANSWER, extracted=None, reason="prompt too long")
-"""What a question that did not fit gets: no answer, which counts as wrong."""
+"""Finding for a question that did not fit: no answer, which counts as wrong."""
 
 
 def grade(

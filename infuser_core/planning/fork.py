@@ -47,7 +47,7 @@ class Fork:
     history: History
     """Its settings."""
     repeats: Sequence[Repeat]
-    """What the origin had computed again before that iteration: shared too."""
+    """Work that the origin computed again before that iteration: shared too."""
 
     def to_json(self) -> dict[str, Any]:
         """Facts of the run's record beside its settings."""

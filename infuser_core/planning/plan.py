@@ -21,7 +21,7 @@ class Planned:
     """One stage of a plan."""
 
     recipe: Recipe
-    """What it would make; with unknown inputs, its key is not the final one."""
+    """Recipe of its artifact; with unknown inputs, its key is not the final one."""
     label: str
     """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
     cached: bool
@@ -65,7 +65,7 @@ class Plan:
     stages: Sequence[Planned]
     """The stages."""
     notes: Sequence[str] = ()
-    """What a person should know before starting it."""
+    """Notes for a person before starting it."""
 
     @property
     def running(self) -> list[Planned]:

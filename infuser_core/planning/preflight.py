@@ -111,7 +111,7 @@ def preflight(config: RunConfig) -> None:
 
 
 def _generator_prompts(config: RunConfig) -> list[str]:
-    """What a generator is asked with. Raises ConfigError where a run of given problems has none, or a generator."""
+    """Prompts of the generator. Raises ConfigError where a run of given problems has none, or a generator."""
     own = plugins.route(config.cotrain.route or MAIN_ROUTE)
     problems = [plugins.route(each.route) for each in config.data.problems]
     if own.given and not any(route.given for route in problems):

@@ -61,7 +61,7 @@ class Step:
     """A stage that the pipeline came by."""
 
     recipe: Recipe
-    """What it would make; phase, iteration and inputs alone where more is not known."""
+    """Recipe of the artifact; phase, iteration and inputs alone where more is not known."""
     ref: ArtifactRef
     """The artifact; an assumed one where it is not stored."""
     stored: bool
@@ -86,9 +86,9 @@ class Reason:
     key: str = ""
     """Setting, input or phase that it is about."""
     old: Any = None
-    """What was there."""
+    """Value before."""
     new: Any = None
-    """What is there now."""
+    """Value now."""
 
     def to_json(self) -> dict[str, Any]:
         """The reason for scripts."""

@@ -49,7 +49,7 @@ class Member:
     run: str
     """Name of the run: it follows from the settings, so that sweeps share runs."""
     variant: str
-    """What tells it from other members but the seed."""
+    """Difference from other members except the seed."""
     label: str
     """Base configuration and variant, as comparisons name it."""
     seed: int

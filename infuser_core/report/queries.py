@@ -46,7 +46,7 @@ class Chosen:
     run: str
     """Name."""
     variant: str
-    """What it has in common with its other seeds."""
+    """Name that it shares with its other seeds."""
     seed: int
     """Run seed."""
     leaves: Mapping[str, Any]

@@ -20,7 +20,7 @@ class RankCorrelation:
     predictor: str
     """Name of the predictor."""
     target: str
-    """What was measured."""
+    """Measured quantity."""
     spearman: float
     """Spearman's rho; 0 where one side does not vary."""
     low: float

@@ -106,7 +106,7 @@ def copies(questions: Mapping[str, str]) -> dict[str, int]:
 
 
 KEYS = ("agrees", "disputes", "undecided")
-"""What a majority of the strongest solver's answers says of a key."""
+"""Findings of a majority of the strongest solver's answers on a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +134,11 @@ class CheckedQuestion:
     decided_by: str
     """rules, or judge where a model gave a usable reply: who decided whether it stands alone."""
     missing: str
-    """What the judge misses; empty where it misses nothing, or nobody was asked."""
+    """Context that the judge misses; empty where it misses nothing, or nobody was asked."""
     key: str
     """agrees, disputes or undecided: the strongest solver on the key; empty where nobody answered."""
     majority: str
-    """What most of its answers say; empty where they do not agree."""
+    """Answer of most of its replies; empty where they do not agree."""
     oracle: str
     """sound, unsound or unknown: what the run's own labeller says of the key; empty without one."""
     agreement: list[float]

@@ -189,7 +189,7 @@ class Prepared:
     """A store in which what is damaged is missing instead."""
 
     aside: Sequence[Aside]
-    """What was moved away."""
+    """Items moved away."""
     lost: Mapping[str, str]
     """Digest by key of everything that has to be computed again; empty text where it is unknown."""
     restore: Sequence[str]

@@ -28,7 +28,7 @@ class Promise:
     needed: bool
     """False where the store also works without, only less well."""
     what: str
-    """What it is for, and what was seen."""
+    """Purpose, and what was seen."""
 
 
 def probe(folder: Path) -> list[Promise]:

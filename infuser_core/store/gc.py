@@ -57,11 +57,11 @@ class Plan:
     """Artifacts that gc would remove, in the order of removal, and what it keeps."""
 
     items: Sequence[Item]
-    """What may go."""
+    """Items that may go."""
     kept: Mapping[str, Mapping[str, Sequence[int]]]
     """Run to extent to iterations of its checkpoints that stay so."""
     notes: Sequence[str]
-    """What was left alone, and why."""
+    """Items left alone, and why."""
 
     @property
     def bytes(self) -> int:
@@ -91,7 +91,7 @@ class Plan:
 
 
 def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
-    """What may go now. Raises StoreError where the record of a run cannot be read: nobody knows then what it holds."""
+    """Items that may go now. Raises StoreError where a run's record cannot be read: nobody knows then what it holds."""
     catalogue, found = Catalogue(root), holders(root)
     for holder in found:
         if holder.broken:

@@ -27,7 +27,7 @@ class Leftover:
     path: Path
     """Where it lies."""
     owner: str
-    """Who left it, in words."""
+    """Process that left it, in words."""
     needed: str = ""
     """Why it must stay; empty where it may go."""
 

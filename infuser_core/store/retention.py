@@ -48,7 +48,7 @@ class RunState:
     selected: int | None
     """The selected checkpoint; None while any may still be chosen."""
     pinned: Collection[int]
-    """What a person pinned."""
+    """Iterations that a person pinned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

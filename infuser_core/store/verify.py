@@ -17,7 +17,7 @@ Progress = Callable[[int, int], None]
 """Bytes looked at, bytes to look at."""
 _WORKERS = min(4, os.cpu_count() or 1)
 _GARBLED = (KeyError, TypeError, AttributeError)
-"""What reading a record raises that is JSON, but not of its form."""
+"""Errors from reading a record that is JSON, but not of its form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Problem:
     what: str
     """One line for people, with the path or the key."""
     remedy: str = ""
-    """What to do; empty where nothing need be done."""
+    """Remedy in words; empty where nothing need be done."""
     key: str = ""
     """Artifact at fault, if one is."""
     runs: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class _File:
     key: str
     """Its artifact."""
     sha256: str
-    """What the commit record says."""
+    """Digest in the commit record."""
     bytes: int
     """Its size."""
 

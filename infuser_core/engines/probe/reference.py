@@ -26,7 +26,7 @@ def gradient_sums(flat: FlatBuffers, adamw: AdamW, gradient: Tensor, reference: 
 
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
-    """What the sums of each group's gradient of -J say of its ascent direction."""
+    """Similarities of each group's gradient of -J, from its sums, with its ascent direction."""
     found = []
     for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True):
         found.append(

@@ -132,7 +132,7 @@ class MicroBatch:
     position_ids: Tensor
     """Positions [1, T]."""
     layout: Layout
-    """Who attends to whom."""
+    """Attention layout of the tokens."""
     predictors_S: Tensor
     """Index in [0, T) of the token whose hidden state predicts each response token."""
     targets_S: Tensor

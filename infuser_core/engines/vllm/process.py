@@ -25,7 +25,7 @@ from infuser_core.errors import EngineError
 
 MODULE = "infuser_core.engines.vllm.worker"
 ENDING_SECONDS = 10.0
-"""What a process gets to end by itself before it is killed."""
+"""Time for a process to end by itself before it is killed, seconds."""
 
 DEFAULTS = {
     # One process per engine: it is watched and killed as a whole.
@@ -79,11 +79,11 @@ class Launch:
     """How an engine's process is started."""
 
     name: str
-    """What messages call it."""
+    """Name in messages."""
     python: str
     """Interpreter whose environment holds vllm."""
     module: str
-    """What it runs."""
+    """Module that it runs."""
     settings: dict[str, Any]
     """Arguments of the engine."""
     environment: dict[str, str]

@@ -193,7 +193,7 @@ class VLLMSampler:
         self._limit: int | None = None
         self._longest: int | None = None
         self.agreements: list[Agreement] = []
-        """What the check after the last change of weights found, by engine."""
+        """Findings of the check after the last change of weights, by engine."""
 
     @property
     def tokenizer(self) -> Renderer:
