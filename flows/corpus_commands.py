@@ -96,10 +96,10 @@ def _configured(configs: Sequence[Path]) -> Any:
 def _given(sources: Sequence[str], out: Path, folder: Path) -> list[Any]:
     """The named sources with their files, each once."""
     from corpus.find import intake
-    from corpus.find.download import DownloadConfig
+    from corpus.find.guard import WebConfig
 
     with _progress("download") as progress:
-        return intake.without_twins(intake.gather(sources, out, folder, DownloadConfig(), progress=progress))
+        return intake.gather(sources, out, folder, WebConfig(), progress=progress)
 
 
 def audit(pool: Path, references: Sequence[Path], mode: str, out: Path, *, workers: int | None) -> Found:

@@ -13,15 +13,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corpus.find import configured, registry
+from corpus.find import registry
 from corpus.find.catalogue import Offer
-from corpus.find.download import DownloadLog, download, link, refuse_twins
-from corpus.find.holdings import Holding, Holdings
+from corpus.find.download import DownloadLog, Holdings, download, link, refuse_twins
 from corpus.find.intake import Item
-from corpus.find.queries import Query
+from corpus.find.queries import Query, agent_of, prompts_of
 from corpus.find.search import Failure, Ranking, TopicSearch, everything, search_topic
-from corpus.find.session import Answer
-from corpus.find.topics import Assignment, Merge, extract
+from corpus.find.session import Answer, Opened, open_catalogues
+from corpus.find.topics import Assignment, Merge, extract, librarian_of
 from corpus.model_reply import ModelCall
 from corpus.read.file_kinds import MARKDOWN, PDF, file_of
 from corpus.read.text import is_text
@@ -103,8 +102,8 @@ def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
-    speaker = named_model(source, run.config.engine, run.pool, label="librarian")
-    prompts = [template_digest(template) for template in configured.prompts_of(run.config.prompts)]
+    speaker = chat_model_of(source, run.config.engine, run.pool, label="librarian")
+    prompts = [template_digest(template) for template in prompts_of(run.config.prompts)]
     return speaker, {**speaker.identity, "prompts": prompts}
 
 
@@ -114,7 +113,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        librarian = configured.librarian_of(model.chat(), run.config.prompts) if model else None
+        librarian = librarian_of(model.open(), run.config.prompts) if model else None
         found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in found.assignments)
         return Outcome(
@@ -140,16 +139,16 @@ def _holdings(run: Run, books: ArtifactRef | None) -> Holdings:
 
 
 @contextmanager
-def _opened(run: Run, books: ArtifactRef | None) -> Iterator[configured.Opened]:
+def _opened(run: Run, books: ArtifactRef | None) -> Iterator[Opened]:
     """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
     where = {"folder": _answers(run), "search": settings.web_search_command(), "contact": settings.contact()}
     config = run.config.corpus.catalogue
     if books is None:
-        with configured.open_catalogues(config, **where) as opened:  # type: ignore[arg-type]
+        with open_catalogues(config, **where) as opened:  # type: ignore[arg-type]
             yield opened
         return
     with shelf.serve_shelf(run.store.verified_folder(books)) as base:
-        with configured.open_catalogues(config, shelf=base, **where) as opened:  # type: ignore[arg-type]
+        with open_catalogues(config, shelf=base, **where) as opened:  # type: ignore[arg-type]
             yield opened
 
 
@@ -176,7 +175,7 @@ def search_textbooks(
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        agent = configured.agent_of(model.chat(), run.config.prompts) if model else None
+        agent = agent_of(model.open(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):
@@ -270,9 +269,9 @@ def download_textbooks(
                 wanted,
                 opened.address,
                 workspace,
+                holdings,
                 opened.download,
                 names=names,
-                holdings=holdings,
                 progress=progress,
             )
         admitted = sum(bool(source.sha256) for source in result.sources)
@@ -280,7 +279,6 @@ def download_textbooks(
             tables={
                 "downloaded": Table(row_type=Source, rows=result.sources),
                 "downloads": Table(row_type=DownloadLog, rows=result.log, volatile=True),
-                "holdings": Table(row_type=Holding, rows=result.holdings, volatile=True),
             },
             summary={"admitted": admitted, UNFINISHED: len(result.sources) - admitted},
         )

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import httpx
 
-from corpus.find.session import MAX_BYTES
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
@@ -188,7 +187,8 @@ def _asked(
     kind: str,
     expected: str,
 ) -> Reply:
-    response, content = _get(client, url, params)
+    response = _get(client, url, params)
+    content = response.content
     try:
         data = parse(content)
     except (ValueError, RecursionError, ElementTree.ParseError) as error:
@@ -206,25 +206,16 @@ def _xml(content: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(content)
 
 
-def _get(client: httpx.Client, url: str, params: Params | None) -> tuple[httpx.Response, bytes]:
+def _get(client: httpx.Client, url: str, params: Params | None) -> httpx.Response:
     try:
-        with client.stream("GET", httpx.URL(url).copy_merge_params(dict(params or {}))) as response:
-            if not response.is_success:
-                raise CatalogueError(f"HTTP {response.status_code}", hint=START)
-            return response, _content(response)
+        response = client.get(httpx.URL(url).copy_merge_params(dict(params or {})))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CatalogueError(f"catalogue {url}: {type(error).__name__}: {error}", hint=START) from error
     except CatalogueError as error:
         raise CatalogueError(f"catalogue {url}: {error.message}", hint=error.hint) from error
-
-
-def _content(response: httpx.Response) -> bytes:
-    body = bytearray()
-    for block in response.iter_bytes():
-        body += block
-        if len(body) > MAX_BYTES:
-            raise CatalogueError(f"the answer is larger than {MAX_BYTES} bytes", hint=START)
-    return bytes(body)
+    if not response.is_success:
+        raise CatalogueError(f"catalogue {url}: HTTP {response.status_code}", hint=START)
+    return response
 
 
 def text_of(value: object) -> str:

@@ -1,55 +1,40 @@
 """Download of admitted sources into files named by their digest; what is no whole, readable book is rejected.
 
-`bring` is one source: the unit that a run resumes by. `download` is many, in parallel across hosts.
+Books are shared by all runs of a store: one that is there under any of its names is not fetched again.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 
-from corpus.find.fetch import HYPERTEXT, FetchConfig, Fetched, fetch, forget
-from corpus.find.guard import GuardConfig
-from corpus.find.holdings import Holding, Holdings, holding_of, joined
-from corpus.find.identifiers import host_of
+from corpus.find.guard import WebConfig
 from corpus.find.landing import read as read_page
-from corpus.find.polite_http import Clock, Patience, Politeness, polite_client
+from corpus.find.polite_http import BUSY, polite_client, retry_after
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read import file_kinds
-from infuser_core import child
+from infuser_core import child, durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import CatalogueError, DocumentError
 from infuser_core.schemas import Source
 
+MAX_AT_ONCE = 8
+"""Downloads under way at one time; each host serves one of them."""
+MAX_SECONDS = 1800.0
+"""Wall-clock limit of one transfer, seconds."""
 PAGE_BYTES = 4 << 20
-"""Largest part that is read of a web page where a file was expected, bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadConfig:
-    """How sources are fetched and checked."""
-
-    guard: GuardConfig = field(default_factory=GuardConfig)
-    """Addresses that may be reached."""
-    transfer: FetchConfig = field(default_factory=FetchConfig)
-    """Limits and patience of one transfer."""
-    politeness: Politeness = field(default_factory=Politeness)
-    """Pauses between requests to hosts outside `guard.allowed_hosts`; how often one is repeated is for `transfer`."""
-    max_hosts: int = 4
-    """Hosts that are downloaded from at one time; each serves one file at a time."""
-    follow_pages: bool = True
-    """Whether a web page in the place of a file is read for the file that it names."""
-    open_limits: child.Limits = field(default_factory=lambda: child.Limits(wall_seconds=60.0, cpu_seconds=60))
-    """Limits of the process that opens the file to count its pages."""
-    clock: Clock = field(default_factory=Clock)
-    """Time and waiting between requests."""
+"""What is read of a web page that stands where a file was expected, bytes."""
+HYPERTEXT = frozenset({"text/html", "application/xhtml+xml"})
+OPEN_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
+"""Limits of the process that opens a file to count its pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +60,11 @@ class DownloadLog:
     downloaded_on: str
     """End of the transfer, ISO 8601, UTC."""
     attempts: int
-    """Requests made; 0 for a book that was there already."""
+    """Times that a transfer was begun; 0 for a book that was there already."""
     status: str
     """admitted or rejected."""
     reason: str
     """Why it was rejected; empty when admitted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """One source after its download."""
-
-    source: Source
-    """The registry row, with digest and size, or with the reason of its rejection."""
-    log: DownloadLog
-    """Log of the transfer."""
-    holding: Holding
-    """The row of the holdings, with every name and address of the book."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,124 +75,251 @@ class DownloadResult:
     """Every input row in order; newly rejected rows carry their reason."""
     log: list[DownloadLog]
     """One row per source that was asked for."""
-    holdings: list[Holding] = field(default_factory=list)
-    """One row per source that was asked for."""
 
 
-def web_client(config: DownloadConfig) -> httpx.Client:
-    """The client of a download: guarded and polite. `fetch` has its own patience, so one attempt is enough here."""
-    politeness = replace(config.politeness, without_delay=config.guard.allowed_hosts, patience=Patience(attempts=1))
-    return polite_client(config.guard, politeness, config.clock)
+class Holdings:
+    """Downloaded books of all runs: each file under its digest, and under each of its names a note of the digest.
+
+    Several processes and threads may use the folder at one time; it must lie on a local file system.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in ("files", "names", "locks"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def find(self, names: Sequence[str]) -> Path | None:
+        """The file of the book that goes by any of the names; one that is damaged does not count."""
+        for name in names:
+            note = self._folder / "names" / _short(name)
+            sha256 = note.read_text() if note.is_file() else ""
+            path = file_kinds.file_of(self._folder / "files", sha256)
+            if sha256 and path.is_file() and _digest(path) == sha256:
+                return path
+        return None
+
+    def keep(self, draft: Path, names: Sequence[str], suffix: str) -> Path:
+        """Take a checked file into the folder; the file first, so that no name lacks one."""
+        path = self._folder / "files" / f"{_digest(draft)}{suffix}"
+        draft.replace(path)
+        durable.fsync(path)
+        durable.fsync(path.parent)
+        self.name(path, [*names, f"sha256:{path.stem}"])
+        return path
+
+    def name(self, path: Path, names: Sequence[str]) -> None:
+        """Note further names of a book."""
+        for name in names:
+            durable.write(self._folder / "names" / _short(name), path.stem)
+
+    @contextlib.contextmanager
+    def claim(self, names: Sequence[str]) -> Iterator[None]:
+        """Keep everybody else from fetching a book that goes by any of the names; ends with the process at the latest.
+
+        Waits while another one fetches it. Locks are taken in one order, so that two claims cannot wait for each other.
+        """
+        with contextlib.ExitStack() as stack:
+            for name in sorted({_short(name) for name in names}):
+                file = stack.enter_context((self._folder / "locks" / name).open("w"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _short(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def download(
     sources: Sequence[Source],
     address: Callable[[str], str],
     folder: Path,
-    config: DownloadConfig,
+    holdings: Holdings,
+    config: WebConfig,
     *,
     names: dict[str, list[str]] | None = None,
-    holdings: Holdings | None = None,
     progress: Progress = no_progress,
 ) -> DownloadResult:
-    """Fetch every admitted source into `folder`, hosts in parallel.
+    """Fetch every admitted source into `folder`, from the holdings where they have it, several hosts at one time.
 
     `address` turns a row's `download_url` into the address to fetch (see Catalogue.address). `names` are further
-    identifiers by source_id. Without `holdings`, what was fetched before is known from nowhere but `folder`.
+    identifiers by source_id.
     """
     folder.mkdir(parents=True, exist_ok=True)
     asked = [source for source in sources if source.status == ADMITTED]
-    queues: dict[str, deque[Source]] = {}
-    for source in asked:
-        queues.setdefault(host_of(address(source.download_url)), deque()).append(source)
-    done: dict[str, Brought] = {}
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".holdings-") as own:
-        shelf = holdings or Holdings(Path(own))
-        # The client closes before the pool waits: an interrupt must not sit through the transfers in flight.
-        with ThreadPoolExecutor(max_workers=config.max_hosts) as pool, web_client(config) as web:
+    # The client closes before the pool waits: an interrupt must not sit through the transfers in flight.
+    with ThreadPoolExecutor(MAX_AT_ONCE) as pool, polite_client(config) as web:
 
-            def begin(source: Source) -> Future[Brought]:
-                known = (names or {}).get(source.source_id, [])
-                url = address(source.download_url)
-                return pool.submit(bring, source, url, folder, shelf, web, config, names=known)
+        def begin(source: Source) -> tuple[Source, DownloadLog]:
+            known = [source.source_id, *(names or {}).get(source.source_id, [])]
+            return _bring(source, address(source.download_url), known, folder, holdings, web, config)
 
-            running = {begin(queue.popleft()): queue for queue in queues.values()}
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    queue = running.pop(future)
-                    done[future.result().log.source_id] = future.result()
-                    progress(len(done), len(asked), 0)
-                    if queue:
-                        running[begin(queue.popleft())] = queue
-    rows = [done[source.source_id].source if source.status == ADMITTED else source for source in sources]
-    brought = [done[source.source_id] for source in asked]
-    return DownloadResult(
-        sources=refuse_twins(rows), log=[row.log for row in brought], holdings=[row.holding for row in brought]
-    )
+        futures = [pool.submit(begin, source) for source in asked]
+        for done, future in enumerate(as_completed(futures), 1):
+            future.result()
+            progress(done, len(asked), 0)
+    found = [future.result() for future in futures]
+    after = {row.source_id: row for row, _ in found}
+    rows = [after[row.source_id] if row.status == ADMITTED else row for row in sources]
+    return DownloadResult(sources=refuse_twins(rows), log=[log for _, log in found])
 
 
-def bring(
+def _bring(
     source: Source,
     url: str,
+    names: Sequence[str],
     folder: Path,
     holdings: Holdings,
     web: httpx.Client,
-    config: DownloadConfig,
-    *,
-    names: Sequence[str] = (),
-) -> Brought:
-    """One admitted source into `folder`: from the holdings where the book goes by any of its names, else fetched.
-
-    While one process fetches a book, others that want it wait and then find it. Killing this loses nothing but the
-    bytes that were on their way: the part file is continued by the next call.
-    """
+    config: WebConfig,
+) -> tuple[Source, DownloadLog]:
+    """One admitted source into `folder`. While one process fetches a book, others that want it wait and find it."""
     begin = time.monotonic()
-    with holdings.claim([source.source_id, *names]):
-        held = holdings.find([source.source_id, *names])
-        if held is not None:
-            return _from_holdings(source, held, url, folder, holdings, names)
-        part = holdings.part(source.source_id)
-        result, reason, suffix = _fetched(web, url, part, config)
-        digest = "" if reason else _digest(part)
-        after = replace(
-            source,
-            sha256=digest,
-            num_bytes=0 if reason else result.num_bytes,
-            status=REJECTED if reason else ADMITTED,
-            reason=f"download: {reason}" if reason else "",
-        )
-        log = _log(after, url, result, seconds=time.monotonic() - begin)
-        row = holding_of(after, names, log.downloaded_on)
-        if reason:
-            holdings.note(row)
+    with holdings.claim(names), tempfile.TemporaryDirectory(dir=folder, prefix=".draft-") as drafts:
+        path = holdings.find(names)
+        result = Fetched()
+        if path:
+            holdings.name(path, names)
         else:
-            row = holdings.keep(part, row, suffix)
-            forget(part)
-            link(holdings.file(digest), folder)
-    return Brought(source=after, log=log, holding=row)
+            draft = Path(drafts) / "draft"
+            result, suffix = _fetched(web, url, draft, config)
+            path = None if result.reason else holdings.keep(draft, names, suffix)
+    after = replace(
+        source,
+        sha256=path.stem if path else "",
+        num_bytes=path.stat().st_size if path else 0,
+        status=ADMITTED if path else REJECTED,
+        reason="" if path else f"download: {result.reason}",
+    )
+    if path:
+        link(path, folder)
+    log = DownloadLog(
+        source_id=source.source_id,
+        url=url,
+        final_url=result.final_url,
+        status_code=result.status_code,
+        content_type=result.content_type,
+        num_bytes=result.num_bytes,
+        sha256=after.sha256,
+        seconds=round(time.monotonic() - begin, 3),
+        downloaded_on=datetime.now(UTC).isoformat(timespec="seconds"),
+        attempts=result.attempts,
+        status=after.status,
+        reason=after.reason,
+    )
+    return after, log
 
 
-def _fetched(web: httpx.Client, url: str, part: Path, config: DownloadConfig) -> tuple[Fetched, str, str]:
-    """The transfer, why it gave no book (empty when it did), and the file's kind."""
-    result = _transfer(web, url, part, config)
-    if config.follow_pages and result.content_type in HYPERTEXT:
-        onward = _named_file(web, result.final_url or url)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """How a transfer ended."""
+
+    status_code: int = 0
+    """Last HTTP status; 0 when no answer came."""
+    num_bytes: int = 0
+    """Bytes received."""
+    attempts: int = 0
+    """Transfers begun."""
+    reason: str = ""
+    """Why there is no complete file; empty when there is one."""
+    content_type: str = ""
+    """Type that the server named, without parameters."""
+    measured: bool = False
+    """Whether the server told the length, so that a body that ends early was noticed."""
+    final_url: str = ""
+    """Address that answered, after redirects."""
+
+
+def _fetched(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> tuple[Fetched, str]:
+    """The transfer, with the reason why it gave no book where it did not, and the file's kind."""
+    result = _transfer(web, url, draft, config)
+    if result.content_type in HYPERTEXT:
+        onward = _named_file(web, result.final_url)
         if onward and onward != url:
-            result = _transfer(web, onward, part, config)
+            result = _transfer(web, onward, draft, config)
     if result.reason:
-        return result, result.reason, ""
+        return result, ""
     try:
-        return result, "", file_kinds.check(part, config.open_limits, measured=result.measured)
+        return result, file_kinds.check(draft, OPEN_LIMITS, measured=result.measured)
     except DocumentError as error:
-        forget(part)
-        return result, error.message, ""
+        return replace(result, reason=error.message), ""
 
 
-def _transfer(web: httpx.Client, url: str, part: Path, config: DownloadConfig) -> Fetched:
-    try:
-        return fetch(web, url, part, config.transfer)
-    except CatalogueError as error:
-        return Fetched(status_code=0, num_bytes=0, attempts=1, reason=error.message)
+class _Broken(Exception):
+    """A body that ended early: the file is asked for once more."""
+
+
+def _transfer(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fetched:
+    """The file at an address, or the reason why there is none; what is busy is asked again by the client itself."""
+    reason = ""
+    for attempt in range(1, config.attempts + 1):
+        try:
+            return replace(_attempt(web, url, draft, config), attempts=attempt)
+        except _Broken as error:
+            reason = f"transfer broke off: {error}"
+        except (CatalogueError, httpx.TransportError, httpx.TooManyRedirects, httpx.InvalidURL) as error:
+            return Fetched(attempts=attempt, reason=_fault(error, web))
+    return Fetched(attempts=config.attempts, reason=reason)
+
+
+def _fault(error: Exception, web: httpx.Client) -> str:
+    if isinstance(error, CatalogueError):
+        return error.message
+    if isinstance(error, httpx.TooManyRedirects):
+        return f"more than {web.max_redirects} redirects"
+    return f"{'no address' if isinstance(error, httpx.InvalidURL) else 'no answer'}: {error}"
+
+
+def _attempt(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fetched:
+    with web.stream("GET", url) as response:
+        headers = response.headers
+        reason = _refusal(response, config) or _receive(response, draft, config)
+        return Fetched(
+            status_code=response.status_code,
+            num_bytes=0 if reason else draft.stat().st_size,
+            reason=reason,
+            content_type=_kind(response),
+            measured="content-length" in headers or headers.get("transfer-encoding", "").lower() == "chunked",
+            final_url=str(response.url),
+        )
+
+
+def _refusal(response: httpx.Response, config: WebConfig) -> str:
+    """Why a body must not be read; empty when it may."""
+    status, kind, headers = response.status_code, _kind(response), response.headers
+    if status != 200:
+        wait = retry_after(headers.get("retry-after", ""), time.time()) if status in BUSY else 0.0
+        return f"HTTP {status}" + (f", to be asked again in {wait:.0f} s" if wait > config.max_wait_seconds else "")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return f"content encoding {headers['content-encoding']!r} was not asked for"
+    if kind in HYPERTEXT or kind.startswith(("image/", "audio/", "video/")):
+        return f"content type {kind}, no document"
+    length = headers.get("content-length", "")
+    return _too_large(config) if length.isdecimal() and int(length) > config.max_bytes else ""
+
+
+def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
+    """Write the body; returns why it must not be taken, empty when it may."""
+    deadline = config.clock.now() + MAX_SECONDS
+    with draft.open("wb") as file:
+        try:
+            for block in response.iter_raw():
+                file.write(block)
+                if file.tell() > config.max_bytes:
+                    return _too_large(config)
+                if config.clock.now() > deadline:
+                    return f"slower than {MAX_SECONDS:g} s"
+        except httpx.TransportError as error:
+            raise _Broken(str(error)) from error
+    return ""
+
+
+def _too_large(config: WebConfig) -> str:
+    return f"larger than {config.max_bytes} bytes"
+
+
+def _kind(response: httpx.Response) -> str:
+    kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind
 
 
 def _named_file(web: httpx.Client, url: str) -> str:
@@ -237,19 +337,6 @@ def _named_file(web: httpx.Client, url: str) -> str:
     return named[0] if len(named) == 1 else ""
 
 
-def _from_holdings(
-    source: Source, held: Holding, url: str, folder: Path, holdings: Holdings, names: Sequence[str]
-) -> Brought:
-    """The book as it is, under the name of this source; new names and addresses enter the holdings."""
-    after = replace(source, sha256=held.sha256, num_bytes=held.num_bytes)
-    known = joined(held, holding_of(after, names, held.downloaded_on))
-    if known != held:
-        holdings.note(known)
-    link(holdings.file(held.sha256), folder)
-    nothing = Fetched(status_code=0, num_bytes=held.num_bytes, attempts=0, reason="")
-    return Brought(source=after, log=_log(after, url, nothing, seconds=0.0), holding=known)
-
-
 def link(file: Path, folder: Path) -> Path:
     """The file in `folder` too: as a second name where the file system allows it, else as a copy."""
     target = folder / file.name
@@ -261,26 +348,9 @@ def link(file: Path, folder: Path) -> Path:
     return target
 
 
-def _digest(part: Path) -> str:
-    with part.open("rb") as file:
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _log(source: Source, url: str, result: Fetched, *, seconds: float) -> DownloadLog:
-    return DownloadLog(
-        source_id=source.source_id,
-        url=url,
-        final_url=result.final_url,
-        status_code=result.status_code,
-        content_type=result.content_type,
-        num_bytes=result.num_bytes,
-        sha256=source.sha256,
-        seconds=round(seconds, 3),
-        downloaded_on=datetime.now(UTC).isoformat(timespec="seconds"),
-        attempts=result.attempts,
-        status=source.status,
-        reason=source.reason,
-    )
 
 
 def refuse_twins(sources: Sequence[Source]) -> list[Source]:

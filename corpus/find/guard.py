@@ -8,6 +8,7 @@ import functools
 import ipaddress
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -17,7 +18,10 @@ import httpx
 from corpus.find.identifiers import absolute, scheme_of
 from infuser_core.errors import CatalogueError
 
+AGENT = "infuser-corpus/0.1"
 MAX_REDIRECTS = 5
+MAX_CONNECTIONS = 16
+"""Connections open at one time, to all hosts together."""
 WEB_PORTS = frozenset({80, 443})
 # The only IPv6 block from which hosts are numbered; NAT64 and IPv4-compatible addresses lie outside.
 UNICAST = ipaddress.ip_network("2000::/3")
@@ -30,19 +34,41 @@ Lookup = Callable[[str, int], list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardConfig:
-    """Limits on the hosts that may be reached, and on waiting."""
+class Clock:
+    """Time and waiting; a test passes its own."""
+
+    now: Callable[[], float] = time.monotonic
+    """Seconds since some moment."""
+    sleep: Callable[[float], None] = time.sleep
+    """Waits that many seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebConfig:
+    """Whom requests may reach, how fast they follow each other, and how patient they are."""
 
     allowed_hosts: frozenset[str] = frozenset()
-    """Host names or addresses reached without the address check and on any port: a local catalogue, a test."""
-    user_agent: str = "infuser-corpus/0.1"
+    """Hosts of one's own, such as a local catalogue: reached without the address check, on any port, without pause."""
+    user_agent: str = AGENT
     """User-Agent header; add a contact address before a large run."""
     connect_seconds: float = 10.0
     """Limit for opening a connection, seconds."""
     stall_seconds: float = 30.0
     """Limit for a pause between two reads, seconds."""
-    max_connections: int = 16
-    """Connections open at one time, to all hosts together."""
+    delay_seconds: float = 1.0
+    """Least time between the end of a request and the next one to the same host, seconds."""
+    robots_exempt: tuple[str, ...] = ()
+    """Address prefixes that are asked whatever robots.txt says, because their owner allowed it elsewhere."""
+    attempts: int = 3
+    """Requests made to a busy or broken server before it is given up."""
+    backoff_seconds: float = 2.0
+    """Upper end of the first random wait; doubles with every attempt, seconds."""
+    max_wait_seconds: float = 120.0
+    """Longest wait; a server whose Retry-After asks for more is given up at once, seconds."""
+    max_bytes: int = 500 << 20
+    """Largest file that is downloaded, bytes."""
+    clock: Clock = field(default_factory=Clock)
+    """Time and waiting."""
 
 
 def is_public(address: str) -> bool:
@@ -85,7 +111,7 @@ class GuardedBackend(httpcore.NetworkBackend):
     """Opens sockets to public addresses only; TLS above it still verifies the host's name."""
 
     allowed_hosts: frozenset[str]
-    """See GuardConfig."""
+    """Host names or addresses that need no check."""
     sockets: httpcore.NetworkBackend = field(default_factory=httpcore.SyncBackend)
     """The backend that opens what passed the check."""
     lookup: Lookup = look_up
@@ -130,12 +156,12 @@ def _tls() -> ssl.SSLContext:
 class GuardedTransport(httpx.HTTPTransport):
     """httpx's own transport over a connection pool whose sockets are guarded."""
 
-    def __init__(self, config: GuardConfig) -> None:
+    def __init__(self, config: WebConfig) -> None:
         super().__init__(verify=_tls(), trust_env=False)
         # httpx has no parameter for what opens its sockets.
         self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(),
-            max_connections=config.max_connections,
+            max_connections=MAX_CONNECTIONS,
             network_backend=GuardedBackend(allowed_hosts=config.allowed_hosts),
         )
 
@@ -166,12 +192,7 @@ def _check_redirect(response: httpx.Response) -> None:
         )
 
 
-def client(config: GuardConfig) -> httpx.Client:
-    """A client with guarded sockets; see `client_of`."""
-    return client_of(GuardedTransport(config), config)
-
-
-def client_of(transport: httpx.BaseTransport, config: GuardConfig) -> httpx.Client:
+def client_of(transport: httpx.BaseTransport, config: WebConfig) -> httpx.Client:
     """A client that follows few redirects, uses no proxy of the environment and asks for raw bytes."""
     return httpx.Client(
         transport=transport,

@@ -1,15 +1,14 @@
 """Sources that a build is given: files, folders and addresses, each with a file or a reason."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from corpus.find import identifiers
-from corpus.find.download import DownloadConfig, download
-from corpus.find.guard import GuardConfig
-from corpus.find.holdings import Holdings
+from corpus.find.download import Holdings, download
+from corpus.find.guard import WebConfig
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read.file_kinds import file_of
 from infuser_core.engines.protocols import Progress, no_progress
@@ -19,14 +18,11 @@ from infuser_core.schemas import Source
 GIVEN = "given by the user"
 SUFFIXES = (".pdf", ".md", ".markdown", ".mdown", ".txt", ".text")
 """Files taken from a folder."""
-OTHERS = {
-    ".epub": "pandoc", ".docx": "pandoc", ".odt": "pandoc", ".rtf": "pandoc", ".html": "pandoc", ".htm": "pandoc",
-    ".xhtml": "pandoc", ".tex": "pandoc", ".rst": "pandoc", ".org": "pandoc", ".fb2": "pandoc", ".ipynb": "jupyter",
-    ".doc": "an office program", ".pptx": "an office program", ".ppt": "an office program", ".mobi": "calibre",
-    ".azw3": "calibre", ".djvu": "ddjvu", ".ps": "ps2pdf", ".eps": "ps2pdf", ".dvi": "dvipdf",
-    ".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip", ".tar": "tar",
-}  # fmt: skip
-"""Books in other formats, and what makes a PDF or Markdown of them: listed with that as their reason."""
+OTHERS = (
+    ".epub", ".docx", ".odt", ".rtf", ".html", ".htm", ".xhtml", ".tex", ".rst", ".org", ".fb2", ".ipynb", ".doc",
+    ".pptx", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".zip", ".tar",
+)  # fmt: skip
+"""Books in other formats: those of a folder are listed with that as their reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +42,15 @@ class Item:
 
 
 def gather(
-    given: Sequence[str], out: Path, folder: Path, config: DownloadConfig, *, progress: Progress = no_progress
+    given: Sequence[str], out: Path, folder: Path, config: WebConfig, *, progress: Progress = no_progress
 ) -> list[Item]:
-    """Every named source with its file or its reason: files first, then addresses. What lies in `out` is no source.
+    """Every named source with its file or its reason, once: files first, then addresses.
 
-    Raises UsageError for a folder without any book.
+    What lies in `out` is no source; `folder` keeps what was fetched. Raises UsageError for a folder without any book.
     """
-    return [*from_files(given, out), *from_addresses(given, folder, config, progress=progress)]
+    addresses = list(dict.fromkeys(text for text in given if is_address(text)))
+    files = [item for text in given if not is_address(text) for item in _from_disk(text, out)]
+    return without_twins([*files, *(_fetched(addresses, folder, config, progress) if addresses else [])])
 
 
 def is_address(text: str) -> bool:
@@ -60,25 +58,18 @@ def is_address(text: str) -> bool:
     return urlsplit(text).scheme.lower() in ("http", "https")
 
 
-def from_files(given: Sequence[str], out: Path | None = None) -> list[Item]:
-    """Local files, and the files of local folders, in order. The same bytes twice are one source.
-
-    Raises UsageError for a folder without any book.
-    """
-    items: list[Item] = []
-    for text in given:
-        if "://" in text and not is_address(text):
-            source = _source(f"file:{text}", text, text, "address: only http and https are fetched")
-            items.append(Item(source=source, path=None, given=text, stage="intake"))
-        elif not is_address(text):
-            items += [_of_file(path) for path in _expanded(Path(text), out)]
-    return items
+def _from_disk(text: str, out: Path) -> list[Item]:
+    """A local file, or the files of a local folder, in order."""
+    if "://" in text:
+        source = _source(f"file:{text}", text, text, "address: only http and https are fetched")
+        return [Item(source=source, path=None, given=text, stage="intake")]
+    return [_of_file(path) for path in _expanded(Path(text), out)]
 
 
-def _expanded(path: Path, out: Path | None) -> list[Path]:
+def _expanded(path: Path, out: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    pool = out.resolve() if out else None
+    pool = out.resolve()
     found = sorted(each for each in path.rglob("*") if _is_book(each, path) and pool not in each.resolve().parents)
     if not found:
         raise UsageError(
@@ -100,7 +91,7 @@ def _of_file(path: Path) -> Item:
         if not path.stat().st_size:
             reason = "empty: the file has no bytes"
         elif suffix in OTHERS:
-            reason = f"format: {suffix} is not read; make it a PDF or Markdown first, e.g. with {OTHERS[suffix]}"
+            reason = f"format: {suffix} is not read; make it a PDF or Markdown first, e.g. with pandoc"
     except OSError as error:
         reason = f"missing: {error.strerror}"
     name = identifiers.sha256(digest) if digest else f"file:{path}"
@@ -130,40 +121,21 @@ def _source(source_id: str, title: str, address: str, reason: str) -> Source:
     )
 
 
-def from_addresses(
-    given: Sequence[str], folder: Path, config: DownloadConfig, *, progress: Progress = no_progress
-) -> list[Item]:
+def _fetched(urls: Sequence[str], folder: Path, config: WebConfig, progress: Progress) -> list[Item]:
     """Addresses, fetched. Their own hosts may be private: somebody typed them; where they redirect to may not."""
-    urls = list(dict.fromkeys(text for text in given if is_address(text)))
-    if not urls:
-        return []
-    hosts = frozenset(host for url in urls if (host := urlsplit(url).hostname))
+    config = replace(config, allowed_hosts=config.allowed_hosts.union(filter(None, map(identifiers.host_of, urls))))
     sources = [_source(identifiers.url(url) or f"url:{url}", url, url, "") for url in urls]
-    return _fetched(sources, urls, lambda url: url, folder, _allowing(config, hosts), progress)
-
-
-def _allowing(config: DownloadConfig, hosts: frozenset[str]) -> DownloadConfig:
-    guard: GuardConfig = replace(config.guard, allowed_hosts=config.guard.allowed_hosts | hosts)
-    return replace(config, guard=guard)
-
-
-def _fetched(
-    sources: Sequence[Source],
-    given: Sequence[str],
-    address: Callable[[str], str],
-    folder: Path,
-    config: DownloadConfig,
-    progress: Progress,
-) -> list[Item]:
-    files = folder / "files"
-    shelf = Holdings(folder / "holdings")
-    result = download(sources, address, files, config, holdings=shelf, progress=progress)
-    items = []
-    for before, source, text in zip(sources, result.sources, given, strict=True):
-        stage = "intake" if before.status == REJECTED else "download"
-        path = file_of(files, source.sha256) if source.status == ADMITTED else None
-        items.append(Item(source=source, path=path, given=text, stage="" if path else stage))
-    return items
+    files, shelf = folder / "files", Holdings(folder / "books")
+    rows = download(sources, lambda url: url, files, shelf, config, progress=progress).sources
+    return [
+        Item(
+            source=row,
+            path=file_of(files, row.sha256) if row.status == ADMITTED else None,
+            given=url,
+            stage="" if row.status == ADMITTED else "download",
+        )
+        for url, row in zip(urls, rows, strict=True)
+    ]
 
 
 def without_twins(items: Sequence[Item]) -> list[Item]:

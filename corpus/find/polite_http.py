@@ -8,65 +8,29 @@ import email.utils
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Lock
 
 import httpx
 import tenacity
 from protego import Protego
 
-from corpus.find.guard import GuardConfig, GuardedTransport, client_of
+from corpus.find.guard import GuardedTransport, WebConfig, client_of
 from infuser_core.errors import CatalogueError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 ROBOTS_ATTEMPTS = 3
 """Least number of requests for a robots.txt: without it nothing of its host can be had."""
 ROBOTS_BYTES = 500 << 10
-"""Largest part of a robots.txt that is read (RFC 9309, section 2.5), bytes."""
+"""What is read of a robots.txt (RFC 9309, section 2.5), bytes."""
+PRODUCT = "infuser-corpus"
+"""Product token that robots.txt groups may name."""
+HOST_DELAYS = {"arxiv.org": 3.0}
+"""Domains with a longer pause, seconds, their sub-domains counted as one host: arXiv asks for 3 s across them."""
 MAX_CRAWL_DELAY = 60.0
 """Longest Crawl-delay that is obeyed, seconds."""
 VERSIONED_AGENT = re.compile(r"^(\s*user-agent\s*:\s*[a-z_-]+)/\S*", re.IGNORECASE | re.MULTILINE)
 """A group that names a version with its product: it is meant for the product."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """Time and waiting; a test passes its own."""
-
-    now: Callable[[], float] = time.monotonic
-    """Seconds since some moment."""
-    sleep: Callable[[float], None] = time.sleep
-    """Waits that many seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How often a busy server or a broken connection is tried again, and how long is waited in between."""
-
-    attempts: int = 3
-    """Requests made before the server is given up."""
-    backoff_seconds: float = 2.0
-    """Upper end of the first random wait; doubles with every attempt, seconds."""
-    max_wait_seconds: float = 120.0
-    """Longest wait; a server whose Retry-After asks for more is given up at once, seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Politeness:
-    """Pauses and patience towards one host."""
-
-    product: str = "infuser-corpus"
-    """Product token that robots.txt groups may name."""
-    delay_seconds: float = 1.0
-    """Least time between the end of a request and the next one to the same host, seconds."""
-    host_delays: tuple[tuple[str, float], ...] = (("arxiv.org", 3.0),)
-    """Domains with a longer pause, their sub-domains counted as one host: arXiv asks for 3 s across its interfaces."""
-    without_delay: frozenset[str] = frozenset()
-    """Hosts that are asked without pause: a catalogue of one's own."""
-    robots_exempt: tuple[str, ...] = ()
-    """Address prefixes that are asked whatever robots.txt says, because their owner allowed it elsewhere."""
-    patience: Patience = field(default_factory=Patience)
-    """How often a busy host is asked again."""
 
 
 class Again(Exception):
@@ -77,18 +41,18 @@ class Again(Exception):
         self.status, self.wait = status, wait
 
 
-def retrying(patience: Patience, clock: Clock) -> tenacity.Retrying:
+def retrying(config: WebConfig) -> tenacity.Retrying:
     """Calls again what raised Again or lost its connection; the last failure is raised.
 
     Waits are random up to a bound that doubles (clients that failed together must not come back together), and never
     shorter than the server asked for.
     """
-    jitter = tenacity.wait_random_exponential(multiplier=patience.backoff_seconds, max=patience.max_wait_seconds)
+    jitter = tenacity.wait_random_exponential(multiplier=config.backoff_seconds, max=config.max_wait_seconds)
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((Again, httpx.TransportError)),
         wait=lambda state: max(_asked_wait(state), jitter(state)),
-        stop=lambda state: state.attempt_number >= patience.attempts or _asked_wait(state) > patience.max_wait_seconds,
-        sleep=clock.sleep,
+        stop=lambda state: state.attempt_number >= config.attempts or _asked_wait(state) > config.max_wait_seconds,
+        sleep=config.clock.sleep,
         reraise=True,
     )
 
@@ -112,8 +76,8 @@ def retry_after(value: str, now: float) -> float:
 class Gate:
     """Lets one request at a time through to a host, with a pause after each."""
 
-    def __init__(self, politeness: Politeness, clock: Clock) -> None:
-        self._politeness, self._clock = politeness, clock
+    def __init__(self, config: WebConfig) -> None:
+        self._config = config
         self._lock = Lock()
         self._busy: dict[str, Lock] = {}
         self._free_at: dict[str, float] = {}
@@ -125,9 +89,9 @@ class Gate:
         with self._lock:
             turn = self._busy.setdefault(key, Lock())
         turn.acquire()
-        pause = self._free_at.get(key, 0.0) - self._clock.now()
+        pause = self._free_at.get(key, 0.0) - self._config.clock.now()
         if pause > 0:
-            self._clock.sleep(pause)
+            self._config.clock.sleep(pause)
         stack = contextlib.ExitStack()
         stack.callback(self._leave, host, key, turn)
         return stack.close
@@ -137,17 +101,17 @@ class Gate:
         self._asked_delay[host] = delay
 
     def _leave(self, host: str, key: str, turn: Lock) -> None:
-        self._free_at[key] = self._clock.now() + self._delay(host)
+        self._free_at[key] = self._config.clock.now() + self._delay(host)
         turn.release()
 
     def _key(self, host: str) -> str:
-        return next((name for name, _ in self._politeness.host_delays if _within(host, name)), host)
+        return next((name for name in HOST_DELAYS if _within(host, name)), host)
 
     def _delay(self, host: str) -> float:
-        if host in self._politeness.without_delay:
+        if host in self._config.allowed_hosts:
             return 0.0
-        longer = [delay for name, delay in self._politeness.host_delays if _within(host, name)]
-        return max([self._politeness.delay_seconds, self._asked_delay.get(host, 0.0), *longer])
+        asked = self._asked_delay.get(host, 0.0)
+        return max(self._config.delay_seconds, asked, HOST_DELAYS.get(self._key(host), 0.0))
 
 
 def _within(host: str, domain: str) -> bool:
@@ -183,27 +147,27 @@ class _Busy(Again):
 class PoliteTransport(httpx.BaseTransport):
     """httpx transport that obeys robots.txt, pauses and retries, and leaves the sending to another one."""
 
-    def __init__(self, inner: httpx.BaseTransport, politeness: Politeness, clock: Clock | None = None) -> None:
-        self._inner, self._politeness, self._clock = inner, politeness, clock or Clock()
-        self._gate = Gate(politeness, self._clock)
+    def __init__(self, inner: httpx.BaseTransport, config: WebConfig) -> None:
+        self._inner, self._config = inner, config
+        self._gate = Gate(config)
         self._robots: dict[str, Protego] = {}
         self._lock = Lock()
         self._reading: dict[str, Lock] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request in its turn. Raises CatalogueError when robots.txt forbids it or cannot be read."""
-        if not str(request.url).startswith(tuple(self._politeness.robots_exempt) or ("\0",)):
+        if not str(request.url).startswith(self._config.robots_exempt or ("\0",)):
             self._obey(request)
-        return self._patiently(request, self._politeness.patience)
+        return self._patiently(request, self._config)
 
     def close(self) -> None:
         """Close the transport below."""
         self._inner.close()
 
-    def _patiently(self, request: httpx.Request, patience: Patience) -> httpx.Response:
+    def _patiently(self, request: httpx.Request, config: WebConfig) -> httpx.Response:
         """The answer; that of a server which stays busy is its last one."""
         try:
-            return retrying(patience, self._clock).copy(before_sleep=_let_go)(self._send, request)
+            return retrying(config).copy(before_sleep=_let_go)(self._send, request)
         except _Busy as busy:
             return busy.response
 
@@ -229,9 +193,9 @@ class PoliteTransport(httpx.BaseTransport):
         with reading:
             if origin not in self._robots:
                 self._robots[origin] = self._read_robots(request, origin)
-        rules, product = self._robots[origin], self._politeness.product
-        self._gate.slow_down(request.url.host, min(MAX_CRAWL_DELAY, rules.crawl_delay(product) or 0.0))
-        if not rules.can_fetch(str(request.url), product):
+        rules = self._robots[origin]
+        self._gate.slow_down(request.url.host, min(MAX_CRAWL_DELAY, rules.crawl_delay(PRODUCT) or 0.0))
+        if not rules.can_fetch(str(request.url), PRODUCT):
             raise CatalogueError(
                 f"robots.txt of {request.url.host} forbids {request.url.raw_path.decode('ascii')}",
                 hint="drop the catalogue, or name the address in corpus.catalogue.robots_exempt if its owner allows it",
@@ -243,9 +207,9 @@ class PoliteTransport(httpx.BaseTransport):
         asked = httpx.Request("GET", address, headers=request.headers, extensions=request.extensions)
         asked.headers.pop("range", None)
         asked.headers.pop("if-range", None)
-        patience = self._politeness.patience
+        config = replace(self._config, attempts=max(self._config.attempts, ROBOTS_ATTEMPTS))
         try:
-            response = self._patiently(asked, replace(patience, attempts=max(patience.attempts, ROBOTS_ATTEMPTS)))
+            response = self._patiently(asked, config)
         except httpx.TransportError as error:
             raise CatalogueError(
                 f"robots.txt of {request.url.host} cannot be read: {error}", hint="try again when the host answers"
@@ -277,6 +241,6 @@ def _head_of(response: httpx.Response) -> bytes:
     return head[:ROBOTS_BYTES]
 
 
-def polite_client(guard: GuardConfig, politeness: Politeness, clock: Clock | None = None) -> httpx.Client:
+def polite_client(config: WebConfig) -> httpx.Client:
     """A client whose sockets are guarded and whose requests are polite."""
-    return client_of(PoliteTransport(GuardedTransport(guard), politeness, clock), guard)
+    return client_of(PoliteTransport(GuardedTransport(config), config), config)

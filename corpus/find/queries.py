@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from corpus.model_reply import ModelCall, ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel, Messages
-from infuser_core.prompts.load import Template
+from infuser_core.errors import ConfigError
+from infuser_core.prompts.load import Template, load
 from infuser_core.schemas import Topic
 
 ARTICLES = ("a", "an", "the")
@@ -91,6 +92,24 @@ class Agent:
             attempts=self.attempts,
         )
         return Said(value=asked.values[0], calls=asked.calls)
+
+
+def agent_of(model: ChatModel, profile: str) -> Agent:
+    """The model that phrases queries and ranks books, with the profile's prompts."""
+    return Agent(model=model, phrase=prompt_of("phrase_query", profile), rank=prompt_of("rank_books", profile))
+
+
+def prompts_of(profile: str) -> list[Template]:
+    """Every prompt of taxonomy and search, for the keys of their stages."""
+    return [prompt_of(name, profile) for name in ("assign_topic", "merge_topics", "phrase_query", "rank_books")]
+
+
+def prompt_of(name: str, profile: str) -> Template:
+    """The profile's text, or the shipped one where the profile, like the nano lab's, has none of that name."""
+    try:
+        return load(name, profile=profile)
+    except ConfigError:
+        return load(name, profile="paper")
 
 
 def by_rule(topic: Topic, count: int) -> list[str]:

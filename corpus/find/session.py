@@ -1,4 +1,4 @@
-"""Recorded HTTP sessions with catalogues: every answer is kept, so that a search can be replayed without a network.
+"""Catalogues as a run asks them: every answer is recorded, so that a search can be replayed without a network.
 
 The recorder is an httpx transport: whatever a catalogue asks goes through it.
 """
@@ -6,23 +6,28 @@ The recorder is an httpx transport: whatever a catalogue asks goes through it.
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Lock
 
 import httpx
 
-from corpus.find.guard import GuardConfig, GuardedTransport, client_of
-from corpus.find.polite_http import Clock, Politeness, PoliteTransport
-from corpus.find.web_search import CommandSearch, SearchTransport
+from corpus.find.catalogue import Catalogue, connect
+from corpus.find.catalogues.local import SCHEME
+from corpus.find.guard import AGENT, GuardedTransport, WebConfig, client_of
+from corpus.find.identifiers import host_of
+from corpus.find.polite_http import PoliteTransport
 from infuser_core import durable
+from infuser_core.child import run
+from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 
 MAX_BYTES = 64 << 20
 """Largest answer of a catalogue that is read, bytes."""
+LOOPBACK = frozenset({"127.0.0.1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +57,6 @@ class Answer:
 KEPT_HEADERS = ("content-type", "location", "x-wp-total", "x-wp-totalpages")
 
 
-class AnswerFolder:
-    """Answers on disk, one JSON file per address, written whole or not at all; processes may share it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def get(self, url: str) -> Answer | None:
-        """The answer that is kept for an address; None for none and for a damaged file."""
-        try:
-            values = json.loads(self._path(url).read_text(encoding="utf-8"))
-            answer = Answer(**values)
-        except (OSError, ValueError, TypeError):
-            return None
-        return answer if hashlib.sha256(answer.content()).hexdigest() == answer.sha256 else None
-
-    def put(self, answer: Answer) -> None:
-        """Keep an answer instead of an earlier one from the same address."""
-        durable.write(self._path(answer.url), json.dumps(asdict(answer)))
-
-    def _path(self, url: str) -> Path:
-        return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
-
-
 class Recorder(httpx.BaseTransport):
     """Sends requests through `inner` and keeps each answer; `answers` lists those of this recorder, in order.
 
@@ -84,20 +66,19 @@ class Recorder(httpx.BaseTransport):
 
     def __init__(self, inner: httpx.BaseTransport, folder: Path | None, max_age: timedelta) -> None:
         self.answers: list[Answer] = []
-        self._inner, self._max_age = inner, max_age
-        self._folder = AnswerFolder(folder) if folder else None
-        self._lock = Lock()
+        self._inner, self._folder, self._max_age = inner, folder, max_age
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer, read whole. Raises CatalogueError when it is larger than MAX_BYTES."""
         url = str(request.url)
-        kept = self._folder.get(url) if self._folder else None
-        if kept is not None and _age(kept) <= self._max_age:
-            return self._listed(kept, request)
-        answer = self._asked(request)
-        if self._folder and answer.status_code < 400:
-            self._folder.put(answer)
-        return self._listed(answer, request)
+        path = self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json" if self._folder else None
+        answer = _kept(path) if path else None
+        if answer is None or _age(answer) > self._max_age:
+            answer = self._asked(request)
+            if path and answer.status_code < 400:
+                durable.write(path, json.dumps(asdict(answer)))
+        self.answers.append(answer)
+        return _response(answer, request)
 
     def close(self) -> None:
         """Close the transport below."""
@@ -116,11 +97,6 @@ class Recorder(httpx.BaseTransport):
                 response.close()
         raise AssertionError("the second time returns or raises")
 
-    def _listed(self, answer: Answer, request: httpx.Request) -> httpx.Response:
-        with self._lock:
-            self.answers.append(answer)
-        return _response(answer, request)
-
 
 class NoNetwork(httpx.BaseTransport):
     """Refuses every request: whatever is not on record is not to be had."""
@@ -131,6 +107,15 @@ class NoNetwork(httpx.BaseTransport):
             f"replay: no recorded answer for {request.url}",
             hint="record the search again: topics, queries or catalogues have changed",
         )
+
+
+def _kept(path: Path) -> Answer | None:
+    """The answer in a file; None where there is none or it is damaged."""
+    try:
+        answer = Answer(**json.loads(path.read_text(encoding="utf-8")))
+        return answer if hashlib.sha256(answer.content()).hexdigest() == answer.sha256 else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _age(answer: Answer) -> timedelta:
@@ -170,30 +155,47 @@ def _response(answer: Answer, request: httpx.Request) -> httpx.Response:
     return httpx.Response(answer.status_code, headers=headers, content=answer.content(), request=request)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConfig:
-    """How catalogues are asked."""
+class SearchTransport(httpx.BaseTransport):
+    """Web search by an external command, which reads the query on standard input and writes JSON.
 
-    guard: GuardConfig = field(default_factory=GuardConfig)
-    """Addresses that may be reached."""
-    politeness: Politeness = field(default_factory=Politeness)
-    """Pauses and patience towards one host."""
-    folder: Path | None = None
-    """Where answers are kept for later sessions; None keeps them for this one alone."""
-    max_age_days: float = 7.0
-    """Age up to which a kept answer is taken instead of asking again, days."""
-    search: CommandSearch | None = None
-    """Search command behind the catalogue `web`."""
-    clock: Clock = field(default_factory=Clock)
-    """Time and waiting."""
+    Requests to `search://web/?q=TEXT` go to it, so that its answers are recorded and replayed like those of a
+    catalogue; all others go to `inner`. It sees the query alone, which was phrased from a (domain, subdomain) pair.
+    """
+
+    def __init__(self, inner: httpx.BaseTransport, command: Sequence[str], wall_seconds: float = 60.0) -> None:
+        self._inner, self._command, self._wall_seconds = inner, command, wall_seconds
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """The command's output. Raises CatalogueError where there is no command, and when it fails or is too slow."""
+        if request.url.scheme != "search":
+            return self._inner.handle_request(request)
+        if not self._command:
+            raise CatalogueError(
+                "web search: no command", hint="set INFUSER_WEB_SEARCH to a command, or drop the catalogue web"
+            )
+        name, query = self._command[0], request.url.params.get("q", "").encode()
+        try:
+            ended = run(self._command, wall_seconds=self._wall_seconds, given=query, answer_bytes=MAX_BYTES)
+        except OSError as error:
+            raise CatalogueError(
+                f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
+            ) from error
+        if ended.fault or ended.status:
+            said = ended.fault or f"failed with status {ended.status}: {ended.tail}"
+            raise CatalogueError(f"web search: {name!r} {said}", hint="try the command by hand")
+        return httpx.Response(200, stream=httpx.ByteStream(ended.out), request=request)
+
+    def close(self) -> None:
+        """Close the transport below."""
+        self._inner.close()
 
 
 class Session:
     """A client and what it was answered."""
 
-    def __init__(self, recorder: Recorder, guard: GuardConfig) -> None:
+    def __init__(self, recorder: Recorder, config: WebConfig) -> None:
         self._recorder = recorder
-        self.client: httpx.Client = client_of(recorder, guard)
+        self.client: httpx.Client = client_of(recorder, config)
 
     @property
     def answers(self) -> list[Answer]:
@@ -202,14 +204,15 @@ class Session:
 
 
 @contextmanager
-def live(config: SessionConfig) -> Iterator[Session]:
-    """A session that asks the network. Hosts that are allowed by name are one's own and asked without pause."""
-    own = config.politeness.without_delay | config.guard.allowed_hosts
-    polite = PoliteTransport(
-        GuardedTransport(config.guard), replace(config.politeness, without_delay=own), config.clock
-    )
-    search = SearchTransport(polite, config.search)
-    session = Session(Recorder(search, config.folder, timedelta(days=config.max_age_days)), config.guard)
+def live(
+    config: WebConfig, folder: Path | None = None, *, max_age_days: float = 7.0, search: Sequence[str] = ()
+) -> Iterator[Session]:
+    """A session that asks the network; without a folder, answers are kept for this session alone.
+
+    A kept answer up to `max_age_days` old is taken instead of asking again. `search` is the command of a web search.
+    """
+    transport = SearchTransport(PoliteTransport(GuardedTransport(config), config), search)
+    session = Session(Recorder(transport, folder, timedelta(days=max_age_days)), config)
     with session.client:
         yield session
 
@@ -217,6 +220,57 @@ def live(config: SessionConfig) -> Iterator[Session]:
 @contextmanager
 def replayed(folder: Path) -> Iterator[Session]:
     """A session that lives on the answers that earlier ones kept in a folder, of any age, and never asks."""
-    session = Session(Recorder(NoNetwork(), folder, timedelta.max), GuardConfig())
+    session = Session(Recorder(NoNetwork(), folder, timedelta.max), WebConfig())
     with session.client:
         yield session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Catalogues that can be asked, what they have answered so far, and how their books are fetched."""
+
+    catalogues: Sequence[Catalogue]
+    """In the order of the settings."""
+    session: Session
+    """The client and its record."""
+    download: WebConfig
+    """How sources are fetched."""
+
+    def address(self, download_url: str) -> str:
+        """The address to fetch for a source: the local catalogue's where it was stored without its host."""
+        local = [catalogue for catalogue in self.catalogues if catalogue.name == "local"]
+        return local[0].address(download_url) if local and download_url.startswith(SCHEME) else download_url
+
+
+@contextmanager
+def open_catalogues(
+    settings: CatalogueSettings, *, shelf: str = "", folder: Path | None = None, search: str = "", contact: str = ""
+) -> Iterator[Opened]:
+    """The configured catalogues for as long as they are needed.
+
+    `shelf` is the address at which the micro-world's catalogue is served; `folder` keeps answers for later runs and
+    is what `answers: recorded` lives on; `search` is the command of the catalogue `web`; `contact` is an address for
+    the User-Agent.
+    """
+    entries = [(entry.name, entry.base) for entry in settings.catalogues]
+    if settings.type != "catalogues":
+        entries = [("local", shelf if settings.type == "nano" else settings.url)]
+    # Hosts that the settings name may be private; nobody else's may.
+    named = {name: {host_of(base)} - {""} for name, base in entries}
+    loopback = LOOPBACK if settings.type != "catalogues" else frozenset()
+    config = WebConfig(
+        allowed_hosts=loopback.union(*named.values()),
+        user_agent=f"{AGENT} (+{contact})" if contact else AGENT,
+        delay_seconds=settings.host_delay_seconds,
+        robots_exempt=tuple(settings.robots_exempt),
+    )
+    download = replace(config, allowed_hosts=loopback | named.get("local", set()))
+    # What is served on loopback changes with the run, and its port is another's tomorrow.
+    kept = folder if settings.type == "catalogues" else None
+    if settings.type == "catalogues" and settings.answers == "recorded":
+        opening = replayed(folder or Path())
+    else:
+        opening = live(config, kept, max_age_days=settings.answer_days, search=shlex.split(search))
+    with opening as session:
+        catalogues = [connect(name, base=base, client=session.client) for name, base in entries]
+        yield Opened(catalogues=catalogues, session=session, download=download)

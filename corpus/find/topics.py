@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.find.queries import BY_RULE, words
+from corpus.find.queries import BY_RULE, prompt_of, words
 from corpus.model_reply import ModelCall, ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DocumentError
@@ -88,6 +88,11 @@ class Librarian:
     """Times a prompt is asked before its question counts as failed."""
     max_failed: float = 0.1
     """Share of unlabelled questions above which the pool would miss too much of the target: an error."""
+
+
+def librarian_of(model: ChatModel, profile: str) -> Librarian:
+    """The model that labels questions, with the profile's prompts."""
+    return Librarian(model=model, assign=prompt_of("assign_topic", profile), merge=prompt_of("merge_topics", profile))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
-from loopback import GUARD, Loopback, Say, Seen, recorded, serving
+from loopback import GUARD, Loopback, Say, Seen, guarded, recorded, serving
 
-from corpus.find import guard
 from corpus.find.catalogue import Offer, connect
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.schemas import Topic
@@ -21,7 +21,7 @@ def server():
 
 
 def search(name: str, base: str, query: str = "") -> list[Offer]:
-    with guard.client(GUARD) as client:
+    with guarded() as client:
         return connect(name, base=base, client=client).search(TOPIC, query)
 
 
@@ -220,15 +220,15 @@ def test_rows_of_another_shape_are_passed_over_or_named(server, name):
 
 @pytest.mark.parametrize("name", ["opds", "pressbooks"])
 def test_catalogues_without_a_public_address_ask_for_one(name):
-    with guard.client(GUARD) as client, pytest.raises(ConfigError, match=f"catalogue {name}: no base"):
+    with guarded() as client, pytest.raises(ConfigError, match=f"catalogue {name}: no base"):
         connect(name, client=client)
 
 
 def test_a_server_that_does_not_answer_in_time_is_named(server):
     never = threading.Event()
     server.routes["/rest/search"] = Say(body=b"[]", wait=never)
-    impatient = guard.GuardConfig(allowed_hosts=GUARD.allowed_hosts, stall_seconds=0.2)
-    with guard.client(impatient) as client, pytest.raises(CatalogueError, match="ReadTimeout"):
+    impatient = replace(GUARD, stall_seconds=0.2)
+    with guarded(impatient) as client, pytest.raises(CatalogueError, match="ReadTimeout"):
         connect("oapen", base=server.base, client=client).search(TOPIC)
     never.set()
 
@@ -274,7 +274,7 @@ def test_the_local_catalogue_is_read_page_by_page_and_no_port_is_stored(server):
     assert (first.licence, second.licence) == ("CC-BY-4.0", "")
     assert "license.spdx=CC-BY-4.0" in first.licence_evidence and second.licence_evidence == "license=None"
     assert server.base.rpartition(":")[2] not in repr([first, second])
-    with guard.client(GUARD) as client:
+    with guarded() as client:
         address = connect("local", base=server.base, client=client).address(second.download_url)
     assert address == f"{server.base}/books/b2.pdf"
 
@@ -297,7 +297,7 @@ def test_an_unreachable_catalogue_is_named_with_a_remedy():
 def test_catalogues_are_found_by_name_shipped_or_anybodys(tmp_path, monkeypatch):
     (tmp_path / "own_shelf.py").write_text("def connect(base, *, client):\n    return ('mine', base)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with guard.client(GUARD) as client:
+    with guarded() as client:
         assert connect("own_shelf", base="http://x", client=client) == ("mine", "http://x")
         with pytest.raises(ConfigError) as caught:
             connect("nowhere", base="http://x", client=client)

@@ -8,13 +8,10 @@ from corpus_sources import pdf_bytes
 from loopback import GUARD, Loopback, Say, recorded, serving
 
 from corpus.find.catalogue import connect
-from corpus.find.download import DownloadConfig, DownloadResult, download
-from corpus.find.fetch import FetchConfig
-from corpus.find.holdings import Holdings
-from corpus.find.polite_http import Patience, Politeness
+from corpus.find.download import DownloadResult, Holdings, download
 from corpus.find.registry import Admission, admit
 from corpus.find.search import search_topic
-from corpus.find.session import SessionConfig, live
+from corpus.find.session import live
 from corpus.find.topics import Librarian, extract
 from corpus.read.file_kinds import file_of
 from infuser_core.config.corpus import CatalogueSettings
@@ -24,7 +21,6 @@ from infuser_core.prompts.load import load
 from infuser_core.schemas import Question, Topic
 
 RULES = CatalogueSettings(books_per_topic=2, languages=["en"])
-DOWNLOAD = DownloadConfig(guard=GUARD, transfer=FetchConfig(patience=Patience(attempts=1)))
 
 
 def dev_set() -> list[Question]:
@@ -70,8 +66,7 @@ def world():
 
 
 def build(server: Loopback, topics: list[Topic], held: Path, folder: Path) -> tuple[Admission, DownloadResult, int]:
-    config = SessionConfig(guard=GUARD, politeness=Politeness(patience=Patience(attempts=1)), folder=held / "answers")
-    with live(config) as session:
+    with live(GUARD, held / "answers") as session:
         names = ("open_textbook_library", "openstax", "oapen")
         catalogues = [connect(name, base=server.base, client=session.client) for name in names]
         found = [search_topic(topic, catalogues, RULES) for topic in topics]
@@ -80,9 +75,7 @@ def build(server: Loopback, topics: list[Topic], held: Path, folder: Path) -> tu
     known: dict[str, list[str]] = {}
     for alias in admission.aliases:
         known.setdefault(alias.source_id, []).append(alias.identifier)
-    result = download(
-        admission.sources, lambda url: url, folder, DOWNLOAD, names=known, holdings=Holdings(held / "books")
-    )
+    result = download(admission.sources, lambda url: url, folder, Holdings(held / "books"), GUARD, names=known)
     return admission, result, sum(len(search.failures) for search in found)
 
 

@@ -3,6 +3,7 @@
 import httpcore
 import httpx
 import pytest
+from loopback import guarded
 
 from corpus.find import guard
 from infuser_core.errors import CatalogueError
@@ -50,21 +51,21 @@ def test_public_addresses(address):
     ["http://127.0.0.1/", "http://localhost/", "http://2130706433/", "http://0x7f.1/", "http://[::ffff:10.0.0.1]/"],
 )
 def test_the_client_refuses_every_spelling(url):
-    with guard.client(guard.GuardConfig()) as client, pytest.raises(CatalogueError, match="not public"):
+    with guarded(guard.WebConfig()) as client, pytest.raises(CatalogueError, match="not public"):
         client.get(url)
 
 
 def test_other_ports_are_refused():
-    with guard.client(guard.GuardConfig()) as client, pytest.raises(CatalogueError, match="ports 80 and 443"):
+    with guarded(guard.WebConfig()) as client, pytest.raises(CatalogueError, match="ports 80 and 443"):
         client.get("http://93.184.216.34:8080/")
 
 
 def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    allowed = guard.GuardConfig(allowed_hosts=frozenset({"127.0.0.1"}))
-    with guard.client(allowed) as client, pytest.raises(httpx.TransportError):
+    allowed = guard.WebConfig(allowed_hosts=frozenset({"127.0.0.1"}))
+    with guarded(allowed) as client, pytest.raises(httpx.TransportError):
         client.get("http://127.0.0.1:1/")
-    with guard.client(guard.GuardConfig()) as client, pytest.raises(CatalogueError):
+    with guarded(guard.WebConfig()) as client, pytest.raises(CatalogueError):
         client.get("http://10.0.0.1/")
 
 

@@ -2,13 +2,14 @@
 
 import re
 
+from loopback import GUARD, guarded
+
 from corpus.chunk.chunk import chunk
-from corpus.find import guard
 from corpus.find.catalogue import connect
-from corpus.find.download import DownloadConfig, download
+from corpus.find.download import Holdings, download
 from corpus.find.registry import admit
 from corpus.find.search import search_topic
-from corpus.find.session import SessionConfig, live
+from corpus.find.session import live
 from corpus.read.convert import convert
 from corpus.read.embedded import ConvertConfig, convert_pdf
 from infuser_core.config.corpus import CatalogueSettings, ChunkSettings
@@ -16,7 +17,6 @@ from infuser_core.nano import language, textbooks
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.schemas import Topic
 
-GUARD = guard.GuardConfig(allowed_hosts=frozenset({"127.0.0.1"}))
 SECTION = re.compile(r"## [^\n]+\n\n([^\n]+)")
 
 
@@ -24,11 +24,11 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     entries = textbooks.build_shelf(tmp_path, 0)
     pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
     topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
-    with serve_shelf(tmp_path) as base, guard.client(GUARD) as client:
+    with serve_shelf(tmp_path) as base, guarded() as client:
         catalogue = connect("local", base=base, client=client)
         offers = [offer for topic in topics for offer in catalogue.search(topic)]
         rows = admit(offers, topics, CatalogueSettings()).sources
-        result = download(rows, catalogue.address, tmp_path / "pdf", DownloadConfig(guard=GUARD))
+        result = download(rows, catalogue.address, tmp_path / "pdf", Holdings(tmp_path / "held"), GUARD)
     admitted = {row.source_id for row in result.sources if row.status == "admitted"}
     books = [book for book in textbooks.BOOKS if f"doi:{book.doi}" in admitted]
     assert len(books) == len(admitted) == 4
@@ -45,7 +45,7 @@ def test_the_ranked_search_takes_the_same_books_as_the_bare_selection(tmp_path):
     entries = textbooks.build_shelf(tmp_path, 0)
     pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
     topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
-    with serve_shelf(tmp_path) as base, live(SessionConfig(guard=GUARD)) as session:
+    with serve_shelf(tmp_path) as base, live(GUARD) as session:
         catalogue = connect("local", base=base, client=session.client)
         found = [offer for topic in topics for offer in catalogue.search(topic)]
         bare = admit(found, topics, CatalogueSettings()).sources

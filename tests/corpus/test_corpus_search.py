@@ -11,11 +11,10 @@ from loopback import GUARD, Loopback, Say, recorded, serving
 
 import corpus
 from corpus.find.catalogue import Offer, connect, subject
-from corpus.find.polite_http import Patience, Politeness
 from corpus.find.queries import Agent, by_rule, phrase
 from corpus.find.registry import admit
 from corpus.find.search import OFFERS_PER_CATALOGUE, rank, refusal, score, search_topic
-from corpus.find.session import SessionConfig, live
+from corpus.find.session import live
 from corpus.find.topics import Librarian, extract
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
@@ -26,7 +25,6 @@ from infuser_core.schemas import Question, Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
 SETTINGS = CatalogueSettings()
-LIVE = SessionConfig(guard=GUARD, politeness=Politeness(delay_seconds=0, patience=Patience(attempts=1)))
 PHRASE, RANK = load("phrase_query", profile="paper"), load("rank_books", profile="paper")
 
 
@@ -247,7 +245,7 @@ def test_no_word_of_a_question_reaches_a_catalogue_or_the_agent():
     )
     topics = extract(questions, helper).topics
     searching, told = agent(rank='{"ranking": [1]}')
-    with serving() as server, live(LIVE) as session:
+    with serving() as server, live(GUARD) as session:
         server.routes |= {"/rest/search": recorded("oapen_search.json"), "/oai/request": recorded("oapen_501.xml")}
         server.routes["/textbooks.json"] = Say(status=500)
         catalogues = [
@@ -264,7 +262,6 @@ LATER = (
     "corpus.find.registry",
     "corpus.find.session",
     "corpus.find.download",
-    "corpus.find.holdings",
     "corpus.find.catalogues",
 )
 """Where the stages after the taxonomy begin."""
@@ -294,7 +291,7 @@ def test_no_later_stage_can_be_given_a_question():
     """By types: search and download take Topics, Offers and Sources; no module they reach knows what a Question is."""
     files = reached(*LATER)
     names = {path.name for path in files}
-    assert {"queries.py", "search.py", "fetch.py", "arxiv.py"} <= names and "topics.py" not in names
+    assert {"queries.py", "search.py", "download.py", "arxiv.py"} <= names and "topics.py" not in names
     for path, tree in files.items():
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert "Question" not in imported, path

@@ -1,30 +1,24 @@
 """A download ends as a whole book named by its digest, or as a rejected row with the reason."""
 
 import hashlib
-import json
-import multiprocessing
-import os
-import signal
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from corpus_sources import PDF, in_parts, pdf_bytes, source
-from loopback import Loopback, Say, SteppedClock, serving
+from corpus_sources import PDF, pdf_bytes, source
+from loopback import GUARD, Loopback, Say, SteppedClock, serving
 
-from corpus.find.download import Brought, DownloadConfig, bring, download, web_client
-from corpus.find.fetch import FetchConfig
-from corpus.find.guard import GuardConfig
-from corpus.find.holdings import Holdings
-from corpus.find.polite_http import Clock, Patience
+from corpus.find.download import DownloadLog, Holdings, download
+from corpus.find.guard import Clock, WebConfig
 from corpus.read.file_kinds import file_of
+from infuser_core.schemas import Source
 
-GUARD = GuardConfig(allowed_hosts=frozenset({"127.0.0.1", "localhost"}), stall_seconds=5)
-FAST = DownloadConfig(
-    guard=GUARD,
-    transfer=FetchConfig(patience=Patience(backoff_seconds=0.01), max_bytes=1 << 20),
+FAST = replace(
+    GUARD,
+    allowed_hosts=frozenset({"127.0.0.1", "localhost"}),
+    attempts=3,
+    max_bytes=1 << 20,
     clock=SteppedClock().clock(),
 )
 DIGEST = hashlib.sha256(PDF).hexdigest()
@@ -37,33 +31,21 @@ def server():
         yield loopback
 
 
-def get(server: Loopback, folder: Path, name: str, *names: str, config: DownloadConfig = FAST) -> Brought:
+def get(server: Loopback, folder: Path, name: str, *names: str, config: WebConfig = FAST) -> tuple[Source, DownloadLog]:
     """One book into `folder`, with the holdings beside it."""
-    folder.mkdir(exist_ok=True)
-    with web_client(config) as web:
-        return bring(
-            source(name), f"{server.base}/{name}", folder, Holdings(folder.parent / "held"), web, config, names=names
-        )
-
-
-def part_of(tmp_path: Path, server: Loopback, content: bytes, validator: str) -> None:
-    """What an earlier process left of the book /x."""
-    part = Holdings(tmp_path / "held").part("x")
-    part.write_bytes(content)
-    part.with_suffix(".tag").write_text(json.dumps({"url": f"{server.base}/x", "validator": validator}))
-
-
-def ranges(server: Loopback) -> list[str | None]:
-    return [seen.headers.get("Range") for seen in server.seen if seen.path == "/x"]
+    rows, shelf = [source(name)], Holdings(folder.parent / "held")
+    result = download(rows, lambda url: f"{server.base}/{name}", folder, shelf, config, names={name: [*names]})
+    return result.sources[0], result.log[0]
 
 
 def test_a_pdf_lies_under_its_digest(server, tmp_path):
     server.routes["/a"] = Say(body=PDF)
     rows = [source("a"), source("b", status="rejected", reason="no licence")]
-    result = download(rows, lambda url: server.base + url[6:], tmp_path, FAST)
+    result = download(rows, lambda url: server.base + url[6:], tmp_path / "run", Holdings(tmp_path / "held"), FAST)
     row = result.sources[0]
-    assert (row.sha256, row.num_bytes) == (DIGEST, len(PDF)) and file_of(tmp_path, DIGEST).read_bytes() == PDF
-    assert [path.name for path in tmp_path.iterdir()] == [f"{DIGEST}.pdf"]
+    assert (row.sha256, row.num_bytes) == (DIGEST, len(PDF))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [f"{DIGEST}.pdf"]
+    assert file_of(tmp_path / "run", DIGEST).read_bytes() == PDF
     assert result.sources[1].reason == "no licence" and len(result.log) == 1
     assert str(server.server.server_port) not in repr(result.sources)
     assert server.seen[-1].headers["Accept-Encoding"] == "identity"
@@ -71,32 +53,54 @@ def test_a_pdf_lies_under_its_digest(server, tmp_path):
 
 def test_a_book_is_fetched_once_whatever_name_it_is_asked_for_under(server, tmp_path):
     server.routes["/a.pdf"] = Say(body=PDF)
-    first = get(server, tmp_path / "run1", "a.pdf", "isbn:9781111111113")
-    again = get(server, tmp_path / "run2", "b.pdf", "isbn:9781111111113")
+    first, _ = get(server, tmp_path / "run1", "a.pdf", "isbn:9781111111113")
+    again, log = get(server, tmp_path / "run2", "b.pdf", "isbn:9781111111113")
     assert server.paths() == ["/a.pdf"]
-    assert again.source.sha256 == first.source.sha256 and again.log.attempts == 0
-    assert file_of(tmp_path / "run2", again.source.sha256).read_bytes() == PDF
-    assert again.holding.urls == ["local:/a.pdf", "local:/b.pdf"]
-    assert get(server, tmp_path / "run3", "c.pdf", "b.pdf").log.attempts == 0
+    assert (again.sha256, again.num_bytes) == (first.sha256, first.num_bytes) and log.attempts == 0
+    assert file_of(tmp_path / "run2", again.sha256).read_bytes() == PDF
+    for name in ("b.pdf", f"sha256:{DIGEST}"):
+        assert get(server, tmp_path / "run3", "c.pdf", name)[1].attempts == 0
     file_of(tmp_path / "run1", DIGEST).write_bytes(b"damaged")
-    assert get(server, tmp_path / "run4", "a.pdf").source.sha256 == DIGEST and server.paths() == ["/a.pdf"] * 2
+    assert get(server, tmp_path / "run4", "a.pdf")[0].sha256 == DIGEST and server.paths() == ["/a.pdf"] * 2
+
+
+def test_who_wants_a_book_that_is_being_fetched_waits_for_it(server, tmp_path):
+    begun = threading.Event()
+
+    def slowly(seen, number: int) -> Say:
+        begun.set()
+        return Say(body=PDF, wait=release)
+
+    release = threading.Event()
+    server.routes["/a.pdf"] = slowly
+    found: list[int] = []
+    both = [
+        threading.Thread(target=lambda n=n: found.append(get(server, tmp_path / f"run{n}", "a.pdf")[1].attempts))
+        for n in range(2)
+    ]
+    both[0].start()
+    assert begun.wait(5)
+    both[1].start()
+    release.set()
+    for thread in both:
+        thread.join()
+    assert found == [1, 0] and server.paths() == ["/a.pdf"]
 
 
 def test_everything_about_a_transfer_is_recorded(server, tmp_path):
     server.routes |= {"/a": Say(status=302, headers={"Location": "/b"})}
     server.routes["/b"] = Say(body=PDF, headers={"Content-Type": "application/pdf; charset=x"})
-    log = get(server, tmp_path / "run", "a").log
+    _, log = get(server, tmp_path / "run", "a")
     assert (log.status_code, log.attempts, log.num_bytes, log.content_type) == (200, 1, len(PDF), "application/pdf")
     assert (log.url, log.final_url) == (f"{server.base}/a", f"{server.base}/b")
     assert (log.sha256, log.status, log.reason) == (DIGEST, "admitted", "")
-    missing = get(server, tmp_path / "run", "none")
-    assert missing.log.reason == missing.source.reason == missing.holding.reason == "download: HTTP 404"
-    assert Holdings(tmp_path / "held").rows()[-1].reason == "download: HTTP 404" and missing.log.attempts == 1
+    missing, log = get(server, tmp_path / "run", "none")
+    assert log.reason == missing.reason == "download: HTTP 404" and log.attempts == 1
 
 
 def test_a_text_is_kept_as_markdown(server, tmp_path):
     server.routes["/a.md"] = Say(body=b"# Light\n\nIt travels.\n", headers={"Content-Type": "text/markdown"})
-    row = get(server, tmp_path / "run", "a.md").source
+    row, _ = get(server, tmp_path / "run", "a.md")
     assert file_of(tmp_path / "run", row.sha256) == tmp_path / "run" / f"{row.sha256}.md"
 
 
@@ -131,7 +135,7 @@ def typed(body: bytes, kind: str = "application/pdf", **more: object) -> Say:
 )
 def test_what_is_no_whole_book_is_rejected(server, tmp_path, said, reason):
     server.routes["/x"] = said
-    row = get(server, tmp_path / "run", "x").source
+    row, _ = get(server, tmp_path / "run", "x")
     assert row.status == "rejected" and reason in row.reason
     assert not list((tmp_path / "run").iterdir())
 
@@ -140,24 +144,31 @@ def test_what_is_no_whole_book_is_rejected(server, tmp_path, said, reason):
     "address", ["", "local:/x", "ftp://x.example/a", "http://[bad/", "http://x:y/", "http://" + "a" * 300 + "/"]
 )
 def test_an_address_that_is_none_is_a_reason(tmp_path, address):
-    (row,) = download([source("a")], lambda url: address, tmp_path / "run", FAST).sources
+    (row,) = download([source("a")], lambda url: address, tmp_path / "run", Holdings(tmp_path / "held"), FAST).sources
     assert row.status == "rejected" and row.reason.startswith("download: ")
 
 
 def test_a_busy_server_is_asked_again_when_it_said(server, tmp_path):
     server.routes["/x"] = lambda seen, n: Say(body=PDF) if n > 1 else Say(status=429, headers={"Retry-After": "77"})
     slept: list[float] = []
-    config = replace(FAST, transfer=replace(FAST.transfer, clock=Clock(sleep=slept.append)))
-    assert get(server, tmp_path / "run", "x", config=config).log.attempts == 2 and slept == [77.0]
+    config = replace(FAST, clock=Clock(sleep=slept.append))
+    assert get(server, tmp_path / "run", "x", config=config)[0].sha256 == DIGEST and slept == [77.0]
+
+
+def test_a_body_that_breaks_off_is_asked_for_again(server, tmp_path):
+    server.routes["/x"] = lambda seen, n: Say(body=PDF[:1000] if n == 1 else PDF, length=len(PDF))
+    row, log = get(server, tmp_path / "run", "x")
+    assert row.sha256 == DIGEST and log.attempts == 2
+    server.routes["/y"] = Say(body=PDF[:1000], length=len(PDF))
+    row, log = get(server, tmp_path / "run", "y")
+    assert "transfer broke off" in row.reason and log.attempts == 3
 
 
 def test_a_page_in_the_place_of_a_file_leads_to_the_one_it_names(server, tmp_path):
     page = b"<html><head><meta name='citation_pdf_url' content='/file.pdf'></head></html>"
     server.routes |= {"/page": typed(page, "text/html"), "/file.pdf": Say(body=PDF)}
-    found = get(server, tmp_path / "run", "page")
-    assert found.source.status == "admitted" and found.log.final_url == f"{server.base}/file.pdf"
-    closed = get(server, tmp_path / "run", "page", config=replace(FAST, follow_pages=False))
-    assert closed.log.attempts == 0
+    row, log = get(server, tmp_path / "run", "page")
+    assert row.status == "admitted" and log.final_url == f"{server.base}/file.pdf"
 
 
 @pytest.mark.parametrize(
@@ -170,101 +181,13 @@ def test_a_page_in_the_place_of_a_file_leads_to_the_one_it_names(server, tmp_pat
 )
 def test_a_page_that_names_no_single_file_is_refused(server, tmp_path, html, reason):
     server.routes["/page"] = typed(html, "text/html; charset=utf-8")
-    assert reason in get(server, tmp_path / "run", "page").source.reason
+    assert reason in get(server, tmp_path / "run", "page")[0].reason
 
 
 def test_what_robots_txt_forbids_is_not_fetched(server, tmp_path):
     server.routes |= {"/robots.txt": Say(body=b"User-agent: *\nDisallow: /*.pdf$\n"), "/a.pdf": Say(body=PDF)}
-    assert "robots.txt of 127.0.0.1 forbids /a.pdf" in get(server, tmp_path / "run", "a.pdf").source.reason
+    assert "robots.txt of 127.0.0.1 forbids /a.pdf" in get(server, tmp_path / "run", "a.pdf")[0].reason
     assert server.paths() == []
-
-
-def test_a_later_process_resumes_where_an_earlier_one_was_cut_off(server, tmp_path):
-    server.routes["/x"] = lambda seen, n: in_parts(seen, ETag='"v1"')
-    once = replace(FAST, transfer=replace(FAST.transfer, patience=Patience(attempts=1)))
-    assert "transfer broke off" in get(server, tmp_path / "run", "x", config=once).source.reason
-    assert get(server, tmp_path / "run", "x", config=once).source.sha256 == DIGEST
-    assert ranges(server) == [None, "bytes=1000-"]
-    assert [path.name for path in (tmp_path / "held" / "parts").iterdir()] == []
-
-
-def fetch_slowly(base: str, folder: Path) -> None:
-    with web_client(FAST) as web:
-        bring(source("x"), f"{base}/x", folder, Holdings(folder.parent / "held"), web, FAST)
-
-
-def test_killing_a_download_loses_no_byte_that_arrived(server, tmp_path):
-    ended = threading.Event()
-    server.routes["/x"] = lambda seen, n: replace(in_parts(seen, ETag='"v1"'), hold=ended if n == 1 else None)
-    (tmp_path / "run").mkdir()
-    victim = multiprocessing.Process(target=fetch_slowly, args=(server.base, tmp_path / "run"))
-    victim.start()
-    part = Holdings(tmp_path / "held").part("x")
-    while not part.is_file() or part.stat().st_size < 1000:
-        assert victim.is_alive()
-        time.sleep(0.002)
-    assert victim.pid
-    os.kill(victim.pid, signal.SIGKILL)
-    victim.join()
-    ended.set()
-    assert get(server, tmp_path / "run", "x").source.sha256 == DIGEST
-    assert ranges(server) == [None, "bytes=1000-"]
-
-
-@pytest.mark.parametrize(
-    ("validator", "resumes"),
-    [
-        ({"ETag": '"v1"'}, True),
-        ({"ETag": 'W/"v1"'}, False),
-        ({"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, True),
-        ({"Last-Modified": "yesterday"}, False),
-        ({}, False),
-    ],
-)
-def test_only_a_version_that_is_named_exactly_is_continued(server, tmp_path, validator, resumes):
-    server.routes["/x"] = lambda seen, n: in_parts(seen, len(PDF) if n > 1 else 900, **validator)
-    found = get(server, tmp_path / "run", "x")
-    assert found.source.sha256 == DIGEST and found.log.status_code == (206 if resumes else 200)
-    assert [seen.headers.get("If-Range") for seen in server.seen][1:] == [
-        None,
-        next(iter(validator.values())) if resumes else None,
-    ]
-
-
-def test_a_range_of_a_changed_file_is_fetched_anew(server, tmp_path):
-    newer = pdf_bytes("A newer book")
-
-    def route(seen, number: int) -> Say:
-        if number == 1:
-            return in_parts(seen, ETag='"v1"')
-        return in_parts(seen, len(newer), newer, ETag='"v2"')
-
-    server.routes["/x"] = route
-    assert get(server, tmp_path / "run", "x").source.sha256 == hashlib.sha256(newer).hexdigest()
-
-
-ALL_SENT = Say(status=416, headers={"Content-Range": f"bytes */{len(PDF)}"})
-
-
-@pytest.mark.parametrize(
-    ("had", "validator", "said", "asked"),
-    [
-        # Of another version; of a range that starts elsewhere; longer than the file; whole, killed before the rename.
-        (b"%PDF-old version", '"old"', Say(body=PDF, headers={"ETag": '"new"'}), ["bytes=16-"]),
-        (
-            PDF[:100],
-            '"v"',
-            Say(status=206, body=PDF[:50], headers={"Content-Range": f"bytes 0-49/{len(PDF)}"}),
-            ["bytes=100-", None],
-        ),
-        (PDF + b"more", '"v1"', ALL_SENT, [f"bytes={len(PDF) + 4}-", None]),
-        (PDF, '"v1"', ALL_SENT, [f"bytes={len(PDF)}-"]),
-    ],
-)
-def test_a_part_of_an_earlier_process_is_taken_as_far_as_it_fits(server, tmp_path, had, validator, said, asked):
-    part_of(tmp_path, server, had, validator)
-    server.routes["/x"] = lambda seen, n: said if "Range" in seen.headers else Say(body=PDF)
-    assert get(server, tmp_path / "run", "x").source.sha256 == DIGEST and ranges(server) == asked
 
 
 def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_path):
@@ -280,7 +203,14 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
     hosts = ("127.0.0.1", "localhost")
     rows = [source(f"{n}", download_url=f"http://{hosts[n % 2]}:{server.server.server_port}/{n}.pdf") for n in range(6)]
     told: list[tuple[int, int, int]] = []
-    result = download(rows, lambda url: url, tmp_path / "run", FAST, progress=lambda *now: told.append(now))
+    result = download(
+        rows,
+        lambda url: url,
+        tmp_path / "run",
+        Holdings(tmp_path / "held"),
+        FAST,
+        progress=lambda *now: told.append(now),
+    )
     assert [row.sha256 for row in result.sources] == [hashlib.sha256(book).hexdigest() for book in books.values()]
     assert [row.source_id for row in result.log] == [row.source_id for row in rows]
     assert server.most_at_once == 2 and told == [(n, 6, 0) for n in range(1, 7)]
@@ -288,17 +218,16 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
 
 def test_a_pause_is_made_between_files_of_one_host(tmp_path):
     clock = SteppedClock()
-    outside = replace(FAST, guard=replace(GUARD, allowed_hosts=frozenset()), clock=clock.clock())
-    result = download([source("a"), source("b")], lambda url: "http://10.0.0.1/" + url[-1], tmp_path / "run", outside)
+    outside = replace(FAST, allowed_hosts=frozenset(), clock=clock.clock())
+    rows, shelf = [source("a"), source("b")], Holdings(tmp_path / "held")
+    result = download(rows, lambda url: "http://10.0.0.1/" + url[-1], tmp_path / "run", shelf, outside)
     assert all("refused address" in row.reason for row in result.sources) and clock.slept == [1.0]
 
 
-def test_the_same_bytes_at_two_addresses_are_one_source_with_both_recorded(server, tmp_path):
+def test_the_same_bytes_at_two_addresses_are_one_source(server, tmp_path):
     server.routes |= {"/a": Say(body=PDF), "/b": Say(body=PDF)}
-    holdings = Holdings(tmp_path / "held")
-    rows = [source("a"), source("b")]
-    result = download(rows, lambda url: server.base + url[6:], tmp_path / "run", FAST, holdings=holdings)
+    rows, shelf = [source("a"), source("b")], Holdings(tmp_path / "held")
+    result = download(rows, lambda url: server.base + url[6:], tmp_path / "run", shelf, FAST)
     assert [row.status for row in result.sources] == ["admitted", "rejected"]
     assert result.sources[1].reason.startswith("duplicate of a: same sha256:")
-    (row,) = holdings.rows()
-    assert row.urls == ["local:/a", "local:/b"] and {"a", "b"} < {*row.identifiers}
+    assert shelf.find(["a"]) == shelf.find(["b"])

@@ -2,15 +2,17 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
 from loopback import GUARD, Loopback, Say, SteppedClock, serving
 
-from corpus.find.polite_http import Gate, Patience, Politeness, polite_client, retry_after, robots_of
+from corpus.find.guard import WebConfig, client_of
+from corpus.find.polite_http import Gate, PoliteTransport, polite_client, retry_after, robots_of
 from infuser_core.errors import CatalogueError
 
-POLITE = Politeness(patience=Patience(backoff_seconds=0.5))
+STRANGE = WebConfig(backoff_seconds=0.5)
 
 
 @pytest.fixture
@@ -19,9 +21,11 @@ def server():
         yield loopback
 
 
-def ask(server: Loopback, *paths: str, politeness: Politeness = POLITE) -> tuple[list[httpx.Response], list[float]]:
+def ask(server: Loopback, *paths: str, config: WebConfig = STRANGE) -> tuple[list[httpx.Response], list[float]]:
+    """The answers of a host that is not one's own, and the pauses that were made."""
     clock = SteppedClock()
-    with polite_client(GUARD, politeness, clock.clock()) as client:
+    config = replace(config, clock=clock.clock())
+    with client_of(PoliteTransport(httpx.HTTPTransport(), config), config) as client:
         return [client.get(server.base + path) for path in paths], clock.slept
 
 
@@ -32,7 +36,7 @@ def test_two_requests_to_one_host_have_a_pause_between_them(server):
 
 def test_a_host_of_ones_own_is_asked_without_pause(server):
     server.routes |= {"/a": Say(), "/b": Say()}
-    assert ask(server, "/a", "/b", politeness=Politeness(without_delay=frozenset({"127.0.0.1"})))[1] == []
+    assert ask(server, "/a", "/b", config=GUARD)[1] == []
 
 
 def test_the_longer_pause_that_robots_txt_asks_for_is_made(server):
@@ -49,10 +53,10 @@ def test_what_robots_txt_forbids_is_not_asked(server):
 
 def test_an_address_that_was_exempted_is_asked_all_the_same(server):
     server.routes |= {"/robots.txt": Say(body=b"User-agent: *\nDisallow: /\n"), "/api/x": Say(body=b"yes")}
-    exempt = Politeness(robots_exempt=(f"{server.base}/api/",), delay_seconds=0)
-    assert ask(server, "/api/x", politeness=exempt)[0][0].content == b"yes"
+    exempt = WebConfig(robots_exempt=(f"{server.base}/api/",), delay_seconds=0)
+    assert ask(server, "/api/x", config=exempt)[0][0].content == b"yes"
     with pytest.raises(CatalogueError, match="forbids"):
-        ask(server, "/other", politeness=exempt)
+        ask(server, "/other", config=exempt)
 
 
 @pytest.mark.parametrize(("status", "allowed"), [(404, True), (403, True), (500, False), (503, False)])
@@ -99,7 +103,7 @@ def test_a_connection_that_was_dropped_is_tried_again(server):
 def test_one_host_serves_one_request_at_a_time(server):
     gone = threading.Event()
     server.routes |= {f"/{n}": Say(body=b"x" * 1000, wait=gone) for n in range(6)}
-    with polite_client(GUARD, Politeness(delay_seconds=0)) as client, ThreadPoolExecutor(6) as pool:
+    with polite_client(GUARD) as client, ThreadPoolExecutor(6) as pool:
         futures = [pool.submit(client.get, f"{server.base}/{n}") for n in range(6)]
         gone.set()
         assert [future.result().status_code for future in futures] == [200] * 6
@@ -108,7 +112,7 @@ def test_one_host_serves_one_request_at_a_time(server):
 
 def test_sub_domains_with_a_pause_of_their_own_share_it():
     clock = SteppedClock()
-    gate = Gate(Politeness(), clock.clock())
+    gate = Gate(WebConfig(clock=clock.clock()))
     for host in ("export.arxiv.org", "oaipmh.arxiv.org", "arxiv.org.example", "arxiv.org"):
         leave = gate.enter(host)
         leave()

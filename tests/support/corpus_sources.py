@@ -1,8 +1,7 @@
-"""Rows of the source registry, small PDFs, and a book that arrives in parts."""
+"""Rows of the source registry, and small PDFs."""
 
 import io
 
-from loopback import Say, Seen
 from reportlab.pdfgen.canvas import Canvas
 
 from infuser_core.schemas import Source
@@ -27,13 +26,3 @@ def source(name: str, **changes: object) -> Source:
     fields |= {"licence": "CC-BY-4.0", "source_url": "", "filename": "", "sha256": "", "reason": ""}
     fields |= {"source_id": name, "download_url": f"local:/{name}", "num_bytes": 0, "status": "admitted"}
     return Source(**(fields | changes))
-
-
-def in_parts(seen: Seen, first: int = 1000, book: bytes = PDF, **headers: str) -> Say:
-    """The beginning of a book under the length of all of it, then the ranges that are asked for."""
-    asked = seen.headers.get("Range")
-    if not asked:
-        return Say(body=book[:first], length=len(book), headers=headers)
-    start = int(asked.removeprefix("bytes=").rstrip("-"))
-    span = f"bytes {start}-{len(book) - 1}/{len(book)}"
-    return Say(status=206, body=book[start:], headers={**headers, "Content-Range": span})

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import httpx
 import places
 
-from corpus.find.guard import GuardConfig
-from corpus.find.polite_http import Clock
+from corpus.find.guard import Clock, GuardedTransport, WebConfig, client_of
 
-GUARD = GuardConfig(allowed_hosts=frozenset({"127.0.0.1"}), stall_seconds=5, connect_seconds=5)
+GUARD = WebConfig(
+    allowed_hosts=frozenset({"127.0.0.1"}), stall_seconds=5, connect_seconds=5, attempts=1, backoff_seconds=0.01
+)
 DATA = places.DATA / "catalogues"
 
 
@@ -117,6 +119,11 @@ def serving() -> Iterator[Loopback]:
     finally:
         loopback.server.shutdown()
         loopback.server.server_close()
+
+
+def guarded(config: WebConfig = GUARD) -> httpx.Client:
+    """A client with guarded sockets alone: no robots.txt, no pauses."""
+    return client_of(GuardedTransport(config), config)
 
 
 class SteppedClock:

@@ -1,41 +1,49 @@
 """The open web, through a search command of the user's own. A page's own statements decide on licence and file."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 
 from corpus.find import landing, licences
-from corpus.find.catalogue import Offer, Site, ask_json, ask_text
+from corpus.find.catalogue import Offer, Site, ask_json, ask_text, objects, text_of
 from corpus.find.identifiers import path_of
-from corpus.find.web_search import ADDRESS, EXPECTED, WebResult, results_of
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
+ADDRESS = "search://web/"
+EXPECTED = 'the command writes a JSON list of {"title", "url", "snippet"}'
 MAX_RESULTS = 20
 """Pages read for one query."""
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """One entry per result. A result that is a PDF itself states no licence, so its page has to be found."""
-    wanted = query or "open textbook pdf"
-    reply = ask_json(site.client, ADDRESS, {"q": wanted}, expected=EXPECTED)
-    yield from (_offer(site, result, topic) for result in _distinct(results_of(reply.data)))
+    reply = ask_json(site.client, ADDRESS, {"q": query}, expected=EXPECTED)
+    rows = objects(reply.data)
+    if rows != reply.data or not all(isinstance(row.get("url"), str) for row in rows):
+        raise CatalogueError(f"web search: no list of results: {str(reply.data)[:60]!r}", hint=EXPECTED)
+    pages: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["url"].startswith(("http://", "https://")):
+            pages.setdefault(row["url"], row)
+    yield from (_offer(site, page, topic) for page in list(pages.values())[:MAX_RESULTS])
 
 
-def _offer(site: Site, result: WebResult, topic: Topic) -> Offer:
-    if path_of(result.url).lower().endswith(".pdf"):
-        return _bare(result, topic, "no page states the licence of this file", pdf=result.url)
+def _offer(site: Site, result: dict[str, Any], topic: Topic) -> Offer:
+    if path_of(result["url"]).lower().endswith(".pdf"):
+        return _bare(result, topic, "no page states the licence of this file", pdf=result["url"])
     try:
-        reply = ask_text(site.client, result.url)
+        reply = ask_text(site.client, result["url"])
     except CatalogueError as error:
         return _bare(result, topic, f"not readable: {error.message}")
     page = landing.read(reply.data, reply.url)
     return Offer(
         catalogue=site.name,
-        offer_id=result.url,
-        title=page.first("title") or result.title,
+        offer_id=result["url"],
+        title=page.first("title") or text_of(result.get("title")),
         author="; ".join(page.values.get("author", [])),
-        description=page.first("description") or result.snippet,
+        description=page.first("description") or text_of(result.get("snippet")),
         language=page.first("language"),
         discipline=topic.domain,
         licence=page.licence.spdx,
@@ -48,26 +56,21 @@ def _offer(site: Site, result: WebResult, topic: Topic) -> Offer:
     )
 
 
-def _bare(result: WebResult, topic: Topic, evidence: str, pdf: str = "") -> Offer:
+def _bare(result: dict[str, Any], topic: Topic, evidence: str, pdf: str = "") -> Offer:
     return Offer(
         catalogue="web",
-        offer_id=result.url,
-        title=result.title,
-        description=result.snippet,
+        offer_id=result["url"],
+        title=text_of(result.get("title")),
+        description=text_of(result.get("snippet")),
         discipline=topic.domain,
         licence=licences.UNKNOWN,
         licence_evidence=evidence,
-        source_url=result.url,
+        source_url=result["url"],
         download_url=pdf,
     )
 
 
-def _distinct(results: list[WebResult]) -> Iterator[WebResult]:
-    web = {result.url: result for result in reversed(results) if result.url.startswith(("http://", "https://"))}
-    yield from [result for result in results if web.get(result.url) is result][:MAX_RESULTS]
-
-
 def connect(base: str, *, client: httpx.Client) -> Site:
-    """The web; `base` is not used, the search belongs to the client's transport (see corpus.find.web_search)."""
+    """The web; `base` is not used, the search belongs to the client's transport (see corpus.find.session)."""
     del base
     return Site(name="web", base=ADDRESS, client=client, find=find)
