@@ -10,8 +10,6 @@ from corpus import report
 from corpus.audit.scan import Finding
 from corpus.chunk.chunk import Discarded, without
 from corpus.find.intake import Item
-from corpus.find.registry import Coverage
-from corpus.find.search import Failure
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
@@ -28,7 +26,7 @@ from corpus.pool import (
 from infuser_core import durable
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.errors import DocumentError
-from infuser_core.schemas import Document, Judgement, Page, Topic
+from infuser_core.schemas import Document, Judgement, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,25 +124,9 @@ def overlapping(
     return dropped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Facts of the report beside the pool itself."""
-
-    judge: str
-    """Name of the judge, or `none`."""
-    tokenizer: str
-    """Tokenizer of the token counts, in words."""
-    topics: Sequence[Topic] = ()
-    """Pairs that were searched for."""
-    coverage: Sequence[Coverage] = ()
-    """Which source was found for which pair; empty without a search for pairs."""
-    failures: Sequence[Failure] = ()
-    """Catalogues and queries without an answer."""
-    audit: Mapping[str, Any] | None = None
-    """Facts of the overlap audit; None without one."""
-
-
-def write(folder: Path, built: Sequence[Built], findings: Sequence[Finding] | None, told: Told) -> dict[str, Any]:
+def write(
+    folder: Path, built: Sequence[Built], findings: Sequence[Finding] | None, told: report.Told
+) -> dict[str, Any]:
     """Write the pool's tables and its report beside the Markdown that is there already; returns the report's facts."""
     documents = [row for one in built for row in one.documents]
     discarded = [row for one in built for row in one.discarded]
@@ -156,18 +138,7 @@ def write(folder: Path, built: Sequence[Built], findings: Sequence[Finding] | No
         # Only sampled spans are asked for: the texts of a large pool would not fit into memory together.
         return (folder / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
 
-    given = report.ReportInput(
-        documents=documents,
-        discarded=discarded,
-        sources=sources,
-        text_of=text_of,
-        judge=told.judge,
-        tokenizer=told.tokenizer,
-        topics=told.topics,
-        coverage=told.coverage,
-        failures=told.failures,
-        audit=told.audit or {},
-    )
+    given = report.ReportInput(documents=documents, discarded=discarded, sources=sources, text_of=text_of, told=told)
     write_table(folder / DOCUMENTS, documents, Document)
     write_table(folder / DISCARDED, discarded, Discarded)
     write_table(folder / SOURCES, sources, PoolSource)

@@ -1,10 +1,11 @@
-"""Pools in other people's formats: the authors' documents.json and chunk files, question pools, JSONL and parquet.
+"""Pools in other people's formats: the authors' documents.json and chunk files, JSONL and parquet.
 
 Fields that have no place in a document are kept beside it, in `extra.jsonl`, and written again on export.
 """
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,12 +16,11 @@ from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
 from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_json, write_table, writing
 from infuser_core import durable
-from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.schemas import Document, Question
-from infuser_core.store.tables import foreign_rows, read_rows
+from infuser_core.schemas import Document
+from infuser_core.store.tables import foreign_rows
 
-EXTRA, QUESTIONS = "extra.jsonl", "questions.parquet"
+EXTRA = "extra.jsonl"
 _OURS = [field.name for field in fields(Document)]
 # Field of documents.json to field of a document. `content` may be `text`.
 _AUTHORS = {"doc_id": "document_id", "field": "domain", "source_pdf": "source_id", "token_count": "num_tokens"}
@@ -36,22 +36,20 @@ class Imported:
     """The row."""
     extra: dict[str, Any]
     """Fields without a place in it, and how the known ones were spelled."""
+    counted: bool
+    """Whether its tokens were counted here."""
 
 
 def import_pool(path: Path, out: Path) -> dict[str, Any]:
-    """Read a file of documents or questions into the folder `out`.
+    """Read a file of documents into the folder `out`.
 
     Raises DocumentError for anything else, UsageError for a file of another kind and a folder that holds a build.
     """
     if (out / SOURCES).is_file():
         raise UsageError(f"{out} holds a pool that was built from sources", hint="name another folder with --out")
     rows = _rows(path)
+    found = _imported(path, rows)
     with writing(out):
-        if _is_question(rows[0]):
-            (out / DOCUMENTS).unlink(missing_ok=True)
-            return _import_questions(path, rows, out)
-        found = _imported(path, rows)
-        (out / QUESTIONS).unlink(missing_ok=True)
         write_table(out / DOCUMENTS, [one.document for one in found], Document)
         lines = [json.dumps(one.extra, ensure_ascii=False) for one in found]
         durable.write(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
@@ -59,7 +57,7 @@ def import_pool(path: Path, out: Path) -> dict[str, Any]:
             "kind": "documents",
             "documents": len(found),
             "kept_beside": sorted({name for one in found for name in one.extra["fields"]}),
-            "counted_here": sum("num_tokens" in one.extra["made"] for one in found),
+            "counted_here": sum(one.counted for one in found),
         }
         write_json(out / IMPORTED, facts)
     return facts
@@ -72,10 +70,7 @@ def documents_in(path: Path) -> list[Document]:
     """
     if path.is_dir():
         return [_plain(row) for row in foreign_rows(pool_file(path))]
-    rows = _rows(path)
-    if _is_question(rows[0]):
-        raise DocumentError(f"{path}: questions, and no documents", hint="a pool of documents has doc_id and content")
-    return [one.document for one in _imported(path, rows)]
+    return [one.document for one in _imported(path, _rows(path))]
 
 
 def content_of_pool(path: Path) -> str:
@@ -92,56 +87,30 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="name one file: documents.json, JSONL or parquet")
     if not path.is_file():
-        raise DocumentError(f"{path}: no such file", hint="name documents.json, a chunk file, a question pool or JSONL")
+        raise DocumentError(f"{path}: no such file", hint="name documents.json, a chunk file, JSONL or parquet")
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", hint="books are built: `infuser corpus build`")
     rows = list(records(Shard(name=path.name, path=path, num_bytes=path.stat().st_size)))
     if not rows:
-        raise DocumentError(f"{path}: no rows in it", hint="a list of documents or questions")
+        raise DocumentError(f"{path}: no rows in it", hint="a list of documents")
     return rows
 
 
 def _imported(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Imported]:
+    if "question_text" in rows[0] and "ground_truth" in rows[0]:
+        raise DocumentError(f"{path}: questions, and no documents", hint="a run reads question sets as they are")
     found = [_document(row, place, path) for place, row in enumerate(rows)]
-    _refuse_twins([one.document.document_id for one in found], path)
+    counts = Counter(one.document.document_id for one in found)
+    twice = next((name for name, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise DocumentError(f"{path}: two rows have the id {twice!r}", hint="make identifiers unique")
     empty = next((one.document.document_id for one in found if not one.document.text.strip()), None)
     if empty is not None:
         raise DocumentError(f"{path}: the document {empty!r} has no text", hint="leave it out")
     return found
 
 
-def _is_question(row: Mapping[str, Any]) -> bool:
-    return "question_text" in row and "ground_truth" in row
-
-
-def _import_questions(path: Path, rows: Sequence[Mapping[str, Any]], out: Path) -> dict[str, Any]:
-    """A curriculum pool: its rows as questions, its further fields beside them."""
-    questions = [question_of(dict(row), f"{path}: row {place}") for place, row in enumerate(rows)]
-    _refuse_twins([row.question_id for row in questions], path)
-    known = {"question_id", "question_text", "choices", "ground_truth", "domain", "subdomain"}
-    write_table(out / QUESTIONS, questions, Question)
-    lines = [json.dumps(dict(row), ensure_ascii=False) for row in rows]
-    durable.write(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-    facts = {
-        "kind": "questions",
-        "questions": len(questions),
-        "kept_beside": sorted({name for row in rows for name in row} - known),
-    }
-    write_json(out / IMPORTED, facts)
-    return facts
-
-
-def _refuse_twins(names: Sequence[str], path: Path) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise DocumentError(f"{path}: two rows have the id {name!r}", hint="make identifiers unique")
-        seen.add(name)
-
-
 def _document(row: Mapping[str, Any], place: int, path: Path) -> Imported:
-    if set(row) == set(_OURS):
-        return _ours(row, place, path)
     if "page_content" in row:
         return _chunk_file(row, place, path)
     key = next((name for name in ("content", "text") if isinstance(row.get(name), str)), None)
@@ -155,10 +124,6 @@ def _document(row: Mapping[str, Any], place: int, path: Path) -> Imported:
     values = {ours: row[theirs] for theirs, ours in _AUTHORS.items() if row.get(theirs) is not None}
     values |= {name: row[name] for name in _OURS if row.get(name) is not None}
     return _made(row[key], {**values, "document_id": str(name)}, row, key, path, place)
-
-
-def _ours(row: Mapping[str, Any], place: int, path: Path) -> Imported:
-    return _made(str(row["text"]), dict(row), row, "text", path, place)
 
 
 def _chunk_file(row: Mapping[str, Any], place: int, path: Path) -> Imported:
@@ -177,7 +142,6 @@ def _made(text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str
     prompt_type = str(values.get("prompt_type") or "mcq")
     if prompt_type not in _PROMPTS:
         raise DocumentError(f"{path}: row {place} has prompt_type {prompt_type!r}", hint=", ".join(_PROMPTS))
-    made = [name for name in _OURS if name not in values and name != "text"]
     tokens = values.get("num_tokens")
     document = Document(
         document_id=str(values["document_id"]),
@@ -196,7 +160,8 @@ def _made(text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str
     origin = {name: value for name, value in row.items() if name in known and name != key}
     return Imported(
         document=document,
-        extra={"document_id": document.document_id, "fields": extra, "origin": origin, "key": key, "made": made},
+        extra={"document_id": document.document_id, "fields": extra, "origin": origin, "key": key},
+        counted="num_tokens" not in values,
     )
 
 
@@ -207,8 +172,6 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
     """
     if out.is_dir():
         raise UsageError(f"{out} is a folder", hint="name the file to write with --out")
-    if (pool / QUESTIONS).is_file() and not (pool / DOCUMENTS).is_file():
-        return _export_questions(pool, format_, out)
     path = pool_file(pool)
     if out.exists() and out.samefile(path):
         raise UsageError(f"{out} is the pool itself", hint="name another file with --out")
@@ -226,19 +189,6 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
             data = "".join(json.dumps(_line(row, extra), ensure_ascii=False) + "\n" for row, _, extra in rows)
         durable.write(out, data.encode("utf-8", "surrogatepass"))
     return {"format": format_, "documents": len(documents), "left_out": []}
-
-
-def _export_questions(pool: Path, format_: str, out: Path) -> dict[str, Any]:
-    """A question pool in the layout that it came in."""
-    if format_ == "parquet":
-        questions = read_rows(pool / QUESTIONS, Question)
-        write_table(out, questions, Question)
-        return {"format": format_, "questions": len(questions), "left_out": []}
-    lines = [line for line in (pool / EXTRA).read_bytes().decode("utf-8", "surrogatepass").split("\n") if line]
-    rows = [json.loads(line) for line in lines]
-    data = json.dumps(rows, ensure_ascii=False, indent=1) if format_ == "documents-json" else "\n".join(lines)
-    durable.write(out, f"{data}\n".encode("utf-8", "surrogatepass"))
-    return {"format": format_, "questions": len(rows), "left_out": []}
 
 
 def _plain(row: Mapping[str, Any]) -> Document:
@@ -285,9 +235,7 @@ def _line(document: Document, extra: Mapping[str, Any] | None) -> dict[str, Any]
 
 def describe(facts: Mapping[str, Any], out: Path) -> str:
     """One or two lines for people."""
-    count = facts.get("documents", facts.get("questions"))
-    noun = "documents" if "documents" in facts else "questions"
-    lines = [f"{count} {noun}: {out}"]
+    lines = [f"{facts['documents']} documents: {out}"]
     if facts.get("kept_beside"):
         lines.append(f"kept in {EXTRA}: {', '.join(facts['kept_beside'])}")
     if facts.get("left_out"):

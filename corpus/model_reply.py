@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
 
 T = TypeVar("T")
+ATTEMPTS = 3
+"""Times that a prompt is asked."""
 MAX_CHARS = 50_000
 """Largest part of one reply that is read, characters."""
 
@@ -52,19 +54,18 @@ def ask(
     task: str,
     items: Sequence[str],
     max_tokens: int,
-    attempts: int = 3,
     keep_replies: bool = True,
     progress: Progress = no_progress,
 ) -> Asked[T]:
     """One checked value per prompt. `parse(place, object)` raises ReplyProblem for an object that will not do.
 
-    All prompts go to the model at once, then those without a usable reply with the problem named, `attempts` times in
+    All prompts go to the model at once, then those without a usable reply with the problem named, ATTEMPTS times in
     all: a greedy model repeats itself on an unchanged prompt.
     """
     values: list[T | None] = [None] * len(prompts)
     calls: list[ModelCall] = []
     ahead = {place: list(prompt) for place, prompt in enumerate(prompts)}
-    for attempt in range(1, attempts + 1):
+    for attempt in range(1, ATTEMPTS + 1):
         if not ahead:
             break
         replies = model.complete(list(ahead.values()), max_tokens=max_tokens, progress=progress)

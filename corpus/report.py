@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from corpus.find.registry import Coverage
 from corpus.find.search import Failure
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DOCUMENTS, OVERLAPS, REPORT, PoolSource
-from infuser_core.schemas import Document, Topic
+from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
 
 SAMPLES = 10
@@ -28,6 +28,22 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Facts of the report beside the pool itself."""
+
+    judge: str
+    """Name of the judge, or `none`."""
+    tokenizer: str
+    """What counted tokens, in words."""
+    coverage: Sequence[Coverage] = ()
+    """Which source was found for which pair; empty without a search for pairs."""
+    failures: Sequence[Failure] = ()
+    """Catalogues and queries without an answer."""
+    audit: Mapping[str, Any] | None = None
+    """Facts of the overlap audit; None without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInput:
     """Input of a corpus report."""
 
@@ -39,20 +55,8 @@ class ReportInput:
     """Every source that was given."""
     text_of: Callable[[Discarded], str]
     """Text of a discarded span."""
-    judge: str
-    """Name of the judging model, or `none`."""
-    tokenizer: str
-    """Tokenizer of the token counts."""
-    topics: Sequence[Topic] = ()
-    """Pairs that the pool should cover; empty when it was built for none."""
-    coverage: Sequence[Coverage] = ()
-    """Which source was found for which pair; empty without a search for pairs."""
-    failures: Sequence[Failure] = ()
-    """Catalogues and queries without an answer."""
-    audit: Mapping[str, Any] = field(default_factory=dict)
-    """Facts of the overlap audit; empty when there was none."""
-    seed: int = 0
-    """Seed of the samples."""
+    told: Told
+    """Facts beside the pool itself."""
 
 
 def facts(given: ReportInput) -> dict[str, Any]:
@@ -69,15 +73,15 @@ def facts(given: ReportInput) -> dict[str, Any]:
         "mean_tokens": _mean([row.num_tokens for row in documents]),
         "tokens": sum(row.num_tokens for row in documents),
         "kept_characters": _share(sum(len(row.text) for row in documents), sum(row.num_chars for row in sources)),
-        "tokenizer": given.tokenizer,
-        "judge": given.judge,
+        "tokenizer": given.told.tokenizer,
+        "judge": given.told.judge,
         "disciplines": _shares(documents),
-        "coverage": _covered(given) if given.coverage else _coverage(given),
+        "coverage": _covered(given),
         "source_rejects": _counted((row.stage, _short(row.reason)) for row in sources if row.status != "admitted"),
         "span_rejects": _counted((row.stage, _span_reason(row)) for row in spans),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
-        "audit": dict(given.audit),
-        "search_failures": [asdict(row) for row in given.failures],
+        "audit": dict(given.told.audit or {}),
+        "search_failures": [asdict(row) for row in given.told.failures],
     }
 
 
@@ -97,29 +101,14 @@ def _shares(documents: Sequence[Document]) -> list[dict[str, Any]]:
     ]
 
 
-def _coverage(given: ReportInput) -> list[dict[str, Any]]:
-    """Sources and documents of every pair that was asked for or found."""
-    pairs = {(topic.domain, topic.subdomain): [0, 0] for topic in given.topics}
-    for row in given.sources:
-        if row.domain or row.subdomain:
-            found = pairs.setdefault((row.domain, row.subdomain), [0, 0])
-            found[0] += row.status == "admitted"
-            found[1] += row.num_documents
-    return _pairs(pairs)
-
-
 def _covered(given: ReportInput) -> list[dict[str, Any]]:
     """Sources and documents of every pair that was searched for; a book counts for each pair that it was found for."""
     documents = {row.source_id: row.num_documents for row in given.sources if row.num_documents}
     pairs: dict[tuple[str, str], list[int]] = {}
-    for row in given.coverage:
+    for row in given.told.coverage:
         found = pairs.setdefault((row.domain, row.subdomain), [0, 0])
         found[0] += row.source_id in documents
         found[1] += documents.get(row.source_id, 0)
-    return _pairs(pairs)
-
-
-def _pairs(pairs: Mapping[tuple[str, str], Sequence[int]]) -> list[dict[str, Any]]:
     return [
         {"domain": domain, "subdomain": subdomain, "sources": counts[0], "documents": counts[1]}
         for (domain, subdomain), counts in sorted(pairs.items())
@@ -175,9 +164,9 @@ def markdown(given: ReportInput) -> str:
         "## Licences",
         table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
         "## Overlap audit",
-        *(_audit(given.audit) if given.audit else [NO_AUDIT]),
+        *(_audit(given.told.audit) if given.told.audit else [NO_AUDIT]),
         *_samples(given),
-        *_failures(given.failures),
+        *_failures(given.told.failures),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -218,7 +207,7 @@ def _audit(found: Mapping[str, Any]) -> list[str]:
 
 
 def _samples(given: ReportInput) -> list[str]:
-    draw = random.Random(seed_of(given.seed, "corpus-report"))
+    draw = random.Random(seed_of(0, "corpus-report"))
     kept = draw.sample(list(given.documents), min(SAMPLES, len(given.documents)))
     spans = [row for row in given.discarded if row.reason != "blank"]
     dropped = draw.sample(spans, min(SAMPLES, len(spans)))

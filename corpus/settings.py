@@ -37,16 +37,14 @@ class BuildSettings:
     """Whether a configuration asks for an overlap audit."""
 
 
-def build_settings(config: RunConfig | None, *, judge: str = "", catalogue: str = "") -> BuildSettings:
-    """The settings of a build; `judge` and `catalogue` win over the configuration.
+def build_settings(config: RunConfig | None, *, judge: str = "") -> BuildSettings:
+    """The settings of a build; `judge` wins over the configuration.
 
     Raises UsageError for a judge that is none.
     """
     corpus: dict[str, Any] = {"group": 1}
     if judge:
         corpus["judge"] = judge_source(judge)
-    if catalogue:
-        corpus["catalogue"] = {"type": "local", "url": catalogue}
     own = config.model_dump(mode="json") if config else DEFAULTS
     merged = validate(merge(own, {"corpus": corpus}))
     return _present(merged) if config else BuildSettings(config=merged, sets=frozenset(), absent={}, audited=False)

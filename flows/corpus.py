@@ -88,16 +88,13 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
     return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)
 
 
-def built_pool(
-    run: str, items: Sequence[Item], build: BuildSettings, *, search: bool, everything: bool, workers: int
-) -> ArtifactRef:
+def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool, workers: int) -> ArtifactRef:
     """The pool of named sources and, where asked for, of what the catalogues offer, as a folder to export.
 
-    `everything` takes all that they list, without a dev set's topics. What an earlier build could not fetch, or had no
-    answer to, is tried again.
+    What an earlier build could not fetch, or had no answer to, is tried again.
     """
     given = [textbooks.take_file(run, item) for item in items if item.path]
-    found, downloads = _searched(run, given, everything=everything) if search else (Found(), [])
+    found, downloads = _searched(run, given) if search else (Found(), [])
     pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]
     with ThreadPoolExecutor(workers) as threads:
         pages = list(threads.map(lambda pair: retried(run, documents.convert_textbooks, *pair), pairs))
@@ -112,12 +109,12 @@ def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, pages: Artifa
     return Group(pages=pages, bounds=bounds, chunks=chunks, judgements=documents.judge_chunks(run, chunks))
 
 
-def _searched(run: str, given: list[ArtifactRef], *, everything: bool) -> tuple[Found, list[ArtifactRef]]:
+def _searched(run: str, given: list[ArtifactRef]) -> tuple[Found, list[ArtifactRef]]:
     """Offers of the catalogues beside the sources that are given, with their files."""
     books = _printed(run)
-    topics = None if everything else textbooks.extract_taxonomy(run, documents.reference_questions(run, "dev"))
+    topics = textbooks.extract_taxonomy(run, documents.reference_questions(run, "dev"))
     ask = partial(retried, run, textbooks.search_textbooks, topics, books)
-    searches = [ask(n) for n in (textbooks.topic_groups(run, topics) if topics else range(1))]
+    searches = [ask(n) for n in textbooks.topic_groups(run, topics)]
     chosen = textbooks.choose_textbooks(run, topics, searches, required=False)
     fetch = partial(retried, run, textbooks.download_textbooks, chosen, books)
     downloads = [fetch(n) for n in textbooks.source_groups(run, chosen)]

@@ -35,7 +35,6 @@ def build(
     sources: Sequence[str],
     out: Path,
     *,
-    catalogue: str,
     configs: Sequence[Path],
     search: bool,
     judge: str,
@@ -49,7 +48,7 @@ def build(
     from tasks.run import opened
 
     config = _configured(configs)
-    planned = build_settings(config, judge=judge, catalogue=catalogue)
+    planned = build_settings(config, judge=judge)
     with pool.writing(out), _alone(out):
         pool.refuse_imported(out)
         out.mkdir(parents=True, exist_ok=True)
@@ -61,7 +60,6 @@ def build(
                 items,
                 planned,
                 search=search,
-                everything=config is None,
                 workers=workers or os.cpu_count() or 1,
             )
             run.journal.finish()

@@ -8,18 +8,19 @@ from typing import Any
 
 from corpus import build as building
 from corpus.audit.scan import Finding
-from corpus.build import Built, Told
+from corpus.build import Built
 from corpus.chunk.chunk import Discarded
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import DESCRIPTION
 from corpus.find.catalogue import Offer
 from corpus.find.intake import Item, without_twins
 from corpus.find.queries import Query
-from corpus.find.registry import REJECTED, Coverage, pair_of
+from corpus.find.registry import REJECTED, Coverage
 from corpus.find.search import Failure, Ranking
 from corpus.find.topics import Assignment, Merge
 from corpus.model_reply import ModelCall
 from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
+from corpus.report import Told
 from corpus.settings import BuildSettings
 from infuser_core import durable
 from infuser_core.anchors import anchor_folder
@@ -144,7 +145,7 @@ class Found:
     """Artifacts of a search in catalogues; none where a build searched nothing."""
 
     topics: ArtifactRef | None = None
-    """Pairs that were searched for; None where everything was wanted."""
+    """Pairs that were searched for."""
     searches: Sequence[ArtifactRef] = ()
     """Offers, group by group."""
     chosen: ArtifactRef | None = None
@@ -235,10 +236,6 @@ def _offered(run: Run, found: Found) -> list[Item]:
         for row in reversed(run.store.rows(found.chosen, "coverage", Coverage))
         if row.source_id
     }
-    if found.topics is None:
-        offers = [row for ref in found.searches for row in run.store.rows(ref, "offers", Offer)]
-        pairs = {offer.download_url: pair_of(offer)[1] for offer in reversed(offers)}
-        subdomains = {row.source_id: pairs.get(row.download_url, "") for row in before}
     return [
         Item(
             source=row,
@@ -309,4 +306,4 @@ def _search_tables(run: Run, found: Found, workspace: Path) -> dict[str, Any]:
             rows[name] += run.store.rows(ref, table, kind)
         write_table(workspace / SEARCH / f"{name}.parquet", rows[name], kind)
     coverage = run.store.rows(found.chosen, "coverage", Coverage)
-    return {"topics": rows["topics"], "failures": rows["failures"], "coverage": coverage}
+    return {"failures": rows["failures"], "coverage": coverage}

@@ -18,7 +18,7 @@ from corpus.find.catalogue import Offer
 from corpus.find.download import DownloadLog, Holdings, download, link, refuse_twins
 from corpus.find.intake import Item
 from corpus.find.queries import Query, agent_of, prompts_of
-from corpus.find.search import Failure, Ranking, TopicSearch, everything, search_topic
+from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
 from corpus.find.session import Answer, Opened, open_catalogues
 from corpus.find.topics import Assignment, Merge, extract, librarian_of
 from corpus.model_reply import ModelCall
@@ -166,11 +166,9 @@ def print_textbooks(run: Run) -> Work:
 
 
 @stage("search")
-def search_textbooks(
-    run: Run, topics: ArtifactRef | None, books: ArtifactRef | None, group: int, *, attempt: int = 0
-) -> Work:
-    """Offers of the catalogues for one group of pairs, ranked, with every answer; without topics, all they have."""
-    wanted = _slice(run, run.store.rows(topics, "topics", Topic), group) if topics else []
+def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int, *, attempt: int = 0) -> Work:
+    """Offers of the catalogues for one group of pairs, ranked, with every answer."""
+    wanted = _slice(run, run.store.rows(topics, "topics", Topic), group)
     config = run.config.corpus.catalogue
     model, identity = _model(run)
 
@@ -181,8 +179,6 @@ def search_textbooks(
             for done, topic in enumerate(wanted, 1):
                 found.append(search_topic(topic, opened.catalogues, config, agent=agent))
                 progress(done, len(wanted), 0)
-            if topics is None:
-                found.append(everything(opened.catalogues))
             answers = opened.session.answers
         failures = sum(len(search.failures) for search in found)
         return Outcome(
@@ -199,8 +195,7 @@ def search_textbooks(
             summary={
                 "offers": sum(len(search.offers) for search in found),
                 "failures": failures,
-                # What a catalogue has in all is asked anew by every build.
-                UNFINISHED: failures + (topics is None),
+                UNFINISHED: failures,
             },
         )
 
@@ -216,19 +211,15 @@ def search_textbooks(
 
 
 @stage("choose")
-def choose_textbooks(
-    run: Run, topics: ArtifactRef | None, searches: Sequence[ArtifactRef], *, required: bool = True
-) -> Work:
+def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef], *, required: bool = True) -> Work:
     """Which offers become sources: by licence, file, language, identity and rank; each other one with its reason."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        wanted = run.store.rows(topics, "topics", Topic) if topics else []
+        wanted = run.store.rows(topics, "topics", Topic)
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
         rules = run.config.corpus.catalogue
-        chosen = (
-            registry.admit(offers, wanted, rules, rankings=rankings) if topics else registry.admit_all(offers, rules)
-        )
+        chosen = registry.admit(offers, wanted, rules, rankings)
         admitted = sum(source.status == registry.ADMITTED for source in chosen.sources)
         if required and not admitted:
             raise DocumentError(

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from corpus.audit.index import Matcher, Pair, Rule
 from corpus.audit.minhash import PaperMatcher, estimate, signatures
 from corpus.audit.ngrams import words
@@ -77,12 +75,8 @@ class AuditResult:
     """Counts, matches and the recall of each kind of control; a kind without controls has no recall."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
-    name: str
-    """Identifier."""
-    text: str
-    """Text compared."""
+Texts = Sequence[tuple[str, str]]
+"""Identifiers and the texts that are compared."""
 
 
 def serialise(question: Question) -> str:
@@ -102,36 +96,35 @@ def audit(
     A question is compared alone and with its choices and answer; the pair's row is the closer of the two.
     """
     config = config or OverlapConfig()
-    chunks = [_Text(name=document.document_id, text=document.text) for document in documents]
-    items = [_Text(name=q.question_id, text=text) for q in references for text in dict.fromkeys([q.text, serialise(q)])]
+    chunks = [(document.document_id, document.text) for document in documents]
+    items = [(q.question_id, text) for q in references for text in dict.fromkeys([q.text, serialise(q)])]
     rows = _compare(chunks, items, config, progress=progress)
     controls = plant(
-        [chunk.text for chunk in chunks],
+        [text for _, text in chunks],
         [question.text for question in references],
         chars=config.control_chars,
         per_kind=config.controls_per_kind,
         answer_words=config.control_answer_words,
         seed=config.seed,
     )
-    planted = [_control_row(control, chunks[control.document].name, config) for control in controls]
+    planted = [_control_row(control, chunks[control.document][0], config) for control in controls]
     summary = _counts(chunks, references, rows, config) | _recall(controls, planted, config)
     return AuditResult(rows=rows + planted, summary=summary)
 
 
-def _compare(
-    chunks: Sequence[_Text], items: Sequence[_Text], config: OverlapConfig, *, progress: Progress = no_progress
-) -> list[Overlap]:
+def _compare(chunks: Texts, items: Texts, config: OverlapConfig, *, progress: Progress = no_progress) -> list[Overlap]:
     best: dict[tuple[str, str], Overlap] = {}
-    ours, theirs = ([text.text for text in texts] for texts in (chunks, items))
-    ahead = _estimates(ours, theirs, config.n)
+    ours, theirs = ([text for _, text in texts] for texts in (chunks, items))
+    our_values, their_values = signatures(ours, config.n), signatures(theirs, config.n)
     found = _paper(ours, theirs, config) if config.mode == "paper" else {}
     exact = Matcher(theirs, config.rule)
-    for place, chunk in enumerate(chunks):
-        pairs = {pair.item: pair for pair in exact.pairs([chunk.text], every=True)}
+    for place, (document_id, text) in enumerate(chunks):
+        pairs = {pair.item: pair for pair in exact.pairs([text], every=True)}
         for number in sorted(pairs.keys() | found.get(place, set())):
             pair = pairs.get(number)
             matched = number in found.get(place, set()) if config.mode == "paper" else bool(pair and pair.rule)
-            row = _row(chunk.name, items[number].name, pair, matched, ahead.between(place, number))
+            close = estimate(our_values[place], their_values[number])
+            row = _row(document_id, items[number][0], pair, matched, close)
             key = (row.document_id, row.reference_id)
             best[key] = max(best.get(key, row), row, key=_closeness)
         progress(place + 1, len(chunks), 0)
@@ -144,21 +137,6 @@ def _paper(documents: Sequence[str], references: Sequence[str], config: OverlapC
     for pair in PaperMatcher(documents, config.rule, min_chars=config.paper_min_chars).pairs(references):
         found.setdefault(pair.item, set()).add(pair.scanned)
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Estimates:
-    documents: np.ndarray
-    """(documents, permutations) signatures."""
-    references: np.ndarray
-    """(references, permutations) signatures."""
-
-    def between(self, document: int, reference: int) -> float:
-        return estimate(self.documents[document], self.references[reference])
-
-
-def _estimates(documents: Sequence[str], references: Sequence[str], n: int) -> _Estimates:
-    return _Estimates(documents=signatures(documents, n), references=signatures(references, n))
 
 
 def _closeness(row: Overlap) -> tuple[bool, float, int, float]:
@@ -181,20 +159,18 @@ def _row(document_id: str, reference_id: str, pair: Pair | None, matched: bool, 
 
 def _control_row(control: Plant, document_id: str, config: OverlapConfig) -> Overlap:
     """The search applied to one planted pair; a pair it does not see is a row of zeros."""
-    chunk = _Text(name=document_id, text=control.text)
-    item = _Text(name=control.name, text=control.record)
-    rows = _compare([chunk], [item], config)
-    return rows[0] if rows else _row(chunk.name, item.name, None, False, 0.0)
+    rows = _compare([(document_id, control.text)], [(control.name, control.record)], config)
+    return rows[0] if rows else _row(document_id, control.name, None, False, 0.0)
 
 
 def _counts(
-    chunks: Sequence[_Text], references: Sequence[Question], rows: Sequence[Overlap], config: OverlapConfig
+    chunks: Texts, references: Sequence[Question], rows: Sequence[Overlap], config: OverlapConfig
 ) -> dict[str, float]:
     lengths = [len(words(question.text)) for question in references]
     return {
         "documents": len(chunks),
         "references": len(references),
-        "short_documents": sum(len(words(chunk.text)) < config.n for chunk in chunks),
+        "short_documents": sum(len(words(text)) < config.n for _, text in chunks),
         "short_references": sum(length < config.n for length in lengths),
         "below_paper_floor": sum(len(" ".join(words(q.text))) < config.paper_min_chars for q in references),
         "tiny_references": sum(length < config.min_words for length in lengths),

@@ -57,8 +57,6 @@ SHOWN = 300
 """Headings in one prompt; a longer book is shown in several."""
 MAX_TOKENS = 256
 """Length limit of a reply, tokens."""
-ATTEMPTS = 3
-"""Times that one list of headings is put to the model."""
 TITLE_CHARS = 120
 
 
@@ -206,7 +204,7 @@ def find_bounds(page: Page, model: ChatModel, template: Template) -> FoundBounds
     def parse(place: int, found: dict[str, Any]) -> tuple[int | None, int | None]:
         return _checked(found, windows[place])
 
-    asked = ask(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS, attempts=ATTEMPTS)
+    asked = ask(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS)
     return FoundBounds(bounds=_bounds(page.source_id, parts, asked.values, model.name), calls=asked.calls)
 
 

@@ -1,7 +1,6 @@
 """Textbook catalogues: offers, the search protocol, JSON and XML requests, and the lookup by name."""
 
 import hashlib
-import importlib
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from infuser_core.errors import CatalogueError, ConfigError
+from infuser_core.errors import CatalogueError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
 
@@ -129,16 +128,7 @@ def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
 
     Such a module has a function `connect(base, client) -> Catalogue`; an empty base means the catalogue's own address.
     """
-    target = f"corpus.find.catalogues.{name}" if name in SHIPPED.names() else name
-    try:
-        module = importlib.import_module(target)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"catalogue: no module {name!r}", hint=f"shipped: {', '.join(SHIPPED.names())}; or a module of your own"
-        ) from error
-    if not hasattr(module, "connect"):
-        raise ConfigError(f"catalogue: module {name!r} has no connect(base, client)", hint="see corpus/find/catalogues")
-    catalogue: Catalogue = module.connect(base, client=client)
+    catalogue: Catalogue = SHIPPED.find(name, "connect")[1](base, client=client)
     return catalogue
 
 

@@ -137,15 +137,6 @@ class GuardedBackend(httpcore.NetworkBackend):
                 return self.sockets.connect_tcp(address, port, timeout, local_address, socket_options)
         return self.sockets.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
 
-    def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        """Refused: no address of a document leads to a socket of this machine."""
-        raise CatalogueError(f"refused socket: {path}", hint="only addresses on the web are reached")
-
 
 @functools.cache
 def _tls() -> ssl.SSLContext:

@@ -77,8 +77,6 @@ class Agent:
     """Asks for queries."""
     rank: Template
     """Asks for an order."""
-    attempts: int = 3
-    """Times a prompt is asked before the rule decides."""
 
     def ask(self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]) -> Said[T | None]:
         """The model's checked answer for a pair; None where no attempt gave a usable one."""
@@ -89,7 +87,6 @@ class Agent:
             task=task,
             items=[f"{topic.domain} / {topic.subdomain}"],
             max_tokens=MAX_TOKENS,
-            attempts=self.attempts,
         )
         return Said(value=asked.values[0], calls=asked.calls)
 

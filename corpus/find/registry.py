@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from corpus.find.catalogue import Offer, subject
 from corpus.find.identifiers import path_of
@@ -35,7 +35,7 @@ class Coverage:
     source_id: str
     """Admitted source; empty for a pair that no source covers."""
     rank: int
-    """Place among the pair's offers, 1-based; 0 where there was no ranking."""
+    """Place among the pair's offers, 1-based; 0 where the pair has no source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +47,20 @@ class Admission:
     aliases: list[Alias]
     """Every identifier of the admitted sources."""
     coverage: list[Coverage]
-    """Which source was found for which pair; nothing where offers were not ranked."""
+    """Which source was found for which pair."""
 
 
 def admit(
     offers: Sequence[Offer],
     topics: Sequence[Topic],
     rules: CatalogueSettings,
-    *,
-    rankings: Sequence[Ranking] = (),
+    rankings: Sequence[Ranking],
 ) -> Admission:
     """One row per catalogue entry, admitted or rejected with its reason.
 
     Entries that share an identifier, directly or through another entry, are one book; the first that may be taken
-    represents it, the best ranked where there are rankings. Only entries that may be taken by themselves count: a
-    rejected copy must not keep a well-licensed one out, nor join two books. The same entry found for several pairs is
+    represents it, the best ranked. Only entries that may be taken by themselves count: a rejected copy must not keep a
+    well-licensed one out, nor join two books. The same entry found for several pairs is
     one row, under the first pair that takes it.
     """
     entries: dict[tuple[str, str], Offer] = {}
@@ -70,7 +69,7 @@ def admit(
     wanted = {subject(topic.domain, topic.subdomain) for topic in topics}
     reasons = {key: _unfit(offer, wanted) or refusal(offer, rules) for key, offer in entries.items()}
     books = _Books([(key, identifiers(offer)) for key, offer in entries.items() if not reasons[key]])
-    places = _places(offers, topics, rankings)
+    places = _places(topics, rankings)
     taken = _take(places, reasons, books, rules.books_per_topic)
     best = {place.key: place.rank for place in sorted(places, key=lambda place: -place.rank)}
     sources = []
@@ -86,22 +85,8 @@ def admit(
             for book, first in taken.items()
             for name in books.names[book]
         ],
-        coverage=_coverage(topics, places, books, taken, entries) if rankings else [],
+        coverage=_coverage(topics, places, books, taken, entries),
     )
-
-
-def admit_all(offers: Sequence[Offer], rules: CatalogueSettings) -> Admission:
-    """Admission where nothing is wanted in particular: no subject speaks against a book, and every one may be taken."""
-    bare = [replace(offer, subjects=[], discipline=pair_of(offer)[0] or offer.discipline) for offer in offers]
-    return admit(
-        bare, [Topic(domain="", subdomain="", num_questions=0)], rules.model_copy(update={"books_per_topic": 0})
-    )
-
-
-def pair_of(offer: Offer) -> tuple[str, str]:
-    """The first (domain, subdomain) pair that the catalogue says an offer covers."""
-    domain, _, subdomain = offer.subjects[0].partition(" / ") if offer.subjects else ("", "", "")
-    return domain, subdomain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +96,7 @@ class _Place:
     key: tuple[str, str]
     """Catalogue and offer_id of the entry."""
     rank: int
-    """Place among the pair's offers, 1-based; 0 where there is no ranking."""
+    """Place among the pair's offers, 1-based."""
 
 
 class _Books:
@@ -149,17 +134,13 @@ def _unfit(offer: Offer, wanted: set[str]) -> str:
     return ""
 
 
-def _places(offers: Sequence[Offer], topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
-    """Order of entries: ranked entries pair by pair, or all entries in their order under one pair each."""
-    if rankings:
-        by_pair = {(topic.domain, topic.subdomain): topic for topic in topics}
-        return [
-            _Place(topic=by_pair[(row.domain, row.subdomain)], key=(row.catalogue, row.offer_id), rank=row.rank)
-            for row in sorted((row for row in rankings if row.rank), key=lambda row: row.rank)
-        ]
-    pairs = {topic.domain: topic for topic in reversed(topics)}
-    bare = Topic(domain="", subdomain="", num_questions=0)
-    return [_Place(topic=pairs.get(offer.discipline, bare), key=offer.key, rank=0) for offer in offers]
+def _places(topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
+    """The ranked entries, the best of every pair first."""
+    by_pair = {(topic.domain, topic.subdomain): topic for topic in topics}
+    return [
+        _Place(topic=by_pair[(row.domain, row.subdomain)], key=(row.catalogue, row.offer_id), rank=row.rank)
+        for row in sorted((row for row in rankings if row.rank), key=lambda row: row.rank)
+    ]
 
 
 def _take(
@@ -176,7 +157,7 @@ def _take(
         if reasons[place.key]:
             continue
         have = counts.setdefault((place.topic.domain, place.topic.subdomain), set())
-        if not limit or not place.rank or book in have or len(have) < limit:
+        if not limit or book in have or len(have) < limit:
             have.add(book)
             taken.setdefault(book, place)
     return taken

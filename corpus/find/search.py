@@ -192,13 +192,6 @@ class TopicSearch:
     """Replies of the model."""
 
 
-def everything(catalogues: Sequence[Catalogue]) -> TopicSearch:
-    """All that the catalogues list, for no pair and without a query."""
-    nothing = Topic(domain="", subdomain="", num_questions=0)
-    offers = [offer for catalogue in catalogues for offer in catalogue.search(nothing)]
-    return TopicSearch(queries=[], offers=offers, rankings=[], failures=[], calls=[])
-
-
 def search_topic(
     topic: Topic,
     catalogues: Sequence[Catalogue],
@@ -225,7 +218,15 @@ def search_topic(
                 found = catalogue.search(topic, query.text)
             except CatalogueError as error:
                 errors.append(error)
-                failures.append(failure_of(topic, error, catalogue.name, query.text))
+                failures.append(
+                    Failure(
+                        domain=topic.domain,
+                        subdomain=topic.subdomain,
+                        catalogue=catalogue.name,
+                        query=query.text,
+                        reason=error.message,
+                    )
+                )
                 continue
             answered = True
             for offer in found:
@@ -242,11 +243,4 @@ def search_topic(
         rankings=ranked.value,
         failures=failures,
         calls=[*phrased.calls, *ranked.calls],
-    )
-
-
-def failure_of(topic: Topic, error: CatalogueError, catalogue: str = "all", query: str = "") -> Failure:
-    """The row of a failure."""
-    return Failure(
-        domain=topic.domain, subdomain=topic.subdomain, catalogue=catalogue, query=query, reason=error.message
     )

@@ -28,6 +28,8 @@ LABEL_FIELDS = (("field", "subfield"), ("domain", "subdomain"), ("discipline", "
 WINDOW = 80
 """Labels shown to the model at one time for merging."""
 MERGE_TOKENS = 2048
+MAX_FAILED = 0.1
+"""Share of unlabelled questions above which the pool would miss too much of the target: an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +86,6 @@ class Librarian:
     """Asks for a question's pair."""
     merge: Template
     """Asks for synonyms in a list of labels."""
-    attempts: int = 3
-    """Times a prompt is asked before its question counts as failed."""
-    max_failed: float = 0.1
-    """Share of unlabelled questions above which the pool would miss too much of the target: an error."""
 
 
 def librarian_of(model: ChatModel, profile: str) -> Librarian:
@@ -154,7 +152,13 @@ def extract(
         )
     assigned, reasons, calls = _assign([questions[place] for place in bare], librarian, progress)
     failed = {bare[n]: reason for n, reason in reasons.items()}
-    _refuse_gaps(questions, failed, librarian.max_failed)
+    if len(failed) > MAX_FAILED * len(questions):
+        place = min(failed)
+        raise DocumentError(
+            f"taxonomy: {len(failed)} of {len(questions)} questions could not be labelled, e.g. "
+            f"{questions[place].question_id!r}: {failed[place]}",
+            hint="use a stronger model for corpus.catalogue.model, or label the set",
+        )
     labels, merges, said = _merge_all({**own, **{bare[n]: label for n, label in assigned.items()}}, own, librarian)
     return Taxonomy(
         topics=_topics(labels),
@@ -204,7 +208,6 @@ def _assign(
             task="assign",
             items=[question.question_id for question in batch],
             max_tokens=LABEL_TOKENS,
-            attempts=librarian.attempts,
             keep_replies=False,
         )
         calls += asked.calls
@@ -245,16 +248,6 @@ def _repeats(label: str, texts: Sequence[str]) -> bool:
     return any(f" {piece} " in text for piece in pieces for text in padded)
 
 
-def _refuse_gaps(questions: Sequence[Question], failed: dict[int, str], max_failed: float) -> None:
-    if len(failed) > max_failed * len(questions):
-        place = min(failed)
-        raise DocumentError(
-            f"taxonomy: {len(failed)} of {len(questions)} questions could not be labelled, e.g. "
-            f"{questions[place].question_id!r}: {failed[place]}",
-            hint="use a stronger model for corpus.catalogue.model, or label the set",
-        )
-
-
 def _merge_all(
     labels: dict[int, Label], own: Mapping[int, Label], librarian: Librarian
 ) -> tuple[dict[int, Label], list[Merge], list[ModelCall]]:
@@ -287,43 +280,35 @@ def merge(
 
     The same counts and replies give the same result: labels are always taken in alphabetical order.
     """
-    folding = _Folding(counts, within, fixed)
-    for group in _spelled_alike(counts):
-        # The label from the data, else the most frequent one, the first in the alphabet among equals.
-        kept = min(group, key=lambda label: (label not in fixed, -counts[label], label))
-        folding.fold(group, kept, BY_RULE)
-    groups, calls = _synonyms(sorted(set(folding.names.values())), within, fixed, librarian)
-    for kept, group in groups:
-        folding.fold(group, kept, librarian.model.name)
-    return Merged(names=folding.names, merges=folding.merges, calls=calls)
+    names = {label: label for label in sorted(counts)}
+    merges: list[Merge] = []
 
-
-class _Folding:
-    """Labels on their way to the labels that stand for them."""
-
-    def __init__(self, counts: Mapping[str, int], within: str, fixed: Set[str]) -> None:
-        self.names = {label: label for label in sorted(counts)}
-        self.merges: list[Merge] = []
-        self._counts, self._within, self._fixed = counts, within, fixed
-
-    def fold(self, group: Sequence[str], keep: str, decided_by: str) -> None:
+    def fold(group: Sequence[str], keep: str, decided_by: str) -> None:
         """Let what stands for the group's labels become what stands for `keep`."""
-        keep = self.names[keep]
-        for label in dict.fromkeys(self.names[label] for label in group):
-            if label == keep or label in self._fixed:
+        keep = names[keep]
+        for label in dict.fromkeys(names[label] for label in group):
+            if label == keep or label in fixed:
                 continue
-            moved = [name for name, now in self.names.items() if now == label]
-            self.names.update(dict.fromkeys(moved, keep))
-            self.merges.append(
+            moved = [name for name, now in names.items() if now == label]
+            names.update(dict.fromkeys(moved, keep))
+            merges.append(
                 Merge(
-                    level="subdomain" if self._within else "domain",
-                    within=self._within,
+                    level="subdomain" if within else "domain",
+                    within=within,
                     label=label,
                     into=keep,
-                    num_questions=sum(self._counts[name] for name in moved),
+                    num_questions=sum(counts[name] for name in moved),
                     decided_by=decided_by,
                 )
             )
+
+    for group in _spelled_alike(counts):
+        # The label from the data, else the most frequent one, the first in the alphabet among equals.
+        fold(group, min(group, key=lambda label: (label not in fixed, -counts[label], label)), BY_RULE)
+    groups, calls = _synonyms(sorted(set(names.values())), within, fixed, librarian)
+    for kept, group in groups:
+        fold(group, kept, librarian.model.name)
+    return Merged(names=names, merges=merges, calls=calls)
 
 
 def _spelled_alike(counts: Mapping[str, int]) -> list[list[str]]:
@@ -347,7 +332,6 @@ def _synonyms(
         task="merge",
         items=[f"{level}: {window[0]} ... {window[-1]}" for window in windows],
         max_tokens=MERGE_TOKENS,
-        attempts=librarian.attempts,
     )
     return [group for groups in asked.values for group in groups or []], asked.calls
 

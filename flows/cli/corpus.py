@@ -30,7 +30,6 @@ def build(
     out: Out,
     source: Annotated[list[str] | None, typer.Option(help="PDF, Markdown or text file, folder, or address.")] = None,
     more: Annotated[list[str] | None, typer.Argument(help="Further sources.", metavar="[SOURCE]...")] = None,
-    catalogue: Annotated[str, typer.Option(help="Address of a local catalogue whose books are fetched.")] = "",
     config: Annotated[
         list[Path] | None, typer.Option(help="YAML: sizes, tokenizer, judge, catalogues, what to compare with.")
     ] = None,
@@ -49,19 +48,14 @@ def build(
     from flows.corpus_commands import build as go
 
     sources = [*(source or []), *(more or [])]
-    wanted = bool(catalogue) or (bool(config) and not sources if search is None else search)
-    if wanted and not catalogue and not config:
-        raise UsageError("--search: no catalogue is known", hint="add --config FILE or --catalogue ADDRESS")
+    wanted = bool(config) and not sources if search is None else search
+    if wanted and not config:
+        raise UsageError("--search: no catalogue is known", hint="add --config FILE")
     if not sources and not wanted:
-        raise UsageError(
-            "nothing to build from", hint="name files or addresses with --source, a --catalogue, or a --config"
-        )
-    if catalogue and not catalogue.lower().startswith(("http://", "https://")):
-        raise UsageError(f"--catalogue {catalogue}: no address", hint="e.g. --catalogue http://127.0.0.1:8800")
+        raise UsageError("nothing to build from", hint="name files or addresses with --source, or a --config")
     found = go(
         sources,
         out,
-        catalogue=catalogue,
         configs=config or [],
         search=wanted,
         judge="none" if no_judge else judge,
@@ -99,9 +93,7 @@ def convert(
     out: Annotated[Path, typer.Option(help="Folder for a pool; with --format, the file to write.")],
     path: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE", help="documents.json, chunks, questions, JSONL or parquet; with --format, a pool."
-        ),
+        typer.Argument(metavar="FILE", help="documents.json, chunks, JSONL or parquet; with --format, a pool."),
     ] = None,
     format_: Annotated[
         str, typer.Option("--format", help="Write a pool as documents-json, jsonl or parquet instead of reading one.")

@@ -2,12 +2,12 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from corpus_rows import document, writer
 from places import ROOT
 
 from corpus.audit.audit import audit_pool
@@ -18,30 +18,8 @@ from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Document
 from infuser_core.store.tables import read_rows
 
-DRAW = random.Random(11)
-VOCABULARY = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=6)) for _ in range(3000)]
-
-
-def prose(size: int) -> str:
-    return " ".join(DRAW.choices(VOCABULARY, k=size))
-
-
-def document(number: int) -> Document:
-    text = f"{prose(150)}. {prose(250)}!"
-    return Document(
-        document_id=f"d{number}",
-        source_id="book",
-        header_path="",
-        start=0,
-        end=len(text),
-        text=text,
-        num_tokens=0,
-        domain="",
-        prompt_type="mcq",
-    )
-
-
-POOL = [document(number) for number in range(30)]
+prose = writer(11)
+POOL = [document(f"d{number}", f"{prose(150)}. {prose(250)}!") for number in range(30)]
 
 
 def chat(*turns: str) -> dict[str, object]:

@@ -57,7 +57,7 @@ CLEAN = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(ODDITIES), max_size=40).map("".join))
 def test_blocks_tile_the_source(source):
     position = 0
@@ -73,7 +73,7 @@ def headings(source: str) -> list[tuple[int, int]]:
     return [(t.map[0], int(t.tag[1])) for t in tokens if t.type == "heading_open" and t.level == 0]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(CLEAN), max_size=12), st.sampled_from(["", "\n"]))
 def test_headings_are_those_of_commonmark(parts, joint):
     source = joint.join(parts)
@@ -81,7 +81,7 @@ def test_headings_are_those_of_commonmark(parts, joint):
     assert found == headings(source)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(CLEAN), max_size=12))
 def test_titles_are_those_of_commonmark(parts):
     source = "\n".join(parts)

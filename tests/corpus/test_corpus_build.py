@@ -34,7 +34,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(sources: list[str], out: Path, **options: object):
-    usual = {"catalogue": "", "configs": [], "search": False, "judge": "", "workers": 1}
+    usual = {"configs": [], "search": False, "judge": "", "workers": 1}
     return corpus_commands.build(sources, out, **{**usual, **options})
 
 
@@ -304,8 +304,8 @@ def fetched(loopback: Loopback) -> list[str]:
     return [path for path in loopback.paths() if path.endswith(".pdf")]
 
 
-def searched(tmp_path: Path, catalogue: dict[str, object]):
-    """The build of a configuration whose dev set is about optics and tides."""
+def configured(tmp_path: Path, catalogue: dict[str, object]) -> list[Path]:
+    """The configuration of a build whose dev set is about optics and tides."""
     rows = [
         {"question_id": f"q{n}", "question_text": f"Why {n}?", "choices": ["a", "b"], "ground_truth": "a", **pair}
         for n, pair in enumerate(
@@ -317,8 +317,11 @@ def searched(tmp_path: Path, catalogue: dict[str, object]):
     corpus = {"judge": {"type": "none"}, "catalogue": catalogue}
     values = {"data": {"dev": source, "validation": source}, "corpus": corpus, "evaluate": {"benchmarks": []}}
     (tmp_path / "overlay.yaml").write_text(yaml.safe_dump(values))
-    configs = [CONFIGS / "nano.yaml", tmp_path / "overlay.yaml"]
-    return build([], tmp_path / "out", configs=configs, search=True).facts
+    return [CONFIGS / "nano.yaml", tmp_path / "overlay.yaml"]
+
+
+def searched(tmp_path: Path, catalogue: dict[str, object], *sources: str):
+    return build([*sources], tmp_path / "out", configs=configured(tmp_path, catalogue), search=True).facts
 
 
 def told(out: Path) -> dict[str, tuple[str, str, str]]:
@@ -347,19 +350,9 @@ def test_offers_are_ranked_licensed_and_fetched_once_and_a_lost_one_is_tried_aga
     assert fetched(shelf).count("/books/rays.pdf") == 1 and made(store, "convert") <= conversions + 3
 
 
-def test_a_catalogue_alone_gives_everything_under_its_own_pair(shelf, tmp_path):
-    build([], tmp_path / "out", catalogue=shelf.base, search=True)
-    rows = {row.title: row for row in read_rows(tmp_path / "out" / SOURCES, PoolSource) if row.sha256}
-    assert {(title, row.subdomain) for title, row in rows.items()} == {
-        ("Rays: a course in Optics", "optics"),
-        ("Lenses in Optics", "optics"),
-        ("Making cheese", "cooking"),
-    }
-
-
 def test_a_book_that_is_given_and_offered_is_one_source(shelf, tmp_path):
     (tmp_path / "mine.pdf").write_bytes(pdf_bytes("rays"))
-    build([str(tmp_path / "mine.pdf")], tmp_path / "out", catalogue=shelf.base, search=True)
+    searched(tmp_path, {"type": "local", "url": shelf.base}, str(tmp_path / "mine.pdf"))
     rows = {row.title: row for row in read_rows(tmp_path / "out" / SOURCES, PoolSource)}
     assert rows["mine.pdf"].sha256 and rows["Rays: a course in Optics"].reason.startswith("duplicate of sha256:")
 
@@ -379,9 +372,11 @@ def test_when_no_catalogue_answers_the_build_says_so(tmp_path):
 
 
 def test_a_build_killed_while_downloading_fetches_the_rest_alone(shelf, tmp_path):
-    killed(["--catalogue", shelf.base, "--out", str(tmp_path / "out")], "download:before_commit:2")
+    catalogue = {"type": "local", "url": shelf.base}
+    configs = [part for path in configured(tmp_path, catalogue) for part in ("--config", str(path))]
+    killed([*configs, "--out", str(tmp_path / "out")], "download:before_commit:2")
     seen = fetched(shelf)
-    build([], tmp_path / "out", catalogue=shelf.base, search=True)
+    searched(tmp_path, catalogue)
     assert seen and all(fetched(shelf).count(path) == 1 for path in seen)
     rows = {row.title: row for row in read_rows(tmp_path / "out" / SOURCES, PoolSource)}
     assert rows["Rays: a course in Optics"].sha256 and rows["Lenses in Optics"].sha256

@@ -4,6 +4,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
+from corpus_rows import book_page, by_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from corpus.chunk.blocks import ATOMIC, Kind, scan
 from corpus.chunk.chunk import Chunk, Discard, Excluded, chunk, sections
-from corpus.read.page import page_of
+from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from infuser_core.config.corpus import ChunkSettings
 
 PARTS = [
@@ -43,10 +44,6 @@ BOUNDS = st.sampled_from([(1, 8), (5, 20), (20, 60), (0, 3)])
 MODES = st.sampled_from(["merge", "drop"])
 
 
-def by_words(text: str) -> int:
-    return len(text.split())
-
-
 def by_characters(text: str) -> int:
     return (len(text) + 2) // 3
 
@@ -55,12 +52,12 @@ COUNTS = st.sampled_from([by_words, by_characters])
 
 
 def chunks_of(source: str, count=by_words, bounds=(5, 20), mode="merge") -> list[Chunk]:
-    page = page_of("book", source, num_pages=1, converter="test", reason="")
+    page = book_page(source)
     config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1], small_sections=mode)
     return chunk(page, count, config, "Physics")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SOURCES, BOUNDS, MODES, COUNTS)
 def test_p1_p2_p3_chunks_are_bounded_slices_that_cover_the_source(source, bounds, mode, count):
     position = 0
@@ -76,7 +73,7 @@ def test_p1_p2_p3_chunks_are_bounded_slices_that_cover_the_source(source, bounds
     assert not source[position:].strip()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SOURCES, BOUNDS, MODES)
 def test_p2_rows_and_blank_gaps_tile_the_source(source, bounds, mode):
     rows = chunks_of(source, bounds=bounds, mode=mode)
@@ -91,7 +88,7 @@ WHOLE = [part for part in PARTS if part.endswith("\n") and part not in ("```\n",
 BODIES = st.lists(st.sampled_from(WHOLE), min_size=1, max_size=8).map("\n".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(BODIES, BODIES, BODIES, BOUNDS)
 def test_p5_an_edit_changes_no_chunk_of_another_top_level_section(body, before, after, bounds):
     tail = f"\n\n# Second\n\n{body}"
@@ -108,7 +105,7 @@ def test_p5_an_edit_changes_no_chunk_of_another_top_level_section(body, before, 
     assert texts[0] == texts[1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SOURCES, BOUNDS, COUNTS)
 def test_p6_code_math_and_tables_are_whole_and_headings_keep_their_text(source, bounds, count):
     rows = chunks_of(source, count, bounds)
@@ -121,7 +118,7 @@ def test_p6_code_math_and_tables_are_whole_and_headings_keep_their_text(source, 
             assert all(not source[block.start : e].strip() or not source[e : block.end].strip() for e in cuts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["# A\n", "## B\n", "### C\n", "Title\n===\n", "    # code\n", "```\n# x\n```\n", TEXT]),
@@ -146,7 +143,7 @@ def test_p3_header_paths_are_the_ancestors_that_a_commonmark_parser_finds(parts,
         assert row.document.header_path == " > ".join(path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SOURCES, BOUNDS)
 def test_p3_a_joined_chunk_has_the_path_that_its_sections_share(source, bounds):
     parts = sections(source)
@@ -156,11 +153,11 @@ def test_p3_a_joined_chunk_has_the_path_that_its_sections_share(source, bounds):
         assert all(list(path[: len(shared)]) == shared for path in inside)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SOURCES, BOUNDS, st.lists(st.integers(0, 300), min_size=2, max_size=2))
 def test_every_span_left_out_is_a_row_with_its_reason(source, bounds, edges):
     start, end = sorted(edges)
-    page = page_of("book", source, num_pages=1, converter="test", reason="")
+    page = book_page(source)
     config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1])
     out = [Excluded(start=start, end=end, reason=Discard.FRONT_MATTER)]
     rows = chunk(page, by_words, config, "Physics", excluded=out)
@@ -235,3 +232,16 @@ def test_identifiers_are_distinct_and_start_with_the_digest():
 def test_impossible_bounds_are_an_error(bounds):
     with pytest.raises(ValidationError, match="_tokens"):
         chunks_of("text", bounds=bounds)
+
+
+LISTED = "# A\n\nOne two three four.\n\n## B\n\n```python\ndef wug():\n    return 1\n```\n\n" + "Five six, seven. " * 20
+
+
+def test_located_chunks_are_slices_and_the_others_are_counted():
+    page = book_page(LISTED)
+    result = chunk_langchain(page, by_words, ChunkSettings(min_tokens=2, max_tokens=20), "d")
+    located = [row.document for row in result if row.document.start != NOWHERE]
+    assert all(page.markdown[d.start : d.end] == d.text for d in located)
+    assert 0 < len(located) < len(result)
+    assert all(row.document.num_tokens <= 20 for row in result)
+    assert {row.document.header_path for row in result} == {"A", "A > B"}

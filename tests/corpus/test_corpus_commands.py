@@ -1,10 +1,10 @@
 """The corpus commands end to end: exit codes, JSON, one line for a mistake, addresses and catalogues."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,23 +12,27 @@ import pytest
 import yaml
 from places import ROOT
 
-from infuser_core.nano import textbooks
-from infuser_core.nano.shelf import serve_shelf
+from flows.cli.main import main
 
 TEXT = "# Tides\n\n" + "\n\n".join(f"## Part {n}\n\n" + "The moon pulls at the sea. " * 60 for n in range(3))
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch):
+@pytest.fixture
+def infuser(tmp_path, monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """A corpus command in this process, with its exit code and what it printed."""
     monkeypatch.setenv("INFUSER_STORE", str(tmp_path / "store"))
 
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["infuser", "corpus", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capfd.readouterr()
+        return subprocess.CompletedProcess([], int(ended.value.code or 0), said.out, said.err)
 
-def infuser(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flows.cli.main", "corpus", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return run
 
 
-def test_build_audit_export_and_import_follow_each_other(tmp_path):
+def test_build_audit_export_and_import_follow_each_other(infuser, tmp_path):
     (tmp_path / "a.md").write_text(TEXT)
     built = infuser("build", "--source", tmp_path / "a.md", tmp_path / "none.pdf", "--out", tmp_path / "o", "--json")
     facts = json.loads(built.stdout)
@@ -44,7 +48,7 @@ def test_build_audit_export_and_import_follow_each_other(tmp_path):
     assert json.loads(told.stdout)["matched_documents"] == 3
 
 
-def test_nothing_usable_ends_with_three_and_one_line(tmp_path):
+def test_nothing_usable_ends_with_three_and_one_line(infuser, tmp_path):
     (tmp_path / "zero.pdf").touch()
     done = infuser("build", "--source", tmp_path / "zero.pdf", "--out", tmp_path / "o")
     lines = done.stderr.splitlines()
@@ -52,7 +56,7 @@ def test_nothing_usable_ends_with_three_and_one_line(tmp_path):
     assert (tmp_path / "o" / "sources.parquet").is_file()
 
 
-def test_mistakes_are_named(tmp_path):
+def test_mistakes_are_named(infuser, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.md").write_text(TEXT)
     (tmp_path / "part.yaml").write_text("corpus: {judge_tokens: 9}\n")
@@ -62,7 +66,6 @@ def test_mistakes_are_named(tmp_path):
         (("build", tmp_path / "empty", "--out", tmp_path / "o"), 2),
         (("build", tmp_path / "a.md", "--search", "--out", tmp_path / "o"), 2),
         (("build", tmp_path / "a.md", "--judge", "odd", "--out", tmp_path / "o"), 2),
-        (("build", "--catalogue", "nowhere", "--out", tmp_path / "o"), 2),
         (("build", tmp_path / "a.md", "--config", tmp_path / "part.yaml", "--out", tmp_path / "o"), 2),
         (("build", tmp_path / "nowhere.pdf", "--out", tmp_path / "o"), 3),
         (("audit", "--pool", tmp_path, "--reference", tmp_path, "--mode", "odd", "--out", tmp_path / "o"), 2),
@@ -78,7 +81,7 @@ def test_mistakes_are_named(tmp_path):
         assert done.returncode == code and lines[0].startswith("infuser: ") and "hint: " in lines[-1], done.stderr
 
 
-def test_an_address_is_fetched_once(tmp_path):
+def test_an_address_is_fetched_once(infuser, tmp_path):
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "a.md").write_text(TEXT)
     asked: list[str] = []
@@ -97,21 +100,13 @@ def test_an_address_is_fetched_once(tmp_path):
     assert json.loads(second.stdout)["changed"] is False
 
 
-def test_a_catalogue_gives_its_books_by_licence(tmp_path):
-    textbooks.build_shelf(tmp_path / "shelf", 0)
-    with serve_shelf(tmp_path / "shelf") as base:
-        done = infuser("build", "--catalogue", base, "--out", tmp_path / "o", "--json")
-    facts = json.loads(done.stdout)
-    assert done.returncode == 0 and facts["admitted_sources"] == 4 and facts["rejected_sources"] > 0
-    assert facts["coverage"] and "given by the user" not in facts["licences"]
-
-
-def test_a_configuration_alone_searches_its_catalogues_judges_and_audits(tmp_path):
+def test_a_configuration_alone_searches_its_catalogues_judges_and_audits(infuser, tmp_path):
     values = yaml.safe_load((ROOT / "configs" / "nano.yaml").read_text())
     values["corpus"]["judge"] = {"type": "rules"}
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(values))
     first = infuser("build", "--config", tmp_path / "small.yaml", "--out", tmp_path / "o", "--json")
     facts = json.loads(first.stdout)
+    assert facts["rejected_sources"] > 0 and "given by the user" not in facts["licences"]
     assert facts["admitted_sources"] == 4 and facts["judge"] == "rules-1" and facts["documents"] > 100
     covered = {(row["domain"], row["subdomain"]): row["sources"] for row in facts["coverage"]}
     assert covered[("Mathematics", "clock")] == 4 and all(covered.values()) and ("Mathematics", "") not in covered
@@ -123,7 +118,7 @@ def test_a_configuration_alone_searches_its_catalogues_judges_and_audits(tmp_pat
     assert again["changed"] is False and {**again, "changed": True} == facts
 
 
-def test_a_full_disk_and_a_folder_that_cannot_be_written_are_named(tmp_path):
+def test_a_full_disk_and_a_folder_that_cannot_be_written_are_named(infuser, tmp_path):
     (tmp_path / "a.md").write_text(TEXT * 40)
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({1 << 14}, {1 << 14}))"
     command = ["corpus", "build", str(tmp_path / "a.md"), "--out", str(tmp_path / "o")]

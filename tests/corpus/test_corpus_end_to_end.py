@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from corpus_rows import question
 from corpus_sources import pdf_bytes
 from loopback import GUARD, Loopback, Say, recorded, serving
 
@@ -18,17 +19,10 @@ from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.prompts.load import load
-from infuser_core.schemas import Question, Topic
+from infuser_core.schemas import Topic
 
+ASKED = ["Where is the focus?", "Which mirror inverts?", "How fast is light?"]
 RULES = CatalogueSettings(books_per_topic=2, languages=["en"])
-
-
-def dev_set() -> list[Question]:
-    empty = dict.fromkeys(("document_id", "rollout_id", "reasoning", "domain", "subdomain"), "")
-    return [
-        Question(question_id=f"q{n}", text=text, choices=[], answer="x", verifier="math", **empty)
-        for n, text in enumerate(["Where is the focus?", "Which mirror inverts?", "How fast is light?"])
-    ]
 
 
 def librarian() -> Librarian:
@@ -71,7 +65,7 @@ def build(server: Loopback, topics: list[Topic], held: Path, folder: Path) -> tu
         catalogues = [connect(name, base=server.base, client=session.client) for name in names]
         found = [search_topic(topic, catalogues, RULES) for topic in topics]
     rows = [row for search in found for row in search.rankings]
-    admission = admit([offer for search in found for offer in search.offers], topics, RULES, rankings=rows)
+    admission = admit([offer for search in found for offer in search.offers], topics, RULES, rows)
     known: dict[str, list[str]] = {}
     for alias in admission.aliases:
         known.setdefault(alias.source_id, []).append(alias.identifier)
@@ -80,7 +74,7 @@ def build(server: Loopback, topics: list[Topic], held: Path, folder: Path) -> tu
 
 
 def test_a_dev_set_becomes_licensed_files_and_the_second_run_fetches_nothing(world, tmp_path):
-    taxonomy = extract(dev_set(), librarian())
+    taxonomy = extract([question(text, text) for text in ASKED], librarian())
     assert taxonomy.topics == [Topic(domain="Physics", subdomain="Optics", num_questions=3)]
     admission, result, failures = build(world, taxonomy.topics, tmp_path, tmp_path / "run1")
     assert failures == 2  # OAPEN, asked with two queries

@@ -1,10 +1,10 @@
 """The overlap audit of a run: against its questions and against any data, in each mode, with planted controls."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from corpus_rows import document
 from corpus_stages import Built, build, config_of, running
 from report_views import database, reported, whole_run
 
@@ -16,18 +16,7 @@ from infuser_core.schemas import AuditFact, Document, Judgement, Overlap
 from infuser_core.store.tables import write_rows
 from tasks import documents
 
-
-@pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One store for all: what is the same is made once."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("INFUSER_STORE", str(tmp_path_factory.mktemp("audits")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def plain() -> Built:
-    return build(config_of())
+pytestmark = pytest.mark.usefixtures("corpus_store")
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +91,7 @@ def reference(folder: Path, longest: Document) -> Path:
     noise = "nothing of this stands in any book of the shelf, whatever the weather was like on that day"
     turns = [{"role": "user", "content": noise}, {"role": "assistant", "content": noise}]
     (folder / "a.jsonl").write_text("".join(json.dumps({"messages": turns}) + "\n" for _ in range(3)))
-    document = Document(
-        document_id="r1", source_id="", header_path="", start=0, end=1, text=f"{noise} {longest.text} {noise}",
-        num_tokens=1, domain="", prompt_type="mcq",
-    )  # fmt: skip
-    write_rows(folder / "b.parquet", [document], Document)
+    write_rows(folder / "b.parquet", [document("r1", f"{noise} {longest.text} {noise}")], Document)
     return folder
 
 

@@ -1,6 +1,5 @@
 """Textbooks are worked on in groups: how many books a group has changes no document, and a group stands by itself."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,11 @@ from infuser_core.config.overlays import load
 from infuser_core.schemas import Document, Judgement, Page, Source
 from infuser_core.store.runs import Journal
 
-
-@pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One store for all: what is the same is made once."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("INFUSER_STORE", str(tmp_path_factory.mktemp("groups")))
-        yield
+pytestmark = pytest.mark.usefixtures("corpus_store")
 
 
 @pytest.fixture(scope="module")
-def built() -> Built:
+def built(corpus_store: Path) -> Built:
     return build(config_of("corpus.group=1"))
 
 
@@ -62,8 +55,7 @@ def test_a_book_less_leaves_the_work_on_the_others_as_it_is(built: Built):
     assert fewer.pool != built.pool
 
 
-def test_an_audit_that_finds_nothing_new_changes_no_pool():
-    plain = build(config_of())
+def test_an_audit_that_finds_nothing_new_changes_no_pool(plain: Built):
     benchmarks = "evaluate.benchmarks=[{name: nano_transfer}]"
     for change in (
         benchmarks,

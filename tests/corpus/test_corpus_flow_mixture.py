@@ -1,11 +1,10 @@
 """What an instruction-finetuned anchor was trained on is looked for in pool, dev set and validation set."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from corpus_stages import Built, build, config_of, made, running
+from corpus_stages import Built, config_of, made, running
 
 from corpus.audit.mixture import MixtureOverlap, conversation_of
 from infuser_core.config.run import RunConfig
@@ -21,18 +20,7 @@ from tasks import audits, documents
 NOISE = "nothing of this stands in any book of the shelf, whatever the weather was like on that day"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One store for all: the corpus is built once."""
-    with pytest.MonkeyPatch.context() as environment:
-        root = tmp_path_factory.mktemp("mixture") / "store"
-        environment.setenv("INFUSER_STORE", str(root))
-        yield root
-
-
-@pytest.fixture(scope="module")
-def plain() -> Built:
-    return build(config_of())
+pytestmark = pytest.mark.usefixtures("corpus_store")
 
 
 @pytest.fixture(scope="module")

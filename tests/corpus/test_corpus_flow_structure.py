@@ -21,12 +21,7 @@ KEEP = json.dumps({"keep": True, "reason": "it explains something"})
 LINE = re.compile(r"^(\d+) \| level (\d) \| (.*?) \| \d+ characters$", re.MULTILINE)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One store for all: what is the same is made once."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("INFUSER_STORE", str(tmp_path_factory.mktemp("structure")))
-        yield
+pytestmark = pytest.mark.usefixtures("corpus_store")
 
 
 def boundaries(prompt: str) -> str:

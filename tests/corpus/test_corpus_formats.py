@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from corpus_rows import document
 
 from corpus.formats import export_pool, import_pool
 from corpus.pool import DOCUMENTS, read_documents, write_table
@@ -29,17 +30,8 @@ def test_documents_json_goes_out_as_it_came(tmp_path):
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
 def test_our_rows_survive_every_format(tmp_path, name):
     text = "# T\n\nBody \U00020000"
-    row = Document(
-        document_id="d",
-        source_id="s",
-        header_path="A > B",
-        start=5,
-        end=5 + len(text),
-        text=text,
-        num_tokens=4,
-        domain="Physics",
-        prompt_type="direct",
-    )
+    fields = {"start": 5, "end": 5 + len(text), "num_tokens": 4, "domain": "Physics", "prompt_type": "direct"}
+    row = document("d", text, header_path="A > B", **fields)
     write_table(tmp_path / "pool" / DOCUMENTS, [row], Document)
     export_pool(tmp_path / "pool", name.partition(".")[2], tmp_path / name)
     import_pool(tmp_path / name, tmp_path / "again")
@@ -49,19 +41,12 @@ def test_our_rows_survive_every_format(tmp_path, name):
     assert read_documents(tmp_path / "third") == [row]
 
 
-def test_chunk_files_and_question_pools_come_in(tmp_path):
+def test_chunk_files_come_in(tmp_path):
     chunks = [{"page_content": "Body", "metadata": {"Header 1": "A", "Header 3": "C", "token_count": 9, "k": 1}}]
     (tmp_path / "b.chunks.json").write_text(json.dumps(chunks))
     import_pool(tmp_path / "b.chunks.json", tmp_path / "chunks")
     (row,) = read_documents(tmp_path / "chunks")
     assert (row.header_path, row.num_tokens, row.source_id, row.document_id) == ("A > C", 9, "b", "b-0")
-    pool = [
-        {"question_id": "q", "question_text": "?", "choices": ["a", "b"], "ground_truth": "b", "difficulty": "hard"}
-    ]
-    (tmp_path / "pool.json").write_text(json.dumps(pool))
-    assert import_pool(tmp_path / "pool.json", tmp_path / "questions")["kept_beside"] == ["difficulty"]
-    export_pool(tmp_path / "questions", "documents-json", tmp_path / "back.json")
-    assert json.loads((tmp_path / "back.json").read_text()) == pool
 
 
 @pytest.mark.parametrize(
@@ -71,6 +56,7 @@ def test_chunk_files_and_question_pools_come_in(tmp_path):
         ([{"doc_id": 1}], "no content"),
         ([{"content": "a"}], "no doc_id"),
         ([{"doc_id": 1, "content": "a", "prompt_type": "odd"}], "prompt_type 'odd'"),
+        ([{"question_id": "q", "question_text": "?", "ground_truth": "b"}], "questions, and no documents"),
         ([], "no rows"),
     ],
 )

@@ -111,8 +111,3 @@ def test_a_host_whose_first_address_is_down_is_reached_at_its_next():
 def test_a_name_without_addresses_cannot_be_reached():
     with pytest.raises(httpcore.ConnectError, match="no address"):
         backend(Sockets(), []).connect_tcp("none.example", 443)
-
-
-def test_sockets_of_this_machine_are_refused():
-    with pytest.raises(CatalogueError, match="refused socket"):
-        backend(Sockets()).connect_unix_socket("/run/x.sock")

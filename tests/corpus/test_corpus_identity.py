@@ -101,3 +101,32 @@ def test_any_text_has_some_canonical_address_and_keeps_it(text):
 @pytest.mark.parametrize("value", ["http://[bad", "http://host:port/x", "http://" + "ö" * 80 + "/"])
 def test_addresses_that_cannot_be_parsed_stay_as_they_are(value):
     assert identifiers.url(value) == f"url:{value}"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("b.pdf", "https://x.example/a/b.pdf"),
+        ("/b.pdf", "https://x.example/b.pdf"),
+        ("//y.example/b", "https://y.example/b"),
+        (" http://y.example/b ", "http://y.example/b"),
+        ("file:///etc/passwd", ""),
+        ("javascript:alert(1)", ""),
+        ("mailto:a@b", ""),
+        ("http://[bad", ""),
+        ("http://x:port/", ""),
+        ("http:///path", ""),
+    ],
+)
+def test_written_addresses(written, meant):
+    assert identifiers.absolute("https://x.example/a/page", written) == meant
+
+
+@given(st.text(max_size=30))
+def test_no_text_is_too_strange(text):
+    target = identifiers.absolute("https://x.example/", text)
+    assert target == "" or target.startswith(("http://", "https://"))
+    assert all(
+        isinstance(part, str)
+        for part in (identifiers.scheme_of("https://x/", text), identifiers.host_of(text), identifiers.path_of(text))
+    )

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from corpus_rows import book_page, by_words
 
 from corpus.chunk.chunk import chunk
 from corpus.chunk.judge import decide, fault_of, judge, judge_by_rules, ruled_out
-from corpus.read.page import page_of
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.protocols import Messages, Progress, no_progress
 from infuser_core.prompts.load import Template, load
@@ -29,9 +29,9 @@ class Scripted:
 
 
 def rows(text: str, bounds: tuple[int, int] = (1, 50)):
-    page = page_of("book", text, num_pages=1, converter="test", reason="")
+    page = book_page(text)
     config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1], small_sections="drop")
-    return chunk(page, lambda part: len(part.split()), config, "d")
+    return chunk(page, by_words, config, "d")
 
 
 DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")]

@@ -2,7 +2,7 @@
 
 import re
 
-from loopback import GUARD, guarded
+from loopback import GUARD
 
 from corpus.chunk.chunk import chunk
 from corpus.find.catalogue import connect
@@ -24,11 +24,15 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     entries = textbooks.build_shelf(tmp_path, 0)
     pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
     topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
-    with serve_shelf(tmp_path) as base, guarded() as client:
-        catalogue = connect("local", base=base, client=client)
-        offers = [offer for topic in topics for offer in catalogue.search(topic)]
-        rows = admit(offers, topics, CatalogueSettings()).sources
-        result = download(rows, catalogue.address, tmp_path / "pdf", Holdings(tmp_path / "held"), GUARD)
+    with serve_shelf(tmp_path) as base, live(GUARD) as session:
+        catalogue = connect("local", base=base, client=session.client)
+        searches = [search_topic(topic, [catalogue], CatalogueSettings()) for topic in topics]
+        offers = [offer for found in searches for offer in found.offers]
+        rankings = [row for found in searches for row in found.rankings]
+        ranked = admit(offers, topics, CatalogueSettings(), rankings)
+        result = download(ranked.sources, catalogue.address, tmp_path / "pdf", Holdings(tmp_path / "held"), GUARD)
+    assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
+    assert base.rpartition(":")[2] not in repr(ranked)
     admitted = {row.source_id for row in result.sources if row.status == "admitted"}
     books = [book for book in textbooks.BOOKS if f"doi:{book.doi}" in admitted]
     assert len(books) == len(admitted) == 4
@@ -39,20 +43,3 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     found = [match[1] for row in chunks if not row.discard and (match := SECTION.fullmatch(row.document.text))]
     notes = [note for book in books for chapter in textbooks.book_notes(book, 0) for note in chapter]
     assert sorted(found) == sorted(language.paragraph(note.facts) for note in notes)
-
-
-def test_the_ranked_search_takes_the_same_books_as_the_bare_selection(tmp_path):
-    entries = textbooks.build_shelf(tmp_path, 0)
-    pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
-    topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
-    with serve_shelf(tmp_path) as base, live(GUARD) as session:
-        catalogue = connect("local", base=base, client=session.client)
-        found = [offer for topic in topics for offer in catalogue.search(topic)]
-        bare = admit(found, topics, CatalogueSettings()).sources
-        searches = [search_topic(topic, [catalogue], CatalogueSettings()) for topic in topics]
-    offers = [offer for found in searches for offer in found.offers]
-    rankings = [row for found in searches for row in found.rankings]
-    ranked = admit(offers, topics, CatalogueSettings(), rankings=rankings)
-    assert [(row.source_id, row.status) for row in ranked.sources] == [(row.source_id, row.status) for row in bare]
-    assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
-    assert base.rpartition(":")[2] not in repr(ranked)

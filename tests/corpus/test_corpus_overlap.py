@@ -1,47 +1,12 @@
 """The audit finds what is copied, in both directions, and proves it on planted controls."""
 
-import random
-
 import pytest
+from corpus_rows import document, question, writer
 
 from corpus.audit.ngrams import compare, grams, words
 from corpus.audit.overlap import OverlapConfig, audit
-from infuser_core.schemas import Document, Question
 
-DRAW = random.Random(7)
-VOCABULARY = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=6)) for _ in range(3000)]
-
-
-def prose(number_of_words: int) -> str:
-    return " ".join(DRAW.choices(VOCABULARY, k=number_of_words))
-
-
-def document(name: str, text: str) -> Document:
-    return Document(
-        document_id=name,
-        source_id="book",
-        header_path="",
-        start=0,
-        end=len(text),
-        text=text,
-        num_tokens=0,
-        domain="",
-        prompt_type="mcq",
-    )
-
-
-def question(name: str, text: str, choices: list[str] | None = None) -> Question:
-    return Question(
-        question_id=name,
-        text=text,
-        choices=choices or [],
-        answer="A",
-        verifier="choice",
-        domain="",
-        subdomain="",
-    )
-
-
+prose = writer(7)
 POOL = [document(f"d{n}", prose(400)) for n in range(12)]
 FEW = OverlapConfig(controls_per_kind=5)
 

@@ -1,8 +1,7 @@
 """What is planted has the answer that it says, and both audits plant and find the same."""
 
-import random
-
 import pytest
+from corpus_rows import writer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,14 +11,7 @@ from corpus.audit.overlap import OverlapConfig
 from corpus.audit.planted_controls import CHARS, LEAST_WORDS, Plant, plant
 from corpus.audit.scan import PoolText
 
-DRAW = random.Random(3)
-VOCABULARY = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=6)) for _ in range(3000)]
-
-
-def prose(number_of_words: int) -> str:
-    return " ".join(DRAW.choices(VOCABULARY, k=number_of_words))
-
-
+prose = writer(3)
 POOL = [prose(400) for _ in range(12)]
 QUESTIONS = [prose(20) for _ in range(3)]
 

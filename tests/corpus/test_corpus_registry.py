@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from corpus.find.catalogue import Offer, subject
 from corpus.find.registry import admit
+from corpus.find.search import Ranking
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.schemas import Source, Topic
 
@@ -12,28 +13,20 @@ TOPICS = [Topic(domain="Physics", subdomain="Optics", num_questions=1)]
 
 
 def offer(name: str, **changes: object) -> Offer:
-    fields = {
-        "catalogue": "local",
-        "offer_id": name,
-        "title": name,
-        "author": "",
-        "description": "",
-        "category": "textbook",
-        "subjects": [subject("physics", "Optics")],
-        "discipline": "Physics",
-        "licence": "CC-BY-4.0",
-        "licence_evidence": "license.spdx=CC-BY-4.0",
-        "source_url": f"local:/catalogue.json#{name}",
-        "download_url": f"local:/books/{name}.pdf",
-        "doi": "",
-        "isbn": "",
-        "arxiv": "",
-    }
+    fields = {"catalogue": "local", "offer_id": name, "title": name, "discipline": "Physics", "licence": "CC-BY-4.0"}
+    fields |= {"subjects": [subject("physics", "Optics")], "licence_evidence": "license.spdx=CC-BY-4.0"}
+    fields |= {"source_url": f"local:/catalogue.json#{name}", "download_url": f"local:/books/{name}.pdf"}
     return Offer(**(fields | changes))
 
 
 def select(offers: list[Offer], **settings: object) -> list[Source]:
-    return admit(offers, TOPICS, CatalogueSettings(**settings)).sources
+    """Rows of the offers, ranked in their order."""
+    pair = {"domain": "Physics", "subdomain": "Optics", "score": 1.0, "ranked_by": "rule", "reason": ""}
+    rankings = [
+        Ranking(catalogue=row.catalogue, offer_id=row.offer_id, rank=place, **pair)
+        for place, row in enumerate(offers, 1)
+    ]
+    return admit(offers, TOPICS, CatalogueSettings(books_per_topic=0, **settings), rankings).sources
 
 
 def test_reasons():

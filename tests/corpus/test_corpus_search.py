@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from corpus_rows import question
 from loopback import GUARD, Loopback, Say, recorded, serving
 
 import corpus
@@ -21,7 +22,7 @@ from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.errors import CatalogueError
 from infuser_core.prompts.load import load
-from infuser_core.schemas import Question, Topic
+from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
 SETTINGS = CatalogueSettings()
@@ -200,7 +201,7 @@ def test_the_best_books_of_every_pair_are_taken_and_each_pair_is_covered():
     searches = [search_topic(topic, [Fake(*shelf)], SETTINGS) for topic in (TOPIC, waves, sound)]
     offers = [row for found in searches for row in found.offers]
     rankings = [row for found in searches for row in found.rankings]
-    found = admit(offers, [TOPIC, waves, sound], CatalogueSettings(books_per_topic=2), rankings=rankings)
+    found = admit(offers, [TOPIC, waves, sound], CatalogueSettings(books_per_topic=2), rankings)
     status = {row.title: row.reason or row.status for row in found.sources}
     assert status == {
         "Optics": "admitted",
@@ -222,13 +223,7 @@ def server_log(server: Loopback) -> str:
 
 def test_no_word_of_a_question_reaches_a_catalogue_or_the_agent():
     """From questions with telling words to requests on the wire: the pair alone gets through."""
-    empty = dict.fromkeys(("document_id", "rollout_id", "reasoning", "domain", "subdomain"), "")
-    questions = [
-        Question(
-            question_id=f"q{n}", text=f"ZEBRA{n} walks", choices=["QUOKKA", "b"], answer="A", verifier="choice", **empty
-        )
-        for n in range(3)
-    ]
+    questions = [question(f"q{n}", f"ZEBRA{n} walks", ["QUOKKA", "b"]) for n in range(3)]
     told: list[str] = []
 
     def label(messages: Messages) -> str:

@@ -45,14 +45,14 @@ SOURCES = st.text(alphabet="ab .,;\n\r\t\u00a0\u2028x", max_size=200)
 COUNTS = st.sampled_from([by_words, by_characters, len])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(SOURCES, st.integers(0, 200), st.integers(0, 200))
 def test_trimming_equals_its_plain_form(source, one, other):
     start, end = sorted((min(one, len(source)), min(other, len(source))))
     assert trim(source, start, end) == plain_trim(source, start, end)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 80), COUNTS)
 def test_packing_equals_its_plain_form(lengths, max_tokens, count):
     source = "".join(("ab cd, " * length)[: length - 1] + " " for length in lengths)

@@ -1,17 +1,17 @@
 """Front and back matter are named by their headings, and only when asked."""
 
 import pytest
+from corpus_rows import book_page, by_words
 
 from corpus.chunk.chunk import Discard, chunk
 from corpus.chunk.front_matter import exclude
-from corpus.read.page import page_of
 from infuser_core.config.corpus import ChunkSettings
 
 BOOK = (
     "A Title\n\nby someone\n\n# Preface\n\nthanks\n\n## To the reader\n\nmore\n\n# 1 Indexing data\n\nreal text\n\n"
     "## Chapter references\n\nkept\n\n## References\n\nold books\n\n# Answer Key\n\n1. A\n\n# Index\n\nwug, 3\n"
 )
-PAGE = page_of("book", BOOK, num_pages=1, converter="test", reason="")
+PAGE = book_page(BOOK)
 
 
 def test_off_names_nothing():
@@ -28,18 +28,18 @@ def test_matter_is_named_with_its_subsections():
 
 def test_excluded_spans_become_discards():
     config = ChunkSettings(min_tokens=1, max_tokens=50)
-    rows = chunk(PAGE, lambda text: len(text.split()), config, "d", excluded=exclude(PAGE, mode="headings"))
+    rows = chunk(PAGE, by_words, config, "d", excluded=exclude(PAGE, mode="headings"))
     kept = [row.document.text for row in rows if row.discard is None]
     assert kept == ["# 1 Indexing data\n\nreal text", "## Chapter references\n\nkept"]
     assert sum(row.discard in (Discard.FRONT_MATTER, Discard.BACK_MATTER) for row in rows) == 6
 
 
 def test_a_text_without_headings_is_left_alone():
-    assert exclude(page_of("book", "only text\n", num_pages=1, converter="t", reason=""), mode="headings") == []
+    assert exclude(book_page("only text\n"), mode="headings") == []
 
 
 def titles(text: str, **options: object) -> list[str]:
-    page = page_of("book", text, num_pages=1, converter="test", reason="")
+    page = book_page(text)
     return [text[span.start : span.end].split("\n")[0] for span in exclude(page, mode="headings", **options)]
 
 

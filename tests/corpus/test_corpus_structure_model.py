@@ -4,15 +4,15 @@ import json
 import re
 
 import pytest
+from corpus_rows import book_page
 
 from corpus.chunk.front_matter import SHOWN, exclude, find_bounds
-from corpus.read.page import page_of
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.prompts.load import load
 
 BODY = "secret text of the chapter " * 40
 BOOK = f"# Greeting\n\n{BODY}\n\n# Wugs\n\n{BODY}\n\n## Blicks\n\n{BODY}\n\n# Farewell\n\n{BODY}\n"
-PAGE = page_of("book", BOOK, num_pages=1, converter="test", reason="")
+PAGE = book_page(BOOK)
 TEMPLATE = load("find_boundaries", profile="paper")
 
 
@@ -67,7 +67,7 @@ def test_a_refused_answer_is_asked_for_again_with_its_problem():
 
 def test_a_long_book_is_shown_in_windows_to_its_end():
     text = "".join(f"# Title {n}\n\ntext {n}\n\n" for n in range(2 * SHOWN + 10))
-    page = page_of("book", text, num_pages=1, converter="test", reason="")
+    page = book_page(text)
 
     def answer(prompt: str) -> str:
         numbers = [int(number) for number in re.findall(r"^(\d+) \| level", prompt, re.M)]
@@ -83,5 +83,5 @@ def test_a_long_book_is_shown_in_windows_to_its_end():
 
 
 def test_a_book_without_headings_is_not_asked_about():
-    found, prompts = asked("{}", page_of("book", "text", num_pages=1, converter="test", reason=""))
+    found, prompts = asked("{}", book_page("text"))
     assert prompts == [] and found.bounds.problem == "the book has no headings"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 import pytest
+from corpus_rows import question
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,24 +14,10 @@ from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.errors import DocumentError
 from infuser_core.prompts.load import load
-from infuser_core.schemas import Question, Topic
+from infuser_core.schemas import Topic
 
 ASSIGN, MERGE = load("assign_topic", profile="paper"), load("merge_topics", profile="paper")
 NOTHING = json.dumps({"groups": []})
-
-
-def question(name: str, text: str, domain: str = "", subdomain: str = "") -> Question:
-    empty = dict.fromkeys(("document_id", "rollout_id", "reasoning"), "")
-    return Question(
-        question_id=name,
-        text=text,
-        choices=[],
-        answer="A",
-        verifier="choice",
-        domain=domain,
-        subdomain=subdomain,
-        **empty,
-    )
 
 
 def label(domain: str, subdomain: str) -> str:
@@ -38,7 +25,8 @@ def label(domain: str, subdomain: str) -> str:
 
 
 def librarian(
-    labels: Callable[[str], str], merges: Callable[[str], str] = lambda prompt: NOTHING, **settings: float
+    labels: Callable[[str], str],
+    merges: Callable[[str], str] = lambda prompt: NOTHING,
 ) -> tuple[Librarian, list[str]]:
     """Replies by the prompt's text; the prompts that were seen."""
     seen: list[str] = []
@@ -48,7 +36,7 @@ def librarian(
         seen.append(prompt)
         return merges(prompt) if "Entries:" in prompt else labels(prompt)
 
-    return Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE, **settings), seen
+    return Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE), seen
 
 
 def pairs(taxonomy: Taxonomy) -> list[tuple[str, str, int]]:
@@ -100,7 +88,7 @@ def test_synonyms_become_one_when_the_model_says_so():
 
 
 def test_labels_of_the_data_set_are_kept_and_others_join_them():
-    rows = [question("a", "lens", "Science", "Optics"), question("b", "mirror")]
+    rows = [question("a", "lens", domain="Science", subdomain="Optics"), question("b", "mirror")]
 
     def merges(prompt: str) -> str:
         groups = [{"keep": "Natural Science", "merge": ["Science"]}]
@@ -118,9 +106,9 @@ def test_labels_of_the_data_set_are_kept_and_others_join_them():
 def test_a_set_with_all_labels_asks_no_model():
     helper, seen = librarian(lambda prompt: "")
     rows = [
-        question("a", "x", "Law", "Torts"),
-        question("b", "y", "Biology", "Genes"),
-        question("c", "z", "Law", "Torts"),
+        question("a", "x", domain="Law", subdomain="Torts"),
+        question("b", "y", domain="Biology", subdomain="Genes"),
+        question("c", "z", domain="Law", subdomain="Torts"),
     ]
     assert pairs(extract(rows, helper)) == [("Biology", "Genes", 1), ("Law", "Torts", 2)] and seen == []
 
@@ -168,7 +156,7 @@ def test_too_many_failures_are_an_error_that_names_one():
 @pytest.mark.parametrize(("domain", "subdomain"), [("", ""), ("", "Optics"), ("Physics", " ")])
 def test_without_a_model_an_unlabelled_question_is_an_error(domain, subdomain):
     with pytest.raises(DocumentError, match="q-17"):
-        extract([question("q-17", "x", domain, subdomain)])
+        extract([question("q-17", "x", domain=domain, subdomain=subdomain)])
 
 
 @given(st.lists(st.text(alphabet="abcdefgh ", min_size=12, max_size=40), min_size=1, max_size=6))
@@ -177,16 +165,14 @@ def test_no_word_of_a_question_leaves_the_stage(texts):
     marked = [
         question(f"id-{n}", f"SECRET{n} {text} SECRETS whose words are telling {text}") for n, text in enumerate(texts)
     ]
+    marked += [question(f"more-{n}", f"SECRETS and plain words {n}") for n in range(10)]
 
     def echo(prompt: str) -> str:
         asked = prompt.partition("Question:")[2].partition("Reply with")[0].strip()
         return label("Science", asked) if "SECRET0" in prompt else label("Science", "Physics")
 
-    try:
-        found = extract(marked, librarian(echo, max_failed=1.0)[0])
-    except DocumentError as error:
-        assert "SECRET" not in error.message
-        return
+    found = extract(marked, librarian(echo)[0])
+    assert found.assignments[0].reason
     assert "SECRET" not in json.dumps(
         [asdict(row) for row in [*found.topics, *found.assignments, *found.merges, *found.calls]]
     )
