@@ -17,7 +17,7 @@ from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.langchain_chunk import chunk_langchain
 from corpus.chunk.split import RULE, Count, count_tokens
 from corpus.formats import content_of_pool, documents_in
-from corpus.model_reply import ModelCall
+from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.read import convert as converting
 from corpus.read import embedded, marker
 from infuser_core import plugins, settings
@@ -146,7 +146,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
     """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
     template = load_or_shipped("find_boundaries", profile=run.config.prompts)
     speaker = _speaker(run)
-    asking = {"attempts": front_matter.ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.SHOWN}
+    asking = {"attempts": ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.SHOWN}
     values = {"prompt": template_digest(template), **asking, **speaker.identity}
     recipe = run.recipe("structure", VERSION, values, {"pages": pages})
 
