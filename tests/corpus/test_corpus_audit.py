@@ -1,14 +1,11 @@
 """A pool against data: what is planted is found, offsets point at it, shards resume, controls are printed."""
 
 import json
-import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 from corpus_rows import document, writer
-from places import ROOT
 
 from corpus.audit.audit import audit_pool
 from corpus.audit.references import Shard, records, shards_of, texts_of
@@ -92,11 +89,14 @@ def test_the_papers_mode_misses_the_document_in_a_long_record(folder):
     assert {row.document_id for row in run(folder, "loose").findings if row.matched} >= {"d2", "d4", "d6"}
 
 
-def test_finished_shards_are_not_read_again_and_processes_agree(folder):
-    command = [sys.executable, "-m", "flows.cli.main", "corpus", "audit", "--pool", str(folder / "pool")]
-    command += ["--reference", str(folder / "ref"), "--out", str(folder / "out"), "--workers", "1"]
-    killed = subprocess.run(command, cwd=ROOT, env={**os.environ, "INFUSER_CRASH_AT": "audit:shard"})
-    assert killed.returncode == -9
+def test_finished_shards_are_not_read_again_and_processes_agree(folder, launch):
+    arguments = ["--reference", str(folder / "ref"), "--out", str(folder / "out"), "--workers", "1"]
+    killed = launch(
+        *("corpus", "audit", "--pool", str(folder / "pool"), *arguments),
+        store=folder / "store",
+        INFUSER_CRASH_AT="audit:shard",
+    )
+    assert killed.code == -signal.SIGKILL
     (kept,) = (folder / "out" / ".work").rglob("*.json")
     stamp = kept.stat().st_mtime_ns
     first = run(folder)

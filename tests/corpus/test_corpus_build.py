@@ -3,17 +3,17 @@ build does what is new, and a killed one resumes."""
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 import yaml
 from corpus_sources import pdf_bytes
+from launcher import Launcher
 from loopback import Loopback, Say, serving
-from places import CONFIGS, ROOT
+from places import CONFIGS
 from test_endpoint_replies import said, server
 
 from corpus.audit.scan import Finding
@@ -125,16 +125,21 @@ def test_every_bad_source_has_its_reason_and_nothing_is_lost(tmp_path):
     assert rows["good.md"].sha256 == hashlib.sha256(book("Tides").encode()).hexdigest()
 
 
-def killed(arguments: list[str], point: str) -> None:
-    command = [sys.executable, "-m", "flows.cli.main", "corpus", "build", *arguments]
-    ended = subprocess.run(command, cwd=ROOT, env={**os.environ, "INFUSER_CRASH_AT": point}, capture_output=True)
-    assert ended.returncode == -9, ended.stderr
+@pytest.fixture
+def killed(launch: Launcher, store: Path) -> Callable[..., None]:
+    """Runs a build that ends at a point."""
+
+    def run(*arguments: str, point: str) -> None:
+        ended = launch("corpus", "build", *arguments, store=store, INFUSER_CRASH_AT=point)
+        assert ended.code == -signal.SIGKILL, ended
+
+    return run
 
 
 @pytest.mark.parametrize("point", ["convert:after_rename:2", "chunk:before_commit:2"])
-def test_a_killed_build_resumes(tmp_path, store, point):
+def test_a_killed_build_resumes(killed, tmp_path, store, point):
     sources, out = write(tmp_path / "in", a=book("Tides"), b=book("Heat"), c=book("Light")), tmp_path / "out"
-    killed([*sources, "--workers", "1", "--out", str(out)], point)
+    killed(*sources, "--workers", "1", "--out", str(out), point=point)
     assert not (out / DOCUMENTS).exists()
     before = stamps(store / "artifacts")
     build(sources, out)
@@ -143,7 +148,7 @@ def test_a_killed_build_resumes(tmp_path, store, point):
     assert read_documents(out) == read_documents(tmp_path / "other")
 
 
-def test_an_endpoint_judges_each_chunk_once_also_over_a_kill(tmp_path):
+def test_an_endpoint_judges_each_chunk_once_also_over_a_kill(killed, tmp_path):
     def even(body: dict[str, object], attempt: int) -> object:
         number = int(body["messages"][-1]["content"].rpartition("## Tides ")[2].split()[0])
         return said(json.dumps({"keep": number % 2 == 0, "reason": f"part {number}"}))
@@ -151,7 +156,7 @@ def test_an_endpoint_judges_each_chunk_once_also_over_a_kill(tmp_path):
     (source,) = write(tmp_path / "in", a=book("Tides", 40).partition("# Index")[0])
     with server(even) as (address, log):
         judge = f"openai:judge@{address}"
-        killed([source, "--judge", judge, "--out", str(tmp_path / "out")], "judge:before_commit")
+        killed(source, "--judge", judge, "--out", str(tmp_path / "out"), point="judge:before_commit")
         facts = build([source], tmp_path / "out", judge=judge).facts
         assert not build([source], tmp_path / "out", judge=judge).facts["changed"]
         assert len(log.bodies) == 40
@@ -314,7 +319,7 @@ def configured(tmp_path: Path, catalogue: dict[str, object]) -> list[Path]:
     ]
     (tmp_path / "dev.json").write_text(json.dumps(rows))
     source = {"type": "file", "path": str(tmp_path / "dev.json")}
-    corpus = {"judge": {"type": "none"}, "catalogue": catalogue}
+    corpus = {"judge": {"type": "none"}, "chunk": {"tokenizer": {"type": "rules"}}, "catalogue": catalogue}
     values = {"data": {"dev": source, "validation": source}, "corpus": corpus, "evaluate": {"benchmarks": []}}
     (tmp_path / "overlay.yaml").write_text(yaml.safe_dump(values))
     return [CONFIGS / "nano.yaml", tmp_path / "overlay.yaml"]
@@ -371,10 +376,10 @@ def test_when_no_catalogue_answers_the_build_says_so(tmp_path):
         searched(tmp_path, {"type": "local", "url": "http://127.0.0.1:1"})
 
 
-def test_a_build_killed_while_downloading_fetches_the_rest_alone(shelf, tmp_path):
+def test_a_build_killed_while_downloading_fetches_the_rest_alone(killed, shelf, tmp_path):
     catalogue = {"type": "local", "url": shelf.base}
     configs = [part for path in configured(tmp_path, catalogue) for part in ("--config", str(path))]
-    killed([*configs, "--out", str(tmp_path / "out")], "download:before_commit:2")
+    killed(*configs, "--out", str(tmp_path / "out"), point="download:before_commit:2")
     seen = fetched(shelf)
     searched(tmp_path, catalogue)
     assert seen and all(fetched(shelf).count(path) == 1 for path in seen)
