@@ -14,11 +14,11 @@ def document(name: str, text: str = "text", **changes: object) -> Document:
     return Document(document_id=name, **(fields | changes))  # type: ignore[arg-type]
 
 
-def question(name: str, text: str, choices: list[str] | None = None, **changes: object) -> Question:
+def question(name: str, text: str, choices: list[str] | None = None, **changes: str) -> Question:
     """A question that has no document and no labels."""
-    fields: dict[str, object] = {"answer": "A", "verifier": "choice"}
-    fields |= dict.fromkeys(("domain", "subdomain", "document_id", "rollout_id", "reasoning"), "")
-    return Question(question_id=name, text=text, choices=choices or [], **(fields | changes))  # type: ignore[arg-type]
+    return Question(
+        question_id=name, text=text, choices=choices or [], **{"answer": "A", "verifier": "choice", **changes}
+    )
 
 
 def book_page(markdown: str) -> Page:
