@@ -6,11 +6,11 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
-from infuser_core.errors import CatalogueError
+from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
 
@@ -67,43 +67,28 @@ class Offer:
         return self.catalogue, self.offer_id
 
 
-class Catalogue(Protocol):
-    """Answers searches for topics. Sees a (domain, subdomain) pair and never a question."""
-
-    @property
-    def name(self) -> str:
-        """Module name of the catalogue."""
-        ...
-
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Entries found for the topic with a query, by default its subdomain, in the catalogue's order.
-
-        Raises CatalogueError when the catalogue cannot be reached or answers in an unknown shape.
-        """
-        ...
-
-    def address(self, download_url: str) -> str:
-        """The address to fetch for an offer's or a source's `download_url`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A Catalogue at an address, made of the function that reads its answers."""
+    """A catalogue at an address. It is asked for (domain, subdomain) pairs and sees no question."""
 
     name: str
     """Module name of the catalogue."""
     base: str
-    """Address of the catalogue."""
+    """Address of the catalogue, without a slash at its end."""
+    given: str
+    """The same as it was given."""
     client: httpx.Client
     """The client that asks; see `corpus.find.session`."""
     find: Callable[["Site", Topic, str], Iterable[Offer]]
     """Entries for a topic and a query; one may come twice."""
-    resolve: Callable[["Site", str], str] = lambda site, download_url: download_url
+    resolve: Callable[["Site", str], str]
     """The address to fetch for an offer's `download_url`, which most catalogues give as it is."""
 
     def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Distinct entries found for the query, by default the subdomain, in the catalogue's order."""
+        """Distinct entries found for the query, by default the subdomain, in the catalogue's order.
+
+        Raises CatalogueError when the catalogue cannot be reached or answers in an unknown shape.
+        """
         found: dict[str, Offer] = {}
         for offer in self.find(self, topic, query or topic.subdomain):
             found.setdefault(offer.offer_id, offer)
@@ -120,16 +105,20 @@ def subject(domain: str, subdomain: str) -> str:
 
 
 SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="my_package.module")
-"""Catalogues of the folder; each has `connect(base, client)`."""
+"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE` and `address(site, url)`."""
 
 
-def connect(name: str, *, base: str = "", client: httpx.Client) -> Catalogue:
-    """The catalogue `name`: a module of the folder `catalogues`, or `package.module` from elsewhere.
+def connect(name: str, *, base: str = "", client: httpx.Client) -> Site:
+    """The catalogue `name`: a module of the folder `catalogues`, or one of the same form from elsewhere.
 
-    Such a module has a function `connect(base, client) -> Catalogue`; an empty base means the catalogue's own address.
+    An empty base means the catalogue's own address. Raises ConfigError where it has none.
     """
-    catalogue: Catalogue = SHIPPED.find(name, "connect")[1](base, client=client)
-    return catalogue
+    module, find = SHIPPED.find(name, "find")
+    given = base or getattr(module, "BASE", "")
+    if not given:
+        raise ConfigError(f"catalogue {name}: no base", hint="give its address, e.g. https://NETWORK.example")
+    resolve = getattr(module, "address", lambda site, download_url: download_url)
+    return Site(name=name, base=given.rstrip("/"), given=given, client=client, find=find, resolve=resolve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

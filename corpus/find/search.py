@@ -6,7 +6,7 @@ from typing import Any
 
 from corpus.find import identifiers as identity
 from corpus.find import licences
-from corpus.find.catalogue import Catalogue, Offer, subject
+from corpus.find.catalogue import Offer, Site, subject
 from corpus.find.queries import BY_RULE, Agent, Query, Said, phrase, words
 from corpus.model_reply import ModelCall, ReplyProblem
 from infuser_core.config.corpus import CatalogueSettings
@@ -194,7 +194,7 @@ class TopicSearch:
 
 def search_topic(
     topic: Topic,
-    catalogues: Sequence[Catalogue],
+    catalogues: Sequence[Site],
     settings: CatalogueSettings,
     *,
     agent: Agent | None = None,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from corpus.find.catalogue import Catalogue, connect
+from corpus.find.catalogue import Site, connect
 from corpus.find.catalogues.local import SCHEME
 from corpus.find.guard import AGENT, GuardedTransport, WebConfig, client_of
 from corpus.find.identifiers import host_of
@@ -229,7 +229,7 @@ def replayed(folder: Path) -> Iterator[Session]:
 class Opened:
     """Catalogues that can be asked, what they have answered so far, and how their books are fetched."""
 
-    catalogues: Sequence[Catalogue]
+    catalogues: Sequence[Site]
     """In the order of the settings."""
     session: Session
     """The client and its record."""

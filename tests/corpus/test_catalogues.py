@@ -296,10 +296,11 @@ def test_an_unreachable_catalogue_is_named_with_a_remedy():
 
 def test_catalogues_are_found_by_name_shipped_or_anybodys(tmp_path, monkeypatch):
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "shelf.py").write_text("def connect(base, *, client):\n    return ('mine', base)\n")
+    (tmp_path / "own" / "shelf.py").write_text("def find(site, topic, query):\n    return []\n")
     monkeypatch.syspath_prepend(tmp_path)
     with guarded() as client:
-        assert connect("own.shelf", base="http://x", client=client) == ("mine", "http://x")
+        site = connect("own.shelf", base="http://x/", client=client)
+        assert (site.name, site.base, site.search(TOPIC)) == ("own.shelf", "http://x", [])
         with pytest.raises(ConfigError) as caught:
             connect("nowhere", base="http://x", client=client)
     assert all(name in caught.value.hint for name in ("arxiv", "doab", "local", "web", "my_package.module"))

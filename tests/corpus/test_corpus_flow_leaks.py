@@ -1,7 +1,6 @@
 """No stage after the taxonomy sees a dev question: not by its types, not by its inputs, not in anything it writes or
 asks. The overlap audit alone compares with questions, and what it finds can only take documents away."""
 
-import ast
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,21 +8,12 @@ from typing import Any
 
 import pytest
 from corpus_stages import Built, build, config_of
-from test_corpus_search import reached
 from test_endpoint_replies import Log, said, server
 
 from infuser_core.schemas import Document
 from infuser_core.store.tables import foreign_rows
 
 SECRET = ("zebrafinch", "quokkaberry")
-LATER = (
-    "corpus.read.convert",
-    "corpus.chunk.front_matter",
-    "corpus.chunk.chunk",
-    "corpus.chunk.langchain_chunk",
-    "corpus.chunk.judge",
-)
-"""Where the stages from conversion to judging begin."""
 PAIRS = (("Physics", "voltage"), ("Mathematics", "clock"))
 
 
@@ -116,12 +106,3 @@ def test_no_model_is_shown_a_word_of_a_question(built: list[Built], answering: t
     kinds = ("level 1", "Physics", "voltage")
     assert all(word in asked for word in kinds), "headings, pairs and chunks were shown"
     assert not any(word in asked for word in SECRET)
-
-
-def test_no_module_from_conversion_to_judging_knows_what_a_question_is():
-    files = reached(*LATER)
-    names = {path.name for path in files}
-    assert {"split.py", "blocks.py", "headings.py", "model_reply.py"} <= names and "topics.py" not in names
-    for path, tree in files.items():
-        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-        assert "Question" not in imported, path

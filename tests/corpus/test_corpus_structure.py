@@ -1,11 +1,16 @@
-"""Front and back matter are named by their headings, and only when asked."""
+"""Front and back matter is named by headings, or by a model that sees the headings alone, and only when asked."""
+
+import json
+import re
 
 import pytest
 from corpus_rows import book_page, by_words
 
 from corpus.chunk.chunk import Discard, chunk
-from corpus.chunk.front_matter import exclude
+from corpus.chunk.front_matter import SHOWN, exclude, find_bounds
 from infuser_core.config.corpus import ChunkSettings
+from infuser_core.engines.fake import ScriptedChat
+from infuser_core.prompts.load import load
 
 BOOK = (
     "A Title\n\nby someone\n\n# Preface\n\nthanks\n\n## To the reader\n\nmore\n\n# 1 Indexing data\n\nreal text\n\n"
@@ -71,3 +76,80 @@ def test_a_section_that_teaches_about_indexes_stays():
 @pytest.mark.parametrize("title", ["\u7b2c\u4e00\u7ae0 \u6c34", "Chapter One", "I. Wugs", "Part 1 Wugs", "1. Wugs"])
 def test_the_first_chapter_is_known_by_its_number(title):
     assert titles(f"# Thanks\n\nx\n\n# {title}\n\n{BODY}\n\n# Other\n\n{BODY}\n") == ["# Thanks"]
+
+
+SECRET = "secret text of the chapter " * 40
+GREETED = f"# Greeting\n\n{SECRET}\n\n# Wugs\n\n{SECRET}\n\n## Blicks\n\n{SECRET}\n\n# Farewell\n\n{SECRET}\n"
+GREETED_PAGE = book_page(GREETED)
+TEMPLATE = load("find_boundaries", profile="paper")
+
+
+def asked(reply, page=GREETED_PAGE):
+    prompts: list[str] = []
+
+    def answer(messages) -> str:
+        prompts.append(messages[-1]["content"])
+        return reply(messages[-1]["content"]) if callable(reply) else reply
+
+    return find_bounds(page, ScriptedChat(reply=answer, name="scripted"), TEMPLATE), prompts
+
+
+def test_the_model_sees_every_heading_and_no_text():
+    _, prompts = asked('{"first_chapter": 1, "end_marker": 3}')
+    assert len(prompts) == 1 and all(title in prompts[0] for title in ("Greeting", "Wugs", "Blicks", "Farewell"))
+    assert "secret" not in prompts[0]
+
+
+def test_what_the_model_names_is_left_out():
+    found, _ = asked('Sure: {"first_chapter": 1, "end_marker": 3}')
+    assert found.bounds.decided_by == "scripted"
+    spans = exclude(GREETED_PAGE, mode="headings", bounds=found.bounds)
+    assert [GREETED[span.start : span.end].split("\n")[0] for span in spans] == ["# Greeting", "# Farewell"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "no idea",
+        '{"first_chapter": 9, "end_marker": null}',
+        '{"first_chapter": -1, "end_marker": null}',
+        '{"first_chapter": "1", "end_marker": null}',
+        '{"first_chapter": true, "end_marker": null}',
+        '{"first_chapter": 2, "end_marker": 1}',
+        '{"first_chapter": 1}',
+        '{"first_chapter": null, "end_marker": 3}',
+    ],
+)
+def test_an_answer_that_points_nowhere_leaves_the_rules_in_charge(reply):
+    found, _ = asked(reply)
+    assert found.bounds.decided_by == "rules" and found.bounds.problem
+    assert exclude(GREETED_PAGE, mode="headings", bounds=found.bounds) == exclude(GREETED_PAGE, mode="headings")
+
+
+def test_a_refused_answer_is_asked_for_again_with_its_problem():
+    replies = iter(['{"first_chapter": 9, "end_marker": null}', '{"first_chapter": 1, "end_marker": null}'])
+    found, prompts = asked(lambda _: next(replies))
+    assert found.bounds.decided_by == "scripted" and len(found.calls) == 2
+    assert '"first_chapter" is 9' in prompts[1]
+
+
+def test_a_long_book_is_shown_in_windows_to_its_end():
+    text = "".join(f"# Title {n}\n\ntext {n}\n\n" for n in range(2 * SHOWN + 10))
+    page = book_page(text)
+
+    def answer(prompt: str) -> str:
+        numbers = [int(number) for number in re.findall(r"^(\d+) \| level", prompt, re.M)]
+        first = 5 if 5 in numbers else None
+        end = 2 * SHOWN + 8 if 2 * SHOWN + 8 in numbers else None
+        return json.dumps({"first_chapter": first, "end_marker": end})
+
+    found, prompts = asked(answer, page)
+    assert len(prompts) == 3
+    assert text[found.bounds.first :].startswith("# Title 5\n") and text[found.bounds.end :].startswith(
+        f"# Title {2 * SHOWN + 8}\n"
+    )
+
+
+def test_a_book_without_headings_is_not_asked_about():
+    found, prompts = asked("{}", book_page("text"))
+    assert prompts == [] and found.bounds.problem == "the book has no headings"

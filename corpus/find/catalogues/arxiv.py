@@ -4,8 +4,6 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 
-import httpx
-
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Params, Site, ask_xml, text_of
 from corpus.find.dspace import get_record
@@ -100,8 +98,3 @@ def _said(entry: ElementTree.Element) -> str:
 
 def _text(element: ElementTree.Element, name: str) -> str:
     return text_of(element.findtext(f"{ATOM}{name}"))
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """arXiv's public interfaces, or both at `base`: `/api/query` and `/oai2`."""
-    return Site(name="arxiv", base=(base or BASE).rstrip("/"), client=client, find=find)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import httpx
-
 from corpus.find import dspace
 from corpus.find.catalogue import Offer, Site
 from infuser_core.schemas import Topic
@@ -18,8 +16,3 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     for item in dspace.search(site.client, site.base, f'"{query}"'):
         record = dspace.record(site.client, site.base, f"oai:{urlsplit(BASE).hostname}:{item.handle}")
         yield dspace.offer(site, topic, item, record.licence, next(iter(record.downloads), ""))
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The directory at `base`, by default its public address."""
-    return Site(name="doab", base=(base or BASE).rstrip("/"), client=client, find=find)

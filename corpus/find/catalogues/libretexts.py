@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, ask_json, plain, rows_of, text_of
 from corpus.find.queries import mentions
@@ -61,8 +59,3 @@ def _words(book: dict[str, Any]) -> str:
     tags = book.get("tags")
     listed = [text_of(tag) for tag in tags] if isinstance(tags, list) else []
     return " ".join([*(text_of(book.get(key)) for key in ("title", "subject", "summary", "course")), *listed])
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The Commons at `base`, by default its public address."""
-    return Site(name="libretexts", base=(base or BASE).rstrip("/"), client=client, find=find)

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin
 
-import httpx
-
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, ask_json, subject
 from infuser_core.errors import CatalogueError
@@ -86,8 +84,3 @@ def _licence(field: Any) -> licences.Licence:
 def _subjects(field: Any) -> list[str]:
     rows = field if isinstance(field, list) else []
     return [subject(str(r.get("domain", "")), str(r.get("subdomain", ""))) for r in rows if isinstance(r, dict)]
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The catalogue at `base`."""
-    return Site(name="local", base=base.rstrip("/"), client=client, find=find, resolve=address)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import httpx
-
 from corpus.find import dspace, licences
 from corpus.find.catalogue import Offer, Site, text_of
 from corpus.find.identifiers import absolute
@@ -32,8 +30,3 @@ def _pdf_link(item: dspace.Item) -> str:
         if original and text_of(file.get("mimeType")) == "application/pdf":
             return text_of(file.get("retrieveLink"))
     return ""
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The library at `base`, by default its public address."""
-    return Site(name="oapen", base=(base or BASE).rstrip("/"), client=client, find=find)

@@ -4,13 +4,11 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from urllib.parse import quote
 
-import httpx
-
 from corpus.find import identifiers, licences
 from corpus.find.catalogue import Offer, Reply, Site, ask_xml, plain, text_of
 from corpus.find.identifiers import absolute
 from corpus.find.queries import mentions
-from infuser_core.errors import CatalogueError, ConfigError
+from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 MAX_PAGES = 200
@@ -26,7 +24,7 @@ EXPECTED = "expected an Atom feed with acquisition links (OPDS 1.2)"
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """Free entries that mention every word of the query; sections of the catalogue are followed."""
-    root = _feed(site, site.base)
+    root = _feed(site, site.given)
     template = _template(site, root)
     first = _feed(site, template.replace("{searchTerms}", quote(query))) if template else root
     for reply in _pages(site, first):
@@ -134,10 +132,3 @@ def _terms(entry: ElementTree.Element) -> list[str]:
 def _words(entry: ElementTree.Element) -> str:
     texts = [text_of(entry.findtext(f"{ATOM}title")), plain(entry.findtext(f"{ATOM}summary"))]
     return " ".join([*texts, *_terms(entry)])
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The catalogue whose root feed is at `base`."""
-    if not base:
-        raise ConfigError("catalogue opds: no base", hint="give the address of the root feed")
-    return Site(name="opds", base=base, client=client, find=find)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, ask_json, objects, plain, rows_of, text_of, texts_of
 from infuser_core.schemas import Topic
@@ -53,8 +51,3 @@ def _offer(site: Site, fields: dict[str, Any], topic: Topic, digest: str) -> Off
 def _person(row: dict[str, Any]) -> str:
     parts = (text_of(row.get(key)) for key in ("first_name", "middle_name", "last_name"))
     return " ".join(filter(None, parts)) or text_of(row.get("name"))
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The library at `base`, by default its public address."""
-    return Site(name="open_textbook_library", base=(base or BASE).rstrip("/"), client=client, find=find)

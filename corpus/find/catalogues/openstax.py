@@ -6,8 +6,6 @@ A licence belongs to the version that is offered now: newer editions carry other
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Params, Site, ask_json, objects, plain, rows_of, text_of, texts_of
 from corpus.find.queries import mentions
@@ -83,8 +81,3 @@ def _subjects(book: dict[str, Any]) -> list[str]:
 
 def _words(book: dict[str, Any]) -> str:
     return " ".join([text_of(book.get("title")), plain(book.get("description")), *_subjects(book)])
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """OpenStax at `base`, by default its public address."""
-    return Site(name="openstax", base=(base or BASE).rstrip("/"), client=client, find=find)

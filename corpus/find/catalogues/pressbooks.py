@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, ask_json, objects, plain, text_of
 from corpus.find.queries import mentions
-from infuser_core.errors import CatalogueError, ConfigError
+from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 PAGE_SIZE = 10
@@ -80,11 +78,3 @@ def _doi(value: Any) -> str:
 def _words(about: dict[str, Any]) -> str:
     shown = [text_of(about.get(key)) for key in ("name", "alternativeHeadline", "description")]
     return " ".join([*shown, *_subjects(about)])
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The network at `base`; there is no list of all networks."""
-    if not base:
-        hint = "give a network's address, e.g. https://NETWORK.example"
-        raise ConfigError("catalogue pressbooks: no base", hint=hint)
-    return Site(name="pressbooks", base=base.rstrip("/"), client=client, find=find)

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-
 from corpus.find import landing, licences
 from corpus.find.catalogue import Offer, Site, ask_json, ask_text, objects, text_of
 from corpus.find.identifiers import path_of
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
-ADDRESS = "search://web/"
+BASE = "search://web/"
 EXPECTED = 'the command writes a JSON list of {"title", "url", "snippet"}'
 MAX_RESULTS = 20
 """Pages read for one query."""
@@ -19,7 +17,7 @@ MAX_RESULTS = 20
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """One entry per result. A result that is a PDF itself states no licence, so its page has to be found."""
-    reply = ask_json(site.client, ADDRESS, {"q": query}, expected=EXPECTED)
+    reply = ask_json(site.client, BASE, {"q": query}, expected=EXPECTED)
     rows = objects(reply.data)
     if rows != reply.data or not all(isinstance(row.get("url"), str) for row in rows):
         raise CatalogueError(f"web search: no list of results: {str(reply.data)[:60]!r}", hint=EXPECTED)
@@ -68,9 +66,3 @@ def _bare(result: dict[str, Any], topic: Topic, evidence: str, pdf: str = "") ->
         source_url=result["url"],
         download_url=pdf,
     )
-
-
-def connect(base: str, *, client: httpx.Client) -> Site:
-    """The web; `base` is not used, the search belongs to the client's transport (see corpus.find.session)."""
-    del base
-    return Site(name="web", base=ADDRESS, client=client, find=find)
