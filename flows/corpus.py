@@ -3,17 +3,29 @@
 A run fills its pool from the configured catalogues; `infuser corpus build` makes one of named sources, too.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from corpus.find.intake import Item
-from corpus.settings import BuildSettings
+from corpus import pool as pools
+from corpus import report
+from corpus.find.guard import WebConfig
+from corpus.find.intake import Item, gather
+from corpus.settings import BuildSettings, build_settings
+from infuser_core import settings
+from infuser_core.config.overlays import load
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import BusyRunError, ConfigError, DocumentError, InfuserError
 from infuser_core.store.recipe import ArtifactRef
+from infuser_core.terminal import live
 from tasks import audits, documents, pool, textbooks
 from tasks.pool import Found, Group
-from tasks.run import current
+from tasks.run import current, opened
 from tasks.stage import subflow
 from tasks.textbooks import retried
 
@@ -131,3 +143,65 @@ def _compared(run: str, groups: list[Group], build: BuildSettings, workers: int)
         return None
     chunks, judgements = [group.chunks for group in groups], [group.judgements for group in groups]
     return audits.compare_pool(run, chunks, judgements, questions, workers=workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPool:
+    """Output of a build."""
+
+    facts: dict[str, Any]
+    """For programs."""
+    text: str
+    """For people."""
+    failure: InfuserError | None
+    """What to end with after showing it; None for success."""
+
+
+def build_pool(
+    sources: Sequence[str],
+    out: Path,
+    *,
+    configs: Sequence[Path],
+    search: bool,
+    judge: str,
+    workers: int | None,
+) -> BuiltPool:
+    """Search, fetch, convert, chunk, judge and audit by the stages of a run, in its store; export the pool."""
+    config = _configured(configs)
+    planned = build_settings(config, judge=judge)
+    with pools.writing(out), _alone(out):
+        pools.refuse_imported(out)
+        out.mkdir(parents=True, exist_ok=True)
+        # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
+        with opened(
+            pools.build_name(out), planned.config, journal="corpus.jsonl", published=False, listed=False
+        ) as run:
+            fetched = settings.writable_store_root() / "textbooks"
+            with live("download") as console:
+                items = gather(sources, out, fetched, WebConfig(), progress=console.progress)
+            made = built_pool(run.name, items, planned, search=search, workers=workers or os.cpu_count() or 1)
+            run.journal.finish()
+            changed = pools.copy_pool(run.store.verified_folder(made), list(run.store.manifest(made).files), out)
+    facts = {**pools.read_facts(out), "changed": changed}
+    rows = pools.read_sources(out)
+    failure = None if facts["documents"] else DocumentError(report.why_empty(rows), hint=report.hint(rows))
+    return BuiltPool(facts=facts, text=report.terminal(facts, rows, out, changed=changed), failure=failure)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """A folder has one build at a time: the store's words for a run that is held say which folder is meant."""
+    try:
+        yield
+    except BusyRunError as error:
+        raise BusyRunError(f"{out}: another build is at work there", hint="wait for it, or take --out") from error
+
+
+def _configured(configs: Sequence[Path]) -> RunConfig | None:
+    try:
+        return load(configs) if configs else None
+    except ConfigError as error:
+        if "is missing" not in error.message:
+            raise
+        hint = "--config takes a run's configuration; name a complete one first: --config configs/qwen3-4b.yaml"
+        raise ConfigError(error.message, hint=hint) from error

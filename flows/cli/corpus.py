@@ -1,5 +1,6 @@
 """Commands that build, audit and convert document pools."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Turn textbooks into a document pool. Run it again, and only what is missing or has changed is done."""
-    from flows.corpus_commands import build as go
+    from flows.corpus import build_pool
 
     sources = [*(source or []), *(more or [])]
     wanted = bool(config) and not sources if search is None else search
@@ -53,7 +54,7 @@ def build(
         raise UsageError("--search: no catalogue is known", hint="add --config FILE")
     if not sources and not wanted:
         raise UsageError("nothing to build from", hint="name files or addresses with --source, or a --config")
-    found = go(
+    found = build_pool(
         sources,
         out,
         configs=config or [],
@@ -78,15 +79,19 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Find text that a pool shares with other data, in either direction, and measure recall on planted controls."""
-    from flows.corpus_commands import audit as go
+    from corpus.audit import audit as auditing
+    from corpus.pool import writing
+    from infuser_core.terminal import live
 
     references = [*(reference or []), *(more or [])]
     if mode not in _MODES:
         raise UsageError(f"--mode {mode}: unknown", hint=", ".join(_MODES))
     if not references:
         raise UsageError("no reference to compare with", hint="name files or folders with --reference")
-    found = go(pool, references, mode, out, workers=workers)
-    show(found.facts, found.text, as_json=as_json)
+    many = workers or os.cpu_count() or 1
+    with writing(out), live("audit, MB") as console:
+        result = auditing.audit_pool(pool, references, mode, out, workers=many, progress=console.progress)
+    show(auditing.as_json(result), auditing.terminal(result, out), as_json=as_json)
 
 
 def convert(
@@ -102,12 +107,12 @@ def convert(
     as_json: AsJson = False,
 ) -> None:
     """Convert documents of another format into a pool, or a pool into another format."""
-    from flows.corpus_commands import export_pool, import_pool
+    from corpus.formats import describe, export_pool, import_pool
 
     source = path or pool
     if source is None:
         raise UsageError("nothing to convert", hint="e.g. `infuser corpus convert documents.json --out DIR`")
     if format_ and format_ not in _FORMATS:
         raise UsageError(f"--format {format_}: unknown", hint=", ".join(_FORMATS))
-    found = export_pool(source, format_, out) if format_ else import_pool(source, out)
-    show(found.facts, found.text, as_json=as_json)
+    facts = export_pool(source, format_, out) if format_ else import_pool(source, out)
+    show(facts, describe(facts, out), as_json=as_json)

@@ -22,7 +22,7 @@ from corpus.find import intake
 from corpus.find.search import Failure, Ranking
 from corpus.pool import DISCARDED, DOCUMENTS, OVERLAPS, SEARCH, SOURCES, PoolSource, markdown_name, read_documents
 from corpus.settings import build_settings, judge_source
-from flows import corpus_commands
+from flows.corpus import build_pool
 from infuser_core.errors import CatalogueError, DocumentError, UsageError
 from infuser_core.store.tables import read_rows
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def build(sources: list[str], out: Path, **options: object):
     usual = {"configs": [], "search": False, "judge": "", "workers": 1}
-    return corpus_commands.build(sources, out, **{**usual, **options})
+    return build_pool(sources, out, **{**usual, **options})
 
 
 def book(name: str, sections: int = 4) -> str:
