@@ -1,8 +1,5 @@
 """Chunks are exact, bounded slices that cover the source; what is left out has a reason."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-
 import pytest
 from corpus_rows import book_page, by_words
 from hypothesis import given, settings
@@ -172,18 +169,6 @@ def test_nothing_is_discarded_that_could_be_joined():
     source = "# A\n\none two\n\n## B\n\nthree four five\n\n## C\n\nsix\n"
     assert [row.discard for row in chunks_of(source, bounds=(5, 20))] == [None]
     assert {row.discard for row in chunks_of(source, bounds=(5, 20), mode="drop")} == {Discard.TOO_SHORT, None}
-
-
-BOOKS = [
-    f"# A {n}\n\n" + "One two three four five. " * (30 + 7 * n) + f"\n\n## B\n\n{'six seven ' * n}\n" for n in range(6)
-]
-
-
-def test_p4_the_number_of_workers_and_the_order_of_the_books_change_nothing():
-    alone = [chunks_of(book) for book in BOOKS]
-    with ProcessPoolExecutor(3, mp_context=get_context("fork")) as pool:
-        assert list(pool.map(chunks_of, BOOKS)) == alone
-        assert list(pool.map(chunks_of, reversed(BOOKS))) == alone[::-1]
 
 
 def test_p6_a_heading_stays_with_the_text_below():

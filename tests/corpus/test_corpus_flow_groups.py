@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from corpus_stages import NANO, Built, build, config_of
+from corpus_stages import NANO, RULES, Built, build, config_of
 from launcher import SmallRun
+from places import CONFIGS
 
 from infuser_core.config.overlays import load
 from infuser_core.schemas import Document, Judgement, Page, Source
@@ -74,3 +75,15 @@ def test_the_flow_composes_the_same_stages(small_run: SmallRun, small_overlay: P
     keys = {ref.key for ref in small_run.store.refs()}
     found = {entry.key for entry in Journal(built.store.root, "small").latest()}
     assert found <= keys and built.pool.key in found
+
+
+def test_worlds_and_shelves_do_not_share_books(plain: Built):
+    """Micro-worlds print other books under the same names: in one store each keeps its own."""
+    hard = [CONFIGS / "nano-hard.yaml"]
+    others = [build(load(hard, [*RULES, *more])) for more in ([], ["corpus.catalogue.shelf=by_domain"])]
+    books = [
+        {row.source_id: row.sha256 for row in each.rows(each.sources, "sources", Source) if row.sha256}
+        for each in (plain, *others)
+    ]
+    assert len({frozenset(each) for each in books}) == 1, "the names are the same"
+    assert len({digest for each in books for digest in each.values()}) == 12

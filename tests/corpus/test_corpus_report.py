@@ -86,9 +86,8 @@ def test_facts_count_documents_sources_and_reasons():
     assert facts["licences"] == {"CC-BY-4.0": 2} and facts["discarded"] == 3
 
 
-def test_the_report_is_the_same_each_time():
+def test_the_report_shows_samples_and_the_audit():
     text = report.markdown(GIVEN)
-    assert text == report.markdown(GIVEN)
     assert "judge: none" in text and "10 random documents" in text and "3 random discarded spans" in text
     assert (
         "| edited | 3 | 1.00 |" in text

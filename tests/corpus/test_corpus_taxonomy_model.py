@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 from corpus_rows import question
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.find.topics import WINDOW, Librarian, Taxonomy, extract, labels_in, merge
@@ -159,6 +159,7 @@ def test_without_a_model_an_unlabelled_question_is_an_error(domain, subdomain):
         extract([question("q-17", "x", domain=domain, subdomain=subdomain)])
 
 
+@settings(max_examples=20)
 @given(st.lists(st.text(alphabet="abcdefgh ", min_size=12, max_size=40), min_size=1, max_size=6))
 def test_no_word_of_a_question_leaves_the_stage(texts):
     """Even a model that answers with the question itself: what it says is checked, and replies are not kept."""

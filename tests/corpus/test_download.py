@@ -184,12 +184,6 @@ def test_a_page_that_names_no_single_file_is_refused(server, tmp_path, html, rea
     assert reason in get(server, tmp_path / "run", "page")[0].reason
 
 
-def test_what_robots_txt_forbids_is_not_fetched(server, tmp_path):
-    server.routes |= {"/robots.txt": Say(body=b"User-agent: *\nDisallow: /*.pdf$\n"), "/a.pdf": Say(body=PDF)}
-    assert "robots.txt of 127.0.0.1 forbids /a.pdf" in get(server, tmp_path / "run", "a.pdf")[0].reason
-    assert server.paths() == []
-
-
 def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_path):
     books = {f"/{n}.pdf": pdf_bytes(f"Book {n}") for n in range(6)}
     together = threading.Barrier(2)
@@ -214,14 +208,6 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
     assert [row.sha256 for row in result.sources] == [hashlib.sha256(book).hexdigest() for book in books.values()]
     assert [row.source_id for row in result.log] == [row.source_id for row in rows]
     assert server.most_at_once == 2 and told == [(n, 6, 0) for n in range(1, 7)]
-
-
-def test_a_pause_is_made_between_files_of_one_host(tmp_path):
-    clock = SteppedClock()
-    outside = replace(FAST, allowed_hosts=frozenset(), clock=clock.clock())
-    rows, shelf = [source("a"), source("b")], Holdings(tmp_path / "held")
-    result = download(rows, lambda url: "http://10.0.0.1/" + url[-1], tmp_path / "run", shelf, outside)
-    assert all("refused address" in row.reason for row in result.sources) and clock.slept == [1.0]
 
 
 def test_the_same_bytes_at_two_addresses_are_one_source(server, tmp_path):
