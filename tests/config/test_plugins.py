@@ -16,7 +16,7 @@ LOADERS: list[tuple[Registry, Callable[[str], Any]]] = [
     (ROUTES, plugins.route),
     (VERIFIERS, plugins.verifier),
     (BENCHMARKS, plugins.benchmark),
-    (SHIPPED, lambda name: SHIPPED.find(name, "connect")),
+    (SHIPPED, lambda name: SHIPPED.find(name, "find")),
 ]
 FILES = [(registry, load, name) for registry, load in LOADERS for name in registry.names()]
 KNOWN = {
