@@ -34,7 +34,7 @@ class Told:
     judge: str
     """Name of the judge, or `none`."""
     tokenizer: str
-    """What counted tokens, in words."""
+    """Tokenizer of the token counts, in words."""
     coverage: Sequence[Coverage] = ()
     """Which source was found for which pair; empty without a search for pairs."""
     failures: Sequence[Failure] = ()

@@ -102,7 +102,7 @@ def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
-    speaker = chat_model_of(source, run.config.engine, run.pool, label="librarian")
+    speaker = named_model(source, run.config.engine, run.pool, label="librarian")
     prompts = [template_digest(template) for template in prompts_of(run.config.prompts)]
     return speaker, {**speaker.identity, "prompts": prompts}
 
@@ -113,7 +113,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        librarian = librarian_of(model.open(), run.config.prompts) if model else None
+        librarian = librarian_of(model.chat(), run.config.prompts) if model else None
         found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in found.assignments)
         return Outcome(
@@ -173,7 +173,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        agent = agent_of(model.open(), run.config.prompts) if model else None
+        agent = agent_of(model.chat(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):

@@ -31,7 +31,7 @@ MAX_AT_ONCE = 8
 MAX_SECONDS = 1800.0
 """Wall-clock limit of one transfer, seconds."""
 PAGE_BYTES = 4 << 20
-"""What is read of a web page that stands where a file was expected, bytes."""
+"""Largest part that is read of a web page where a file was expected, bytes."""
 HYPERTEXT = frozenset({"text/html", "application/xhtml+xml"})
 OPEN_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
 """Limits of the process that opens a file to count its pages."""

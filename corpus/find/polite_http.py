@@ -22,7 +22,7 @@ BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 ROBOTS_ATTEMPTS = 3
 """Least number of requests for a robots.txt: without it nothing of its host can be had."""
 ROBOTS_BYTES = 500 << 10
-"""What is read of a robots.txt (RFC 9309, section 2.5), bytes."""
+"""Largest part of a robots.txt that is read (RFC 9309, section 2.5), bytes."""
 PRODUCT = "infuser-corpus"
 """Product token that robots.txt groups may name."""
 HOST_DELAYS = {"arxiv.org": 3.0}

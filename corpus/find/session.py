@@ -21,7 +21,7 @@ from corpus.find.guard import AGENT, GuardedTransport, WebConfig, client_of
 from corpus.find.identifiers import host_of
 from corpus.find.polite_http import PoliteTransport
 from infuser_core import durable
-from infuser_core.child import run
+from infuser_core.child import killed, run
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 
@@ -180,6 +180,8 @@ class SearchTransport(httpx.BaseTransport):
             raise CatalogueError(
                 f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
             ) from error
+        if ended.killed:
+            raise killed(name, ended.status)
         if ended.fault or ended.status:
             said = ended.fault or f"failed with status {ended.status}: {ended.tail}"
             raise CatalogueError(f"web search: {name!r} {said}", hint="try the command by hand")
