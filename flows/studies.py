@@ -254,7 +254,7 @@ FROZEN = Path(__file__).parent.parent / "configs" / "ablation" / "frozen_solver.
 
 
 def validate_influence(
-    run: str | None, *, iteration: int, questions: int, rollouts: int, retest: list[int], figure: Path | None
+    run: str | None, *, iteration: int, questions: int, rollouts: int, figure: Path | None
 ) -> dict[str, Any]:
     """Run the prediction study on one iteration of a run; returns its JSON object."""
     from tasks.run import opened
@@ -264,9 +264,7 @@ def validate_influence(
     name = runs.find_run(settings.store_root(), run)
     config = validate(runs.read_config(settings.store_root(), name))
     with opened(name, config, journal="studies.jsonl", published=False) as opened_run:
-        work = influence_study(
-            opened_run, iteration=iteration, questions=questions, rollouts=rollouts, retest_sizes=retest
-        )
+        work = influence_study(opened_run, iteration=iteration, questions=questions, rollouts=rollouts)
         return study_result(opened_run, execute(opened_run, work).ref, figure=figure)
 
 

@@ -18,8 +18,7 @@ from infuser_core.evaluation.remote import respond as respond_remotely
 from infuser_core.evaluation.saved import FileAnswers
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name
 from infuser_core.phases import evaluate as phase
-from infuser_core.phases.evaluate import ScoreSettings
-from infuser_core.phases.respond import Ask, Key, RespondSettings, respond
+from infuser_core.phases.evaluate import Ask, Key, RespondSettings, ScoreSettings, respond
 from infuser_core.schemas import BenchmarkResponse
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe

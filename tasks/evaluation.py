@@ -15,8 +15,8 @@ from infuser_core.evaluation.answers import answered, collect, scored
 from infuser_core.evaluation.plan import single
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases import select as select_phase
-from infuser_core.phases.respond import RespondSettings
-from infuser_core.phases.respond import respond as ask
+from infuser_core.phases.evaluate import RespondSettings
+from infuser_core.phases.evaluate import respond as ask
 from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,

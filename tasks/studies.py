@@ -14,12 +14,11 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.phases import generate_questions, rollout_dev, update_solver
 from infuser_core.phases import influence_study as study
-from infuser_core.phases.answering import AnswerSettings, answer_questions, template_digest
-from infuser_core.phases.training import by_group
+from infuser_core.phases.answering import answer_questions, template_digest
 from infuser_core.prompts.load import Template, load_or_shipped, render_question
 from infuser_core.report import charts
 from infuser_core.schemas import Checkpoint, Document, InfluenceScore, Question, QuestionLabel, Role, Rollout
-from infuser_core.statistics.correlation import RankCorrelation, pearson, rank_correlations
+from infuser_core.statistics.correlation import RankCorrelation, rank_correlations
 from infuser_core.statistics.question_quality import CheckedQuestion
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
@@ -37,18 +36,17 @@ TOGETHER = 32
 PREDICTORS = ("preconditioned_cosine", "sgd_cosine", "uncertainty", "variance", "difficulty", "random")
 
 
-def influence_study(run: Run, *, iteration: int, questions: int, rollouts: int, retest_sizes: Sequence[int]) -> Work:
-    """Trials, rank correlations and score reliability for one iteration of the run, as an artifact."""
+def influence_study(run: Run, *, iteration: int, questions: int, rollouts: int) -> Work:
+    """Trials and rank correlations for one iteration of the run, as an artifact."""
     inputs = _inputs(run, iteration)
     settings = study.StudySettings(
         step=update_solver.settings_of(run.config, iteration=iteration).step,
         questions=questions,
         rollouts=rollouts,
-        retest_sizes=tuple(retest_sizes),
     )
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return _study(run, settings, inputs, workspace, progress)
+        return _study(run, settings, inputs, progress)
 
     recipe = run.recipe("influence_study", study.VERSION, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
@@ -76,9 +74,7 @@ def _inputs(run: Run, iteration: int) -> dict[str, ArtifactRef]:
     }
 
 
-def _study(
-    run: Run, settings: study.StudySettings, inputs: dict[str, ArtifactRef], workspace: Path, progress: Progress
-) -> Outcome:
+def _study(run: Run, settings: study.StudySettings, inputs: dict[str, ArtifactRef], progress: Progress) -> Outcome:
     scores = run.store.rows(inputs["scores"], "scores", InfluenceScore)
     answers = run.store.rows(inputs["rollouts"], "rollouts", Rollout)
     checkpoint = run.checkpoint(inputs["solver"], Role.SOLVER)
@@ -96,87 +92,24 @@ def _study(
             "held_out": [trial.held_out_change for trial in trials],
         },
     )
-    reliability = _reliability(run, inputs, [row.question_id for row in sample], settings, workspace)
     return Outcome(
         tables={
             "influence_trials": Table(row_type=study.Trial, rows=trials),
             "influence_correlations": Table(row_type=RankCorrelation, rows=correlations),
         },
-        summary={"trials": len(trials), "reliability": reliability},
+        summary={"trials": len(trials)},
     )
 
 
-def _answer_settings(run: Run, samples: int) -> AnswerSettings:
-    return replace(rollout_dev.settings_of(run.config), samples=samples)
-
-
-def _panel(
-    run: Run,
-    inputs: dict[str, ArtifactRef],
-    name: str,
-    samples: int,
-    *,
-    scope: str = "panel",
-    count: int | None = None,
-) -> list[Rollout]:
-    questions = run.store.rows(inputs[name], "reference_questions", Question)[:count]
+def _panel(run: Run, inputs: dict[str, ArtifactRef], name: str, samples: int) -> list[Rollout]:
     return answer_questions(
-        questions,
+        run.store.rows(inputs[name], "reference_questions", Question),
         run.pool.sampler(run.checkpoint(inputs["solver"], Role.SOLVER)),
-        _answer_settings(run, samples),
+        replace(rollout_dev.settings_of(run.config), samples=samples),
         checkpoint_id=inputs["solver"].id,
         seed=run.config.seed,
-        scope=f"influence_study/{scope}/{name}",
+        scope=f"influence_study/panel/{name}",
     )
-
-
-def _reliability(
-    run: Run, inputs: dict[str, ArtifactRef], chosen: list[str], settings: study.StudySettings, workspace: Path
-) -> dict[str, float]:
-    """Pearson correlation of two independent scorings of the same questions, by group size and dev-set size."""
-    generated = _generated(run, inputs, chosen)
-    whole = run.store.manifest(inputs["dev"]).rows["reference_questions"]
-    largest = max(settings.retest_sizes)
-    cases = [(size, whole) for size in settings.retest_sizes] + [(largest, whole // 2), (largest, whole // 4)]
-    found: dict[str, float] = {}
-    for size, count in cases:
-        first, second = (
-            _rescored(run, inputs, generated, settings, size, count, half, workspace=workspace) for half in ("a", "b")
-        )
-        label = f"n={size}, dev={count}"
-        found[label] = pearson([first[name] for name in chosen], [second[name] for name in chosen])
-    return found
-
-
-def _rescored(
-    run: Run,
-    inputs: dict[str, ArtifactRef],
-    generated: list[Question],
-    settings: study.StudySettings,
-    size: int,
-    count: int,
-    half: str,
-    *,
-    workspace: Path,
-) -> dict[str, float]:
-    solver = run.checkpoint(inputs["solver"], Role.SOLVER)
-    scope = f"retest-{size}-{count}{half}"
-    dev = _panel(run, inputs, "dev", size, scope=scope, count=count)
-    rollouts = answer_questions(
-        generated,
-        run.pool.sampler(solver),
-        _answer_settings(run, size),
-        checkpoint_id=inputs["solver"].id,
-        seed=run.config.seed,
-        scope=f"influence_study/{scope}",
-    )
-    groups = list(by_group(rollouts).values())
-    return study.rescore(groups, dev, run.pool.trainer(solver), settings, workspace=workspace)
-
-
-def _generated(run: Run, inputs: dict[str, ArtifactRef], chosen: list[str]) -> list[Question]:
-    rows = {row.question_id: row for row in run.store.rows(inputs["questions"], "questions", Question)}
-    return [rows[name] for name in chosen]
 
 
 def study_result(run: Run, ref: ArtifactRef, *, figure: Path | None = None) -> dict[str, Any]:
@@ -191,7 +124,6 @@ def study_result(run: Run, ref: ArtifactRef, *, figure: Path | None = None) -> d
         "run": run.name,
         "iteration": manifest.recipe["iteration"],
         "trials": len(trials),
-        "reliability": manifest.summary["reliability"],
         "correlations": [
             {name: getattr(row, name) for name in ("predictor", "target", "spearman", "low", "high", "count")}
             for row in rows

@@ -177,7 +177,6 @@ def influence(
     iteration: Annotated[int, typer.Option(help="Iteration whose questions are studied.")] = 0,
     questions: Annotated[int, typer.Option(help="Number of scored questions to take a step on.")] = 64,
     rollouts: Annotated[int, typer.Option(help="Rollouts per dev and held-out question.")] = 64,
-    retest: Annotated[list[int] | None, typer.Option(help="Group sizes of the test-retest measurement.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Write the study's figure (SVG) to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -185,13 +184,9 @@ def influence(
     from flows.studies import validate_influence
     from infuser_core.terminal import table
 
-    found = validate_influence(
-        run, iteration=iteration, questions=questions, rollouts=rollouts, retest=retest or [4, 8], figure=figure
-    )
-    reliability = "; ".join(f"{name}: {value:.3f}" for name, value in found["reliability"].items())
+    found = validate_influence(run, iteration=iteration, questions=questions, rollouts=rollouts, figure=figure)
     lines = [
         f"run {found['run']}, iteration {found['iteration']}, {found['trials']} questions",
-        f"test-retest r of the score: {reliability}",
         table(found["correlations"]),
     ]
     show(found, "\n".join(lines), as_json=as_json)

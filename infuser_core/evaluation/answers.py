@@ -7,9 +7,7 @@ from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation.plan import Plan, single
 from infuser_core.evaluation.scores import question_scores, scores_of
-from infuser_core.phases.evaluate import ScoreSettings
-from infuser_core.phases.grade import grade
-from infuser_core.phases.respond import Ask, Key
+from infuser_core.phases.evaluate import Ask, Key, ScoreSettings, grade
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef

@@ -16,8 +16,7 @@ from infuser_core.errors import ConfigError, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings
 from infuser_core.phases.answering import solver_templates, template_digest
-from infuser_core.phases.evaluate import AskSettings
-from infuser_core.phases.respond import Ask, Key
+from infuser_core.phases.evaluate import Ask, AskSettings, Key
 from infuser_core.schemas import Question
 from infuser_core.store.recipe import digest_of
 

@@ -14,7 +14,7 @@ from infuser_core.config.overlays import validate
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.evaluation.plan import Plan, Sheet, asked_question, single
 from infuser_core.evaluation.record import FILE, Record, folder_of, read_record
-from infuser_core.phases.respond import Key
+from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef

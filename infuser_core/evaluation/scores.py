@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation.plan import Plan, Sheet
-from infuser_core.phases.respond import TOO_LONG, Key
+from infuser_core.phases.evaluate import TOO_LONG, Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore, Verdict
 from infuser_core.statistics.bootstrap import wilson
 

@@ -1,10 +1,252 @@
-"""How benchmarks and the validation set are asked and scored; asking is `respond`, scoring is `grade`."""
+"""Benchmarks and the validation set: questions are put to a solver, its saved responses are scored.
 
+Batches run across benchmarks and are the same whatever was finished before: a resumed evaluation meets the same
+arithmetic as an undisturbed one. Scoring needs no model, and gives the same verdicts as often as it is asked.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
-from infuser_core.phases.answering import solver_templates, template_digest
+from infuser_core.engines.protocols import (
+    ChatModel,
+    Completion,
+    Messages,
+    Progress,
+    PromptGroup,
+    Sampler,
+    SamplingParams,
+    Tokenizer,
+    no_progress,
+)
+from infuser_core.phases.answering import prompt_name, solver_templates, template_digest
+from infuser_core.prompts.load import load, render_question
+from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
+from infuser_core.seeding import seed_of
+from infuser_core.verifiers.parts.batch import Job, Ruling, break_ties, check_all
+from infuser_core.verifiers.parts.grading import Finding
+
+Key = tuple[str, str]
+"""(benchmark label, question id)."""
+
+TOO_LONG = "prompt_too_long"
+"""Finish reason of a question that did not fit the prompt limit and was not asked."""
+
+MAX_RESPONSES = 512
+"""Responses of one batch at most: what a kill can lose of a small model with short answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One question and how often it is asked."""
+
+    benchmark: str
+    """Benchmark label."""
+    question: Question
+    """The question."""
+    samples: int
+    """Responses wanted."""
+    max_tokens: int
+    """Response limit, tokens."""
+
+    @property
+    def key(self) -> Key:
+        """The key under which saved responses are found."""
+        return self.benchmark, self.question.question_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RespondSettings:
+    """How questions are put."""
+
+    prompts: str
+    """Prompt profile."""
+    sampling: SamplingSettings
+    """Temperature, top-p, top-k."""
+    prompt_tokens: int
+    """Prompt limit, tokens; a longer question is not asked."""
+    seed: int
+    """Seed of the examination."""
+    batch_tokens: int = 262_144
+    """Prompt and response tokens that one batch may come to."""
+
+
+def seeds_of(ask: Ask, seed: int) -> list[int]:
+    """One seed per sample: a function of (seed, benchmark, question, sample) alone, so that models are paired."""
+    scope = f"evaluate/{ask.benchmark}"
+    return [seed_of(seed, scope, ask.question.question_id, index) for index in range(ask.samples)]
+
+
+def messages_of(question: Question, *, prompts: str) -> Messages:
+    """The chat turns that put a question."""
+    template = load(prompt_name(question), profile=prompts)
+    return template.messages(question=render_question(question.text, question.choices))
+
+
+def respond(
+    asks: Sequence[Ask],
+    finished: Collection[Key],
+    sampler: Sampler,
+    settings: RespondSettings,
+    *,
+    progress: Progress = no_progress,
+) -> Iterator[list[BenchmarkResponse]]:
+    """Batches of complete questions, to be saved as they come. What is in `finished` is not asked.
+
+    `progress` counts the responses of this call.
+    """
+    lengths = [len(_prompt(ask, sampler.tokenizer, settings)) for ask in asks]
+    unasked = [ask for ask, length in zip(asks, lengths, strict=True) if length > settings.prompt_tokens]
+    rows = [row for ask in unasked if ask.key not in finished for row in too_long(ask)]
+    total = sum(ask.samples for ask in asks if ask.key not in finished)
+    meter = _Meter(progress, total, done=len(rows))
+    if rows:
+        yield rows
+    for places in batches(asks, lengths, settings):
+        batch = [asks[place] for place in places if asks[place].key not in finished]
+        if batch:
+            yield _answers(batch, sampler, settings, meter)
+
+
+def batches(asks: Sequence[Ask], lengths: Sequence[int], settings: RespondSettings) -> Iterator[list[int]]:
+    """Places of the questions of each batch: one response limit per batch, longest prompts first."""
+    fitting = [place for place, length in enumerate(lengths) if length <= settings.prompt_tokens]
+    order = sorted(fitting, key=lambda place: (asks[place].max_tokens, -lengths[place], place))
+    batch: list[int] = []
+    tokens = responses = 0
+    for place in order:
+        ask = asks[place]
+        need = lengths[place] + ask.samples * ask.max_tokens
+        full = tokens + need > settings.batch_tokens or responses + ask.samples > MAX_RESPONSES
+        if batch and (full or ask.max_tokens != asks[batch[0]].max_tokens):
+            yield batch
+            batch, tokens, responses = [], 0, 0
+        batch.append(place)
+        tokens, responses = tokens + need, responses + ask.samples
+    if batch:
+        yield batch
+
+
+def too_long(ask: Ask, *, prompt_tokens: int = 0) -> list[BenchmarkResponse]:
+    """The rows of a question that did not fit: empty, one per sample, so that it stays in the denominator."""
+    return [
+        BenchmarkResponse(
+            benchmark=ask.benchmark,
+            question_id=ask.question.question_id,
+            sample_index=index,
+            response="",
+            finish_reason=TOO_LONG,
+            prompt_tokens=prompt_tokens,
+            response_tokens=0,
+        )
+        for index in range(ask.samples)
+    ]
+
+
+class _Meter:
+    """Adds up the progress of one batch after the other."""
+
+    def __init__(self, progress: Progress, total: int, *, done: int) -> None:
+        self._progress, self._total = progress, total
+        self._done, self._tokens = done, 0
+
+    def within(self, done: int, total: int, tokens: int) -> None:
+        """A batch moved."""
+        del total
+        self._progress(self._done + done, self._total, self._tokens + tokens)
+
+    def after(self, rows: Sequence[BenchmarkResponse]) -> None:
+        """A batch is complete."""
+        self._done += len(rows)
+        self._tokens += sum(row.response_tokens for row in rows)
+        self._progress(self._done, self._total, self._tokens)
+
+
+def _prompt(ask: Ask, tokenizer: Tokenizer, settings: RespondSettings) -> list[int]:
+    return tokenizer.render(messages_of(ask.question, prompts=settings.prompts))
+
+
+def _answers(
+    batch: Sequence[Ask], sampler: Sampler, settings: RespondSettings, meter: _Meter
+) -> list[BenchmarkResponse]:
+    groups = [
+        PromptGroup(
+            group_id="/".join(ask.key),
+            token_ids=_prompt(ask, sampler.tokenizer, settings),
+            seeds=seeds_of(ask, settings.seed),
+        )
+        for ask in batch
+    ]
+    params = SamplingParams(max_tokens=batch[0].max_tokens, **settings.sampling.model_dump())
+    drawn = sampler.sample(groups, params, progress=meter.within)
+    decode = sampler.tokenizer.decode
+    rows = [
+        _row(ask, index, len(group.token_ids), completion, decode)
+        for ask, group, completions in zip(batch, groups, drawn, strict=True)
+        for index, completion in enumerate(completions)
+    ]
+    meter.after(rows)
+    return rows
+
+
+def _row(
+    ask: Ask, index: int, prompt_tokens: int, completion: Completion, decode: Callable[[Sequence[int]], str]
+) -> BenchmarkResponse:
+    return BenchmarkResponse(
+        benchmark=ask.benchmark,
+        question_id=ask.question.question_id,
+        sample_index=index,
+        response=decode(completion.token_ids),
+        finish_reason=completion.finish_reason,
+        prompt_tokens=prompt_tokens,
+        response_tokens=len(completion.token_ids),
+    )
+
+
+UNASKED = Finding(verdict=Verdict.NO_ANSWER, extracted=None, reason="prompt too long")
+"""Finding for a question that did not fit: no answer, which counts as wrong."""
+
+
+def grade(
+    responses: Sequence[BenchmarkResponse],
+    questions: Mapping[Key, Question],
+    *,
+    preset: str = "paper",
+    judge: ChatModel | None = None,
+    progress: Progress = no_progress,
+) -> list[BenchmarkVerdict]:
+    """One verdict per response, in order. `questions` holds at least those that were answered.
+
+    A judge, where there is one, breaks ties that a fallible rule left; its verdicts are marked as its own.
+    """
+    asked = [row for row in responses if row.finish_reason != TOO_LONG]
+    jobs = [Job(response=row.response, question=questions[row.benchmark, row.question_id]) for row in asked]
+    found = check_all(jobs, preset=preset, progress=progress)
+    settled = iter(_ruled(found) if judge is None else break_ties(jobs, found, judge))
+    unasked = _ruled([UNASKED])[0]
+    return [_verdict(row, unasked if row.finish_reason == TOO_LONG else next(settled), preset) for row in responses]
+
+
+def _ruled(findings: Sequence[Finding]) -> list[Ruling]:
+    """Findings that nobody else was asked about."""
+    return [Ruling(finding=finding, decided_by="verifier", rule=finding, reply="") for finding in findings]
+
+
+def _verdict(row: BenchmarkResponse, ruling: Ruling, preset: str) -> BenchmarkVerdict:
+    finding, rule = ruling.finding, ruling.rule
+    judged = ruling.decided_by == "judge"
+    return BenchmarkVerdict(
+        benchmark=row.benchmark,
+        question_id=row.question_id,
+        sample_index=row.sample_index,
+        preset=preset,
+        verdict=finding.verdict.value,
+        extracted=finding.extracted or "",
+        reason=f"judge, where the rule said {rule.verdict.value}: {rule.reason}" if judged else str(finding.reason),
+        decided_by=ruling.decided_by,
+    )
+
 
 VERSION = 2
 

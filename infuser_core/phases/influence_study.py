@@ -8,11 +8,9 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.influence import cosine
-from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
+from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, Rollout, ScoreStatus
 from infuser_core.seeding import seed_of
@@ -30,8 +28,6 @@ class StudySettings:
     """Scored questions sampled."""
     rollouts: int
     """Rollouts per dev and held-out question."""
-    retest_sizes: tuple[int, ...]
-    """Group sizes n of the test-retest measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,32 +152,3 @@ def _trial(row: InfluenceScore, dev: Change, held_out: Change, *, seed: int) -> 
         held_out_change=held_out.mean,
         held_out_error=held_out.error,
     )
-
-
-def rescore(
-    groups: Sequence[Sequence[Rollout]],
-    dev: Sequence[Rollout],
-    solver: Trainer,
-    settings: StudySettings,
-    *,
-    workspace: Path,
-) -> dict[str, float]:
-    """Influence scores from the given rollouts alone: one half of a test-retest pair. Flat groups score 0."""
-    constants = settings.step.objective([len(row.token_ids) for rows in groups for row in rows])
-    solver.zero_grad()
-    dev_groups = [_centred(rows) for rows in by_group(dev).values()]
-    solver.forward_backward(dev_groups, constants, denominator=len(dev_groups))
-    reference = workspace / "retest.safetensors"
-    norm = solver.keep_gradient(reference)
-    solver.zero_grad()
-    scores = {rows[0].group_id: 0.0 for rows in groups}
-    varied = [_centred(rows) for rows in groups if not is_flat([row.reward for row in rows])]
-    if varied and norm > 0:
-        for found in solver.probe(varied, constants, reference):
-            scores[found.group_id] = cosine(found.dot, found.direction_norm, found.reference_norm)
-    reference.unlink()
-    return scores
-
-
-def _centred(rows: Sequence[Rollout]) -> TrainGroup:
-    return train_group(rows, centre([row.reward for row in rows]))

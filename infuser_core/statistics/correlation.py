@@ -36,11 +36,6 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     return _pearson(rankdata(first), rankdata(second))
 
 
-def pearson(first: Sequence[float], second: Sequence[float]) -> float:
-    """Pearson's correlation; 0 where one side does not vary."""
-    return _pearson(np.asarray(first, float), np.asarray(second, float))
-
-
 def _pearson(first: np.ndarray, second: np.ndarray) -> float:
     if first.size < 2:
         return 0.0

@@ -34,7 +34,7 @@ SHORTER = {
     "infuser eval --model nano --benchmarks all --limit 20": "infuser eval --model nano --benchmarks nano_target --limit 1",
     "infuser eval passk FOLDER_OR_RUN --k 1,2,4,8": "infuser eval passk FOLDER_OR_RUN --k 1",
     "infuser why RUN@4 --html why.html": "infuser why RUN@1 --html why.html",
-    "infuser study influence RUN --iteration 1": "infuser study influence RUN --iteration 1 --questions 2 --rollouts 2 --retest 2",
+    "infuser study influence RUN --iteration 1": "infuser study influence RUN --iteration 1 --questions 2 --rollouts 2",
     "infuser study frozen-solver configs/nano.yaml": "infuser study frozen-solver CONFIG --updates 1",
     "infuser nano build OUT": "infuser nano build OUT --scale 0.001",
     "infuser corpus build --source book.pdf notes.md https://... --out DIR": "infuser corpus build --source notes.md --out DIR",

@@ -16,7 +16,7 @@ from infuser_core.engines.protocols import SamplingParams
 from infuser_core.errors import EngineError, UsageError
 from infuser_core.evaluation.remote import respond
 from infuser_core.nano import world
-from infuser_core.phases.respond import TOO_LONG, Ask, RespondSettings, seeds_of
+from infuser_core.phases.evaluate import TOO_LONG, Ask, RespondSettings, seeds_of
 
 SECRET = "key-that-nobody-sees"
 Answer = tuple[int, dict[str, str], Any]

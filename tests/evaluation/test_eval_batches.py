@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.nano import world
-from infuser_core.phases.respond import (
+from infuser_core.phases.evaluate import (
     MAX_RESPONSES,
     TOO_LONG,
     Ask,

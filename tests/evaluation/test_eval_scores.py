@@ -14,8 +14,7 @@ from infuser_core.evaluation.plan import Plan, Sheet, asked_question
 from infuser_core.evaluation.record import Record
 from infuser_core.evaluation.scores import question_scores, scores_of
 from infuser_core.nano import world
-from infuser_core.phases.grade import grade
-from infuser_core.phases.respond import TOO_LONG
+from infuser_core.phases.evaluate import TOO_LONG, grade
 from infuser_core.schemas import BenchmarkResponse, QuestionScore
 from infuser_core.statistics.bootstrap import Interval, Z, wilson
 

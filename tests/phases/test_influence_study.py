@@ -12,7 +12,7 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config.run import LossSettings, OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.phases.influence_study import StudySettings, rescore, run_trials, sample_questions
+from infuser_core.phases.influence_study import StudySettings, run_trials, sample_questions
 from infuser_core.phases.training import UpdateSettings, by_group, objective, train_group
 from infuser_core.schemas import InfluenceScore, Rollout
 
@@ -28,7 +28,7 @@ def settings(learning_rate: float) -> StudySettings:
         max_tokens=1,
         temperature=1.0,
     )
-    return StudySettings(step=step, questions=2, rollouts=4, retest_sizes=(4,))
+    return StudySettings(step=step, questions=2, rollouts=4)
 
 
 def rollouts(name: str, *, seed: int) -> list[Rollout]:
@@ -105,16 +105,6 @@ def test_the_trainer_ends_where_it_started(tmp_path: Path) -> None:
     assert trainer.save(tmp_path / "end") == 0
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (tmp_path / "end" / name).read_bytes() == (Path(checkpoint.path) / name).read_bytes()
-
-
-def test_rescoring_the_same_rollouts_gives_the_same_scores(tmp_path: Path) -> None:
-    checkpoint = make_checkpoint(tmp_path)
-    trainer = LocalTrainer()
-    trainer.load(checkpoint)
-    groups = list(by_group(rollouts("q", seed=0)).values())
-    first, second = (rescore(groups, rollouts("d", seed=1), trainer, settings(1e-3), workspace=tmp_path) for _ in "ab")
-    assert first == second and len(set(first.values())) == len(groups)
-    assert all(-1 <= value <= 1 for value in first.values())
 
 
 def test_only_scored_questions_are_sampled_and_the_seed_decides_which() -> None:
