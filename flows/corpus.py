@@ -154,7 +154,7 @@ class BuiltPool:
     text: str
     """For people."""
     failure: InfuserError | None
-    """What to end with after showing it; None for success."""
+    """Error to end with after showing it; None for success."""
 
 
 def build_pool(
