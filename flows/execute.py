@@ -17,6 +17,7 @@ from infuser_core import settings
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import BusyRunError, InfuserError, StageError
 from infuser_core.store import runs
+from infuser_core.terminal import printable
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -107,9 +108,9 @@ def exit_code(command: Callable[[], object]) -> int:
 
 def print_error(message: str, hint: str) -> None:
     """Print an error and its remedy."""
-    typer.echo(f"infuser: {' '.join(message.splitlines())}", err=True)
+    typer.echo(printable(f"infuser: {' '.join(message.splitlines())}"), err=True)
     if hint:
-        typer.echo(f"  hint: {hint}", err=True)
+        typer.echo(printable(f"  hint: {hint}"), err=True)
 
 
 def spawn(arguments: list[str], *, log: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:

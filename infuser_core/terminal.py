@@ -11,6 +11,14 @@ from typing import Any
 _EVERY = 0.2
 _WIDTH = 118
 _MEGABYTE = 1_000_000
+# C0 but tab and newline, DEL, C1, and what turns the direction of a line: a model's text must not steer a terminal.
+_STEERING = [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_ESCAPED = {code: f"\\u{code:04x}" for code in _STEERING}
+
+
+def printable(text: str) -> str:
+    """The text with control characters as JSON writes them: nothing from data reaches a terminal as a command."""
+    return text.translate(_ESCAPED)
 
 
 class _Stage:
@@ -114,7 +122,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(value: Any, width: int) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value).replace("\n", " ")
+    text = f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " "))
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

@@ -1,6 +1,5 @@
 """Commands that look into a run: its stages, result, artifacts, data, lineage, and how it differs from another run."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ from flows.cli.options import AsJson, Html, RunName, show, write_page
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
+from infuser_core.terminal import printable
 
 if TYPE_CHECKING:
     from infuser_core.store.recipe import ArtifactRef
@@ -109,7 +109,7 @@ def show_artifact(
     store = Store(settings.store_root())
     ref = _find_artifact(store, artifact)
     users = [other for other in store.refs() if ref.id in store.manifest(other).recipe.get("inputs", {}).values()]
-    typer.echo(artifact_page(store, ref, users=users))
+    typer.echo(printable(artifact_page(store, ref, users=users)))
 
 
 def _find_artifact(store: "Store", name: str) -> "ArtifactRef":
@@ -125,6 +125,9 @@ def _find_artifact(store: "Store", name: str) -> "ArtifactRef":
 def sql(
     statement: Annotated[str, typer.Argument(help="A DuckDB statement over the store's views; see docs/sql.md.")],
     run: Annotated[str | None, typer.Option(help="Only this run's rows.")] = None,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Also write, attach and read other files: DuckDB without limits.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Query rollouts, questions, scores, updates and documents of all runs and iterations with SQL."""
@@ -135,10 +138,10 @@ def sql(
     root = settings.store_root()
     lens = Lens(Store(root), runs=None if run is None else [runs.find_run(root, run)])
     try:
-        rows = lens.query(statement)
+        rows = lens.query(statement) if unsafe else lens.ask(statement)
     finally:
         lens.close()
-    typer.echo(json.dumps(rows, default=str) if as_json else table(rows))
+    show(rows, lambda: table(rows), as_json=as_json)
 
 
 def why(

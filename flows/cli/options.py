@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from infuser_core.terminal import printable
+
 RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a run; the latest if omitted.")]
 """A run, or the latest."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -44,9 +46,9 @@ def group(aliases: Mapping[str, Alias], *, default: str = "") -> type[TyperGroup
 def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
     """Print what a command found: for programs, or for people."""
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False))
+        typer.echo(printable(json.dumps(facts, ensure_ascii=False, default=str)))
     else:
-        typer.echo(text if isinstance(text, str) else text())
+        typer.echo(printable(text if isinstance(text, str) else text()))
 
 
 def warn(line: str) -> None:

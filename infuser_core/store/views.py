@@ -104,6 +104,9 @@ _MADE = {
     "artifact_inputs": "artifact_key varchar, input varchar, input_key varchar",
 }
 """Tables made from journals and commit records, with their columns."""
+_READING = {"SELECT", "EXPLAIN", "MULTI", "PRAGMA"}
+"""Kinds of statements that change no file; MULTI is a PIVOT."""
+_EXPLAINED = re.compile(r"^\s*explain\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _LISTING = {"show", "describe", "summarize", "pragma", "information_schema", "duckdb_views", "duckdb_tables"}
 """Words of statements that may ask about every view."""
@@ -117,6 +120,7 @@ class Lens:
         self._connection = duckdb.connect(":memory:")
         self._connection.execute("set enable_progress_bar = false")
         self._defined: set[str] = set()
+        self._files: set[str] = set()
         names = list_runs(self.catalogue.root) if runs is None else list(runs)
         self._links = [link for name in names for link in _links(self.catalogue, name)]
         self._records = [self.catalogue.records[key] for key in sorted({link[3] for link in self._links})]
@@ -135,8 +139,39 @@ class Lens:
             self._prepare(set(_WORD.findall(sql.lower())))
             return self._fetch(sql, parameters)
         except duckdb.Error as error:
-            message = str(error).strip().splitlines()[0]
-            raise UsageError(message, hint=f"views: {', '.join(self.views())}") from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: duckdb.Error) -> UsageError:
+        message = str(error).strip().splitlines()[0]
+        return UsageError(message, hint=f"views: {', '.join(self.views())}")
+
+    def ask(self, sql: str) -> Rows:
+        """The rows of a person's statement: it reads the store's tables and no other file, and it changes nothing.
+
+        The lens stays locked. Raises UsageError for a statement that writes, or with DuckDB's message.
+        """
+        try:
+            self._refuse_writing(sql)
+            self._prepare(set(_WORD.findall(sql.lower())))
+            self._connection.execute("set allowed_paths = ?", [sorted(self._files)])
+            self._connection.execute("set enable_external_access = false")
+            self._connection.execute("set lock_configuration = true")
+        except duckdb.Error as error:
+            raise self._unusable(error) from error
+        return self.query(sql)
+
+    def _refuse_writing(self, sql: str) -> None:
+        for statement in self._connection.extract_statements(sql):
+            kind = statement.type.name
+            if kind == "EXPLAIN":
+                # EXPLAIN ANALYZE executes what it explains.
+                (inner,) = self._connection.extract_statements(_EXPLAINED.sub("", statement.query))
+                kind = kind if inner.type.name in _READING - {"EXPLAIN"} else f"{kind} {inner.type.name}"
+            if kind not in _READING:
+                raise UsageError(
+                    f"{kind.replace('_', ' ')}: only statements that read are answered",
+                    hint="SELECT, DESCRIBE, SUMMARIZE, SHOW, PIVOT or EXPLAIN; --unsafe gives DuckDB without limits",
+                )
 
     def rows(
         self,
@@ -213,6 +248,7 @@ class Lens:
         if not paths:
             self._define_empty(table)
             return
+        self._files.update(paths)
         self._connection.execute(f"""
             create view "{table}" as
             select l.run, l.iteration, l.phase, l.artifact_key, t.* exclude (artifact_file)

@@ -1,0 +1,37 @@
+"""Text of models, books and questions cannot steer a terminal, whatever command prints it."""
+
+import json
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.cli.options import show
+from infuser_core.terminal import printable, table
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2Jred\x9b31m\x7f\r\u202etxt.exe"
+
+
+@given(st.text())
+def test_no_control_character_is_left(text: str):
+    left = {char for char in printable(text) if unicodedata.category(char) == "Cc"}
+    assert left <= {"\n", "\t"}
+
+
+@given(st.text())
+def test_json_still_says_the_same(text: str):
+    assert json.loads(printable(json.dumps({"a": text}, ensure_ascii=False))) == {"a": text}
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["piped", "terminal"])
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_a_command_prints_what_it_found_as_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, as_json: bool
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    show([{"text": HOSTILE}], lambda: table([{"text": HOSTILE}]), as_json=as_json)
+    printed = capsys.readouterr().out
+    assert "red" in printed
+    assert not {"\x1b", "\x9b", "\x07", "\r", "\x7f", "\u202e"} & set(printed)
