@@ -1,4 +1,4 @@
-"""The iteration's documents: no repetition within a batch, no document forgotten."""
+"""The documents of an iteration: none twice in a batch, none forgotten, the next ones in place of excluded ones."""
 
 from collections import Counter
 
@@ -12,18 +12,11 @@ from infuser_core.schemas import Document
 def pool_of(size: int) -> list[Document]:
     return [
         Document(
-            document_id=f"d{number}",
-            source_id="s",
-            header_path="",
-            start=0,
-            end=1,
-            text="t",
-            num_tokens=1,
-            domain="",
+            document_id=f"d{number}", source_id="s", header_path="", start=0, end=1, text="t", num_tokens=1, domain="",
             prompt_type="mcq",
         )
         for number in range(size)
-    ]
+    ]  # fmt: skip
 
 
 SIZES, COUNTS, SEEDS = st.integers(1, 30), st.integers(1, 40), st.integers(0, 5)
@@ -73,3 +66,23 @@ def test_seeds_and_passes_have_orders_of_their_own():
 
 def test_an_empty_pool_gives_no_documents():
     assert draw_documents([], 4, seed=0, iteration=0) == []
+
+
+@given(
+    size=st.integers(1, 12),
+    count=st.integers(1, 12),
+    iteration=st.integers(0, 9),
+    seed=st.integers(0, 3),
+    data=st.data(),
+)
+def test_batches_without_excluded_documents_stay_and_the_others_are_refilled(size, count, iteration, seed, data):
+    pool = pool_of(size)
+    exclude = data.draw(st.sets(st.sampled_from([document.document_id for document in pool])))
+    whole = draw_documents(pool, count, seed=seed, iteration=iteration)
+    batch = draw_documents(pool, count, seed=seed, iteration=iteration, exclude=exclude)
+    assert not {document.document_id for document in batch} & exclude
+    assert len(batch) == min(count, size, size - len(exclude)) == len({document.document_id for document in batch})
+    kept = [document for document in whole if document.document_id not in exclude]
+    assert batch[: len(kept)] == kept
+    if len(kept) == len(whole):
+        assert batch == whole

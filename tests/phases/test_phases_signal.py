@@ -4,69 +4,29 @@ from pathlib import Path
 
 import pytest
 from places import CONFIGS
+from solver_rows import answers, question
 
 from infuser_core.config.overlays import load
-from infuser_core.engines.fake import FakeTrainer, fake_anchor
+from infuser_core.engines.fake import FakeTrainer
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases.dev_gradient import FILE, dev_gradient
 from infuser_core.phases.score_influence import score_influence
-from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout, ScoreStatus
+from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 
 CONFIG = load([CONFIGS / "nano.yaml"])
 
 
-def rollouts(name: str, rewards: list[float], tokens: list[list[int]] | None = None) -> list[Rollout]:
-    return [
-        Rollout(
-            rollout_id=f"{name}/{index}",
-            group_id=name,
-            sample_index=index,
-            role="solver",
-            checkpoint_id="c",
-            prompt_token_ids=[1, 2],
-            token_ids=tokens[index] if tokens else [3 + index, 9],
-            sampler_logprobs=[-2.7, -2.7],
-            text="",
-            finish_reason="stop",
-            verdict="correct" if reward else "wrong",
-            reward=reward,
-            malformed_reason="",
-        )
-        for index, reward in enumerate(rewards)
-    ]
-
-
-def question(name: str) -> Question:
-    return Question(
-        question_id=name,
-        text="",
-        choices=[],
-        answer="",
-        verifier="choice",
-        domain="",
-        subdomain="",
-        document_id="",
-        rollout_id=f"w-{name}",
-        reasoning="",
-    )
-
-
-@pytest.fixture
-def trainer(tmp_path: Path) -> FakeTrainer:
-    fake_anchor(tmp_path / "anchor")
-    trainer = FakeTrainer()
-    trainer.load(Checkpoint(checkpoint_id="a", role="solver", path=str(tmp_path / "anchor"), step=0))
-    return trainer
+def rollouts(name: str, rewards: list[float]) -> list[Rollout]:
+    return answers(name, [""] * len(rewards), correct=[bool(reward) for reward in rewards])
 
 
 def score(trainer: FakeTrainer, tmp_path: Path, dev: list[Rollout], *, probe: bool = True) -> dict[str, InfluenceScore]:
     """Scores of a varied and of a flat question against the gradient of the dev rollouts."""
     facts = dev_gradient(dev, trainer, gradient_phase.settings_of(CONFIG), workspace=tmp_path)
-    answers = [*rollouts("varied", [1.0, 0.0, 0.0, 1.0]), *rollouts("flat", [1.0] * 4)]
     scored = score_influence(
         [question("varied"), question("flat")],
-        answers,
+        [*rollouts("varied", [1.0, 0.0, 0.0, 1.0]), *rollouts("flat", [1.0] * 4)],
         trainer,
         score_phase.settings_of(CONFIG, iteration=0, probe=probe),
         reference=tmp_path / FILE if probe else None,
