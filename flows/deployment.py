@@ -31,7 +31,7 @@ _QUIET = {
 }
 # A private server serves one run: nothing is scheduled, nothing reacts to events, and no block is used.
 _IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP")
-_PRIVATE = {
+PRIVATE = {
     **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES},
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     # A transaction for each state of every task costs the server a fifth of its time; a second's delay disturbs nobody.
@@ -61,7 +61,7 @@ def server(root: Path) -> Iterator[str]:
         yield found
         return
     port = free_port()
-    process = start(port, extra=_PRIVATE)
+    process = start(port, extra=PRIVATE)
     os.environ["PREFECT_API_URL"] = address(port)
     # Log lines that are still queued when a private server ends would be complained about.
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")

@@ -18,8 +18,8 @@ from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
 from infuser_core.planning.plan import Plan, plan_of
 from infuser_core.planning.reasons import Before, Leaf, Step, leaves_that_differ
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue, Record
-from infuser_core.store.recipe import Recipe
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Recipe, Record
 from infuser_core.store.store import Store
 from tasks.run import digests_of, looked_at
 from tasks.run_control import Planning, Stop, check_inputs

@@ -12,8 +12,8 @@ from uuid import UUID
 from infuser_core import faults
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.store import tables
-from infuser_core.store.catalogue import Catalogue, Record
-from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.store import Store
 from tasks.run import Execution, Run
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fault_tools import Faults
 from hypothesis import settings
 from launcher import Launcher, SmallRun, launcher
 
@@ -77,6 +78,12 @@ def small_overlay(shared_folder: Path) -> Path:
         draft.write_text(text)
         draft.rename(folder / name)
     return folder / "small.yaml"
+
+
+@pytest.fixture
+def faults(launch: Launcher, small_run: SmallRun, tmp_path: Path) -> Faults:
+    """The small run in a store of its own, to be disturbed."""
+    return Faults(launch=launch, run=small_run, store=tmp_path / "store")
 
 
 @pytest.fixture(scope="session")

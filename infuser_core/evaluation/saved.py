@@ -17,9 +17,9 @@ from infuser_core.evaluation.record import FILE, Record, folder_of, read_record
 from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store import runs
-from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef, Record
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import Lineage, Manifest, Store
+from infuser_core.store.store import Lineage, Store
 
 RESPONSES, QUESTIONS = "responses.parquet", "questions.parquet"
 """Files of an exported evaluation that it can be scored from."""
@@ -146,7 +146,7 @@ def of_run(store: Store, name: str) -> Answers:
     return Answers(name=name, plan=_plan(store, sheets, parts), parts=parts)
 
 
-def _sheet(label: str, module: str, manifest: Manifest) -> Sheet:
+def _sheet(label: str, module: str, manifest: Record) -> Sheet:
     known = plugins.describe(module)
     answers = manifest.recipe["config"]["answers"]
     return Sheet(

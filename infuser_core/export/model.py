@@ -16,7 +16,8 @@ from infuser_core.export.card import card, facts_of
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.history import history_of
 from infuser_core.schemas import Selection
-from infuser_core.store.catalogue import UPDATES, Catalogue, Record
+from infuser_core.store.catalogue import UPDATES, Catalogue
+from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.run_view import SCORED, RunView, checkpoint_name, pick
-from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Record
 
 _TESTS = ("respond", "validate", "evaluate")
 

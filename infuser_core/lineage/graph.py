@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
 from infuser_core.errors import DamagedArtifactError, UsageError
-from infuser_core.store.catalogue import UPDATES, Catalogue, Record
+from infuser_core.store.catalogue import UPDATES, Catalogue
+from infuser_core.store.recipe import Record
 from infuser_core.store.runs import Journal, list_runs
 
 LOOP = (

@@ -7,7 +7,7 @@ from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.checkpoint import iteration_of
 from infuser_core.lineage.question import HEAD, QUESTION
 from infuser_core.lineage.run_view import SCORED, RunView, checkpoint_name, choices_of, pick
-from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Record
 from infuser_core.store.views import Rows
 
 SAMPLED = ("rollout_id", "group_id", "sample_index", "checkpoint_id", "verdict", "reward", "finish_reason", "text")

@@ -6,7 +6,7 @@ from typing import Any
 
 from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import Graph
-from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Record
 from infuser_core.store.views import Lens, Rows
 
 SCORED = ("benchmark", "checkpoint_id", "accuracy", "low", "high", "num_questions")

@@ -12,7 +12,8 @@ from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import Graph, graph_of, graphs
 from infuser_core.lineage.reference_question import of_benchmark, of_reference_question
 from infuser_core.lineage.run_view import RunView
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Record
+from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
+from infuser_core.store.recipe import Record
 from infuser_core.store.runs import list_runs
 from infuser_core.store.views import Lens
 

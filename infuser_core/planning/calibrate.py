@@ -18,8 +18,9 @@ from infuser_core.capacity.phases import ORDER, phases_of
 from infuser_core.capacity.volume import within
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
+from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import Entry, Journal, find_run, read_config
-from infuser_core.store.store import Store, read_manifest
+from infuser_core.store.store import Store
 
 CELL = 0.05
 """Deviation of a phase that weighs as much as one factor of a constant."""
@@ -75,7 +76,7 @@ def _measured(store: Store, run: str, gpus: str, entries: list[Entry]) -> Asked:
     asked = Asked.of(config, gpus)
     told: dict[str, list[float]] = {}
     for entry in entries:
-        manifest = read_manifest(store.folder(entry.phase, entry.key))
+        manifest = read_record(store.folder(entry.phase, entry.key))
         summary, rows = manifest.summary, manifest.rows.get("rollouts", 0)
         if entry.phase in RESPONSES and rows:
             told.setdefault(RESPONSES[entry.phase], []).append(max(1.0, summary["tokens"] / rows))

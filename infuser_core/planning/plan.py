@@ -8,8 +8,7 @@ from typing import Any
 
 from infuser_core.planning.place import Asked, Salts
 from infuser_core.planning.reasons import Before, Reason, Step, reasons, title
-from infuser_core.store.catalogue import Record
-from infuser_core.store.recipe import Recipe
+from infuser_core.store.recipe import Recipe, Record
 
 _LISTED = 8
 """Cached stages in a row of which each gets a line of its own."""

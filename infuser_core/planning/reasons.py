@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.planning.place import SALT, Salts
-from infuser_core.store.catalogue import Record
-from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 
 MISSING = "(none)"
 

@@ -20,7 +20,8 @@ from infuser_core.report.paper_tables import Wanted, published
 from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Record
 from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from infuser_core.errors import UsageError
-from infuser_core.store import catalogue as index
 from infuser_core.store import lease, pruned, runs, verify
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Holder, Record, checkpoints, held_keys, holders
+from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Holder, checkpoints, held_keys, holders
 from infuser_core.store.leftovers import leftovers
+from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size
 
@@ -34,7 +34,6 @@ def examine(root: Path, run: str | None = None, *, progress: Progress = lambda d
         *scope.inputs(damaged),
         *scope.journals(),
         *scope.records(),
-        *scope.index(damaged),
         *scope.leftovers(),
     ]
     return Health(
@@ -83,7 +82,8 @@ class _Scope:
 
     def inputs(self, damaged: Collection[str]) -> Iterator[Problem]:
         """Artifacts that were made from something that is gone."""
-        for record in self._sound(damaged):
+        keys = [folder.name for folder in self.folders if folder.name not in damaged]
+        for record in (self._catalogue.records[key] for key in keys if key in self._catalogue.records):
             for name, identity in record.inputs.items():
                 if identity not in self._catalogue.by_id and identity.split("@")[0] not in damaged:
                     held = record.key in self._runs_of
@@ -94,11 +94,6 @@ class _Scope:
                         what=f"{record.key} was made from {name} {identity}, which is not in the store",
                         remedy="" if held else "no run holds it; `infuser gc` lists it",
                     )
-
-    def _sound(self, damaged: Collection[str]) -> Iterator[Record]:
-        """Catalogue entries of the artifacts in scope that can be read."""
-        keys = (folder.name for folder in self.folders if folder.name not in damaged)
-        yield from (self._catalogue.records[key] for key in keys if key in self._catalogue.records)
 
     def journals(self) -> Iterator[Problem]:
         """Artifacts that a journal names and the store has not, or has with another digest."""
@@ -136,22 +131,6 @@ class _Scope:
                 what = f"run {name}: {dead.holder}, is gone without giving the run back{where}"
                 remedy = f"`infuser resume {name}` goes on"
                 yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=names)
-
-    def index(self, damaged: Collection[str]) -> Iterator[Problem]:
-        """Checks that the index says of an artifact what its commit record says."""
-        remedy = "`infuser doctor --repair` builds the index anew"
-        for record in self._sound(damaged):
-            manifest = verify.recorded(self._catalogue.folder(record.key))
-            if manifest is None:
-                continue
-            wanted = (manifest.ref.digest, manifest.recipe["inputs"], manifest.rows, manifest.recipe["iteration"])
-            if wanted != (record.digest, record.inputs, record.rows, record.iteration):
-                what = f"the index says something else of {record.key} than its commit record"
-                yield Problem(kind="index_wrong", damage=True, what=what, remedy=remedy, key=record.key)
-        torn = index.torn_lines(self._root)
-        if torn and self._run is None:
-            what = f"{torn} torn lines in {self._root / index.FILE} are passed over"
-            yield Problem(kind="index_torn", damage=False, what=what, remedy=remedy)
 
     def leftovers(self) -> Iterator[Problem]:
         """Leftovers; of a run, those of its own keys and folder."""
@@ -214,13 +193,10 @@ def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, to
         known = [entry for holder in holders(root) for entry in holder.entries]
         holding = [holder for holder in holders(root) if holder.name in affected]
         digests = {entry.key: entry.digest for holder in holding for entry in holder.entries}
-        keys = {each.key for each in damage if each.key and each.kind not in ("input_missing", "index_wrong")}
+        keys = {each.key for each in damage if each.key and each.kind != "input_missing"}
         places = {entry.key: entry.iteration for entry in known if entry.key in keys}
         needed = restoration(Catalogue(root), sorted(keys), places)
         aside = _move(root, damage)
-        # The index may be missing at any time: reading every record again writes another one.
-        (root / index.FILE).unlink(missing_ok=True)
-        Catalogue(root)
     missing = {problem.key for problem in damage if problem.key}
     return Prepared(
         aside=aside,
@@ -313,7 +289,7 @@ def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Seq
     for name in ended:
         ran = [entry for entry in runs.Journal(root, name).last_attempt() if entry.state == "ran"]
         lines.append(f"run {name}: {len(ran)} stages ran, all others were kept")
-    return "\n".join(lines or ["nothing is damaged or pruned there; the index was built anew"])
+    return "\n".join(lines or ["nothing is damaged or pruned there"])
 
 
 def _fate(record: Record | None, key: str, digest: str) -> str:

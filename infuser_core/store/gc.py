@@ -18,10 +18,10 @@ from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
 from infuser_core.store import pruned
-from infuser_core.store.catalogue import FILE, Catalogue, Holder, Record, checkpoints, evaluations, held_keys, holders
+from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, held_keys, holders
 from infuser_core.store.leftovers import TRASH, leftovers, size_of
+from infuser_core.store.recipe import Record, read_record
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts
-from infuser_core.store.store import read_manifest
 from infuser_core.store.verify import size
 
 _HEADINGS = {
@@ -194,7 +194,6 @@ def apply(root: Path, chosen: Plan) -> None:
                 _thin_out(item)
             else:
                 _throw_away(root, item.path)
-        (root / FILE).unlink(missing_ok=True)
     except StoreError:
         raise
     except OSError as error:
@@ -203,7 +202,7 @@ def apply(root: Path, chosen: Plan) -> None:
 
 
 def _thin_out(item: Item) -> None:
-    manifest, known = read_manifest(item.path), pruned.read(item.path)
+    manifest, known = read_record(item.path), pruned.read(item.path)
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     fresh = [
         pruned.Removed(file=name, part=part, rule=item.why, at=now, **manifest.files[name])

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.store import lease, runs
-from infuser_core.store.store import MANIFEST, Store
+from infuser_core.store.recipe import MANIFEST
+from infuser_core.store.store import Store
 
 TRASH = ".trash"
 DAMAGED = "damaged"

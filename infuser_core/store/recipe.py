@@ -1,12 +1,21 @@
-"""Recipes: everything an artifact is a function of, and the key that follows from it."""
+"""Recipes, the keys that follow from them, and the commit records of the artifacts that were made from them."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from infuser_core.errors import DamagedArtifactError, MissingArtifactError
+
 JSON = dict[str, Any]
+MANIFEST = "artifact.json"
+"""File of an artifact's commit record."""
+REMEDY = (
+    "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
+)
+"""What to do about a damaged artifact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,7 @@ class Recipe:
     seed: int
     """Run seed; 0 for phases that draw nothing."""
     iteration: int = -1
-    """Co-training iteration, or -1 outside the loop.."""
+    """Co-training iteration, or -1 outside the loop."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Name to artifact id."""
 
@@ -61,3 +70,113 @@ def canonical(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """sha256 of the canonical JSON, hex."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The commit record of an artifact, `artifact.json`."""
+
+    ref: ArtifactRef
+    """Identity of the artifact."""
+    recipe: Mapping[str, Any]
+    """The recipe it was made from."""
+    files: Mapping[str, Mapping[str, Any]]
+    """File name to sha256 and size in bytes."""
+    volatile: Sequence[str]
+    """Files outside the digest."""
+    rows: Mapping[str, int]
+    """Table name to number of rows."""
+    summary: Mapping[str, Any]
+    """The phase's summary."""
+    seconds: float
+    """Time the phase took, seconds."""
+    machine: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By engine, what it computed on and how; empty where none was used, and for records of older versions."""
+    created: str = ""
+    """When it was committed, ISO 8601."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        return self.ref.key
+
+    @property
+    def phase(self) -> str:
+        """Phase that made it."""
+        return self.ref.kind
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the committed content, hex."""
+        return self.ref.digest
+
+    @property
+    def id(self) -> str:
+        """Artifact id."""
+        return self.ref.id
+
+    @property
+    def version(self) -> int:
+        """VERSION of the phase's code."""
+        return int(self.recipe["version"])
+
+    @property
+    def seed(self) -> int:
+        """Run seed; 0 for phases that draw nothing."""
+        return int(self.recipe["seed"])
+
+    @property
+    def iteration(self) -> int:
+        """Co-training iteration, or -1 outside the loop."""
+        return int(self.recipe["iteration"])
+
+    @property
+    def config(self) -> str:
+        """The phase's sub-configuration, JSON with sorted keys."""
+        return canonical(self.recipe["config"])
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """Input name to artifact id."""
+        return dict(self.recipe["inputs"])
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of its tables."""
+        return list(self.rows)
+
+    @property
+    def label(self) -> str:
+        """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
+        return str(self.summary.get("benchmark") or self.summary.get("label") or self.summary.get("part") or "")
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all files, bytes."""
+        return sum(int(facts["bytes"]) for facts in self.files.values())
+
+
+def read_record(folder: Path) -> Record:
+    """The commit record in an artifact's folder. Raises StoreError when there is none, or a damaged one."""
+    try:
+        record = json.loads((folder / MANIFEST).read_bytes())
+        # Records of older versions have none.
+        if record.pop("seal", None) not in (None, digest_of(record)):
+            raise ValueError("its content changed since it was written")
+        return Record(
+            ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
+            recipe=asdict(Recipe(**record["recipe"])),
+            files=record["files"],
+            volatile=record["volatile"],
+            rows=record["rows"],
+            summary=record["summary"],
+            seconds=record["seconds"],
+            machine=record.get("machine", {}),
+            created=record.get("created", ""),
+        )
+    except FileNotFoundError as error:
+        raise MissingArtifactError(
+            f"no artifact at {folder}", hint="`infuser status --all` lists what is there"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedArtifactError(f"the commit record {folder / MANIFEST} is damaged: {error}", hint=REMEDY) from error

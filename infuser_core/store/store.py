@@ -20,16 +20,12 @@ from typing import IO, Any, TypeVar
 
 from infuser_core import faults
 from infuser_core.durable import fsync, write_errors
-from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError
+from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.store import pruned, tables
-from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
+from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Recipe, Record, digest_of, read_record
 
 Row = TypeVar("Row")
-MANIFEST = "artifact.json"
-_REMEDY = (
-    "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
-)
 _restoring: set[str] = set()
 
 
@@ -57,28 +53,6 @@ class Outcome:
     """By engine, what it computed on and how; outside the artifact's digest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """The commit record of an artifact, `artifact.json`."""
-
-    ref: ArtifactRef
-    """Identity of the artifact."""
-    recipe: Mapping[str, Any]
-    """The recipe it was made from."""
-    files: Mapping[str, Mapping[str, Any]]
-    """File name to sha256 and size in bytes."""
-    volatile: Sequence[str]
-    """Files outside the digest."""
-    rows: Mapping[str, int]
-    """Table name to number of rows."""
-    summary: Mapping[str, Any]
-    """The phase's summary."""
-    seconds: float
-    """Time the phase took, seconds."""
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    """By engine, what it computed on and how; empty where none was used."""
-
-
 class Store:
     """Artifacts below one root folder. Several processes may use it at once; the first writer of a key wins."""
 
@@ -95,11 +69,11 @@ class Store:
         folder = self.folder(recipe.phase, recipe.key)
         if recipe.key in _restoring and pruned.read(folder):
             return None
-        return read_manifest(folder).ref if (folder / MANIFEST).is_file() else None
+        return read_record(folder).ref if (folder / MANIFEST).is_file() else None
 
-    def manifest(self, ref: ArtifactRef) -> Manifest:
+    def manifest(self, ref: ArtifactRef) -> Record:
         """The commit record. Raises StoreError when the artifact is not there."""
-        return read_manifest(self.folder(ref.kind, ref.key))
+        return read_record(self.folder(ref.kind, ref.key))
 
     @contextmanager
     def exclusive(self, recipe: Recipe) -> Iterator[None]:
@@ -216,11 +190,11 @@ class Store:
             raise StoreError(f"artifact {ref.id} has no file {name}", hint=f"expected it at {path}")
         if not path.is_file():
             pruned.refuse(path)
-            raise DamagedArtifactError(f"artifact {ref.id} has lost its file {name}", hint=f"it was {path}; {_REMEDY}")
+            raise DamagedArtifactError(f"artifact {ref.id} has lost its file {name}", hint=f"it was {path}; {REMEDY}")
         if _describe(path) != dict(expected):
             raise DamagedArtifactError(
                 f"{path} does not match the digest recorded when it was written",
-                hint=_REMEDY,
+                hint=REMEDY,
             )
         self._verified.add((ref.id, name))
         return path
@@ -245,7 +219,7 @@ class Store:
     def refs(self) -> list[ArtifactRef]:
         """Every committed artifact, ordered by kind and key."""
         found = sorted((self.root / "artifacts").glob(f"*/*/{MANIFEST}"))
-        return [read_manifest(path.parent).ref for path in found]
+        return [read_record(path.parent).ref for path in found]
 
 
 @contextmanager
@@ -305,34 +279,6 @@ def _record(
     }
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The commit record in an artifact's folder. Raises StoreError when there is none, or a damaged one."""
-    try:
-        record = json.loads((folder / MANIFEST).read_text())
-        # Records of older versions have none.
-        if record.pop("seal", None) not in (None, digest_of(record)):
-            raise ValueError("its content changed since it was written")
-        return Manifest(
-            ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
-            recipe=record["recipe"],
-            files=record["files"],
-            volatile=record["volatile"],
-            rows=record["rows"],
-            summary=record["summary"],
-            seconds=record["seconds"],
-            machine=record.get("machine", {}),
-        )
-    except FileNotFoundError as error:
-        raise MissingArtifactError(
-            f"no artifact at {folder}", hint="`infuser status --all` lists what is there"
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedArtifactError(
-            f"the commit record {folder / MANIFEST} is damaged: {error}",
-            hint=_REMEDY,
-        ) from error
-
-
 def _sign(handle: IO[str]) -> None:
     """Say who holds a key, for whoever finds the workspace of a dead process."""
     handle.truncate(0)
@@ -342,7 +288,7 @@ def _sign(handle: IO[str]) -> None:
 
 def _give_back(source: Path, target: Path, ref: ArtifactRef) -> None:
     """Put a pruned artifact's files, computed again, into its folder."""
-    if read_manifest(target).ref != ref:
+    if read_record(target).ref != ref:
         raise StoreError(
             f"computing {ref.key} again gave other bits than the pruned original, digest {ref.digest[:16]}",
             hint="its phase is not deterministic here: use the engine and the machine that it was made with",

@@ -8,10 +8,9 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.errors import DamagedArtifactError
 from infuser_core.store import pruned
-from infuser_core.store.recipe import Recipe, digest_of
-from infuser_core.store.store import MANIFEST, Manifest, read_manifest
+from infuser_core.store.recipe import MANIFEST, Recipe, Record, digest_of, read_record
 
 Progress = Callable[[int, int], None]
 """Bytes looked at, bytes to look at."""
@@ -166,7 +165,7 @@ def _look(folder: Path) -> list[Problem | _File]:
     if not record.is_file():
         return [_damage("record_missing", key, f"{folder} has no commit record {MANIFEST}")]
     try:
-        manifest, removed = read_manifest(folder), pruned.read(folder)
+        manifest, removed = read_record(folder), pruned.read(folder)
         expected = [_File(key=key, path=folder / name, **facts) for name, facts in manifest.files.items()]
         wrong = [_damage("record_wrong", key, line) for line in _contradictions(folder, manifest)]
     except DamagedArtifactError as error:
@@ -184,18 +183,17 @@ def _look(folder: Path) -> list[Problem | _File]:
     return [*found, *_notes(folder, manifest, removed)]
 
 
-def _contradictions(folder: Path, manifest: Manifest) -> Iterator[str]:
+def _contradictions(folder: Path, manifest: Record) -> Iterator[str]:
     """A garbled record may still be JSON; it then disagrees with its own digests, or with the folder's name."""
     content = {name: facts["sha256"] for name, facts in manifest.files.items() if name not in manifest.volatile}
     if digest_of(content) != manifest.ref.digest:
         yield f"{folder / MANIFEST} names other files than its digest was taken from"
-    is_recipe = set(manifest.recipe) == set(Recipe.__dataclass_fields__)
-    key = Recipe(**manifest.recipe).key if is_recipe else ""
-    if not key == manifest.ref.key == folder.name:
-        yield f"{folder / MANIFEST} is not the record of {folder.name}: its recipe gives {key or 'no key'}"
+    key = Recipe(**manifest.recipe).key
+    if not key == manifest.key == folder.name:
+        yield f"{folder / MANIFEST} is not the record of {folder.name}: its recipe gives {key}"
 
 
-def _notes(folder: Path, manifest: Manifest, removed: dict[str, pruned.Removed]) -> Iterator[Problem]:
+def _notes(folder: Path, manifest: Record, removed: dict[str, pruned.Removed]) -> Iterator[Problem]:
     left = [folder / name for name in removed if (folder / name).exists()]
     if left:
         yield Problem(
@@ -213,12 +211,3 @@ def _notes(folder: Path, manifest: Manifest, removed: dict[str, pruned.Removed])
             remedy = "`infuser gc --apply` removes it" if name.endswith(".tmp") else "nobody reads it; take it away"
             what = f"{path} is no part of the artifact ({size(path.stat().st_size)})"
             yield Problem(kind="file_foreign", damage=False, key=folder.name, what=what, remedy=remedy)
-
-
-def recorded(folder: Path) -> Manifest | None:
-    """The commit record where it can be read and agrees with itself."""
-    try:
-        manifest = read_manifest(folder)
-        return None if any(_contradictions(folder, manifest)) else manifest
-    except (StoreError, *_GARBLED):
-        return None

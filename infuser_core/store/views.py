@@ -10,7 +10,8 @@ import duckdb
 
 from infuser_core import schemas
 from infuser_core.errors import UsageError
-from infuser_core.store.catalogue import Catalogue, Record
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Record
 from infuser_core.store.runs import Journal, list_runs
 
 VIEWS: dict[str, str] = {

@@ -14,7 +14,7 @@ from itertools import chain
 
 import corpus_audit
 import corpus_text
-from corpus_row import shown
+from measure import shown
 
 
 def main(arguments: Sequence[str]) -> int:

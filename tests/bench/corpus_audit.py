@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from corpus_row import Row, shown
 from corpus_synthetic import Prose, chunks, write_pool, write_shard
 from datasketch import MinHash
+from measure import Row, shown
 
 from corpus.audit import audit, shingles
 from corpus.audit.audit import SUMMARY, audit_pool

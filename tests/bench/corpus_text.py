@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus_row import Row, shown
+from measure import Row, shown
 
 from corpus.chunk.blocks import Kind, scan
 from corpus.chunk.chunk import chunk

@@ -1,6 +1,6 @@
 """Kills a small lifecycle again and again and compares what comes out with a run that nobody disturbed.
 
-    python tests/bench/crash.py --kills 200 --seed 1 [--points] [--served] [--minutes 15]
+    python tests/bench/crash.py --kills 200 --seed 1 [--points] [--minutes 15]
 
 Every kill is a SIGKILL to the process that executes the run, at a random time or, with `--points`, first once at every
 named point that the undisturbed run passed. One command goes on each time; a finished run is compared and the next one
@@ -8,7 +8,9 @@ starts in an empty store. The last line is `kills=N mismatches=M manual=0`.
 """
 
 import argparse
+import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -17,11 +19,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infuser_core.store.recipe import MANIFEST
+
 sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 
 from crash_points import NANO, content, mismatches, orphans, overlay, passed, repeated
-from crash_processes import Attempts, Commands, Deployed
-from launcher import launcher
+from launcher import Launcher, launcher
+
+from infuser_core.store import lease
+from infuser_core.store.runs import runs_folder
 
 NAME = "crashed"
 ITERATIONS = 3
@@ -61,38 +67,60 @@ class Tally:
         yield "| all | " + " | ".join(map(str, sums)) + " |"
 
 
-def compare(tally: Tally, attempts: Attempts, reference: dict[str, str]) -> None:
-    """Count what differs in a finished run."""
-    root = attempts.store
-    for key in mismatches(reference, content(root, attempts.name)):
-        tally.wrong[key.rpartition("-")[0]] += 1
-    tally.problems += list(orphans(root))
-    tally.problems += [f"computed twice: {key}" for key in repeated(root, attempts.name)]
-    tally.lifecycles += 1
+@dataclass(slots=True, kw_only=True)
+class Attempts:
+    """Attempts at one run in one store: `infuser run`, then `infuser resume`."""
 
+    launch: Launcher
+    """Starts the commands."""
+    first: list[str]
+    """Arguments of the first."""
+    store: Path
+    """The store."""
+    killed_at: float = 0.0
+    """Time of the last kill, seconds since the epoch."""
 
-def note(tally: Tally, attempts: Attempts) -> None:
-    """Count a kill under the stage that the dead process's lease names."""
-    found = attempts.left()
-    phase = found.doing.partition(",")[0]
-    again = bool(phase) and not attempts.committed_since(found)
-    tally.add(phase or "between stages", again=again, seconds=found.seconds)
+    def once(self, at: str | float | None) -> tuple[int, str]:
+        """Go on with the run; kill it at a named point or after some seconds, or let it end: exit code and errors."""
+        known = (runs_folder(self.store) / NAME / "run.json").is_file()
+        environment = {"INFUSER_CRASH_AT": at} if isinstance(at, str) else {}
+        process = self.launch.start(*(["resume", NAME] if known else self.first), store=self.store, **environment)
+        if isinstance(at, float):
+            time.sleep(at)
+            process.kill()  # who ended by himself is not reaped before `wait`
+        ended = process.wait()
+        self.killed_at = time.time()
+        return ended.code, ended.err
 
+    def note(self, tally: Tally) -> None:
+        """Count a kill under the stage that the dead process's lease names."""
+        path = runs_folder(self.store) / NAME / lease.FILE
+        left = json.loads(path.read_text()) if path.is_file() else {"doing": "", "doing_since": self.killed_at}
+        phase = left["doing"].partition(",")[0]
+        # A stage may have had its artifact in place, but no time to write so into the journal.
+        records = (self.store / "artifacts" / phase).glob(f"*/{MANIFEST}") if phase else ()
+        again = bool(phase) and not any(path.stat().st_mtime >= left["doing_since"] for path in records)
+        tally.add(phase or "between stages", again=again, seconds=self.killed_at - left["doing_since"])
 
-def torment(attempts: Attempts, plan: Iterator[str | float], kills: int, until: float, tally: Tally) -> None:
-    """Kill and go on until the run is complete."""
-    while True:
-        enough = tally.kills.total() >= kills or time.monotonic() > until
-        at = None if enough else next(plan)
-        ended = attempts.once(at)
-        if ended.killed:
-            note(tally, attempts)
+    def torment(self, plan: Iterator[str | float], kills: int, until: float, tally: Tally) -> None:
+        """Kill and go on until the run is complete."""
+        while True:
+            enough = tally.kills.total() >= kills or time.monotonic() > until
+            at = None if enough else next(plan)
+            code, said = self.once(at)
+            if code != -signal.SIGKILL:
+                tally.problems += [] if code == 0 else [f"attempt after {at} failed: {said[-300:]}"]
+                return
+            self.note(tally)
             sys.stderr.write(f"\r{tally.kills.total()} kills, {tally.lifecycles} runs compared, last at {at}\x1b[K")
-        elif ended.complete:
-            return
-        else:
-            tally.problems.append(f"attempt after {at} failed: {ended.said[-300:]}")
-            return
+
+    def compare(self, tally: Tally, reference: dict[str, str]) -> None:
+        """Count what differs in a finished run."""
+        for key in mismatches(reference, content(self.store, NAME)):
+            tally.wrong[key.rpartition("-")[0]] += 1
+        tally.problems += list(orphans(self.store))
+        tally.problems += [f"computed twice: {key}" for key in repeated(self.store, NAME)]
+        tally.lifecycles += 1
 
 
 def plan_of(points: list[str], draw: random.Random, mean: float) -> Iterator[str | float]:
@@ -107,7 +135,6 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--points", action="store_true", help="every named point once, before the random times")
-    parser.add_argument("--served", action="store_true", help="a served deployment instead of commands")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no further kill after this long")
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
     asked = parser.parse_args()
@@ -116,8 +143,7 @@ def main() -> None:
     until = started + 60.0 * asked.minutes
     with tempfile.TemporaryDirectory(prefix="crash-") as name, launcher(Path(name) / "launcher") as launch:
         folder = Path(name)
-        small = overlay(folder, asked.iterations)
-        arguments = ["run", NANO, str(small), "--name", NAME]
+        arguments = ["run", NANO, str(overlay(folder, asked.iterations)), "--name", NAME]
         started_alone = time.monotonic()
         undisturbed = launch(*arguments, store=folder / "undisturbed", INFUSER_POINTS=str(folder / "points"))
         assert undisturbed.code == 0, undisturbed.err
@@ -130,13 +156,11 @@ def main() -> None:
         print(f"undisturbed: {alone:.1f} s, {len(reference)} artifacts", flush=True)
 
         while tally.kills.total() < asked.kills and time.monotonic() < until:
-            store = folder / f"store-{tally.lifecycles}"
-            attempts = Deployed(store, small) if asked.served else Commands(launch, arguments, store, NAME)
-            with attempts:
-                torment(attempts, plan, asked.kills, until, tally)
-                if tally.problems:
-                    break
-                compare(tally, attempts, reference)
+            attempts = Attempts(launch=launch, first=arguments, store=folder / f"store-{tally.lifecycles}")
+            attempts.torment(plan, asked.kills, until, tally)
+            if tally.problems:
+                break
+            attempts.compare(tally, reference)
     report(tally, started)
 
 

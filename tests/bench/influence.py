@@ -1,31 +1,89 @@
-"""How much cheaper the gradient work of an iteration is than its plain form: one JSON line per row, then a table.
-
-    .venv/bin/python tests/bench/influence.py                      # CPU rows, one thread
-    .venv/bin/python tests/bench/influence.py --device cuda        # the Qwen3-0.6B shape in bf16
-    .venv/bin/python tests/bench/influence.py --shape tiny --repeats 1   # the accelerator's code path, anywhere
+"""How much cheaper the gradient work of an iteration is than its plain form, on one CPU thread: `make bench-influence`.
 
 `plain` is the path everybody starts from: every response carries its own copy of the prompt, questions are scored one
 backward each, and a forward pass of its own gives the update's old log-probabilities. Ratios alone are reported.
 """
 
 import argparse
-import json
 import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import torch
 import transformers
-from device_rows import device_rows
-from gradient_work import Iteration, iteration
-from result import Row, gradient_error, probe_error, table
-from workload import MIDDLE, NANO, PLAIN, SHAPES, Shape, Trainers, make_groups, seconds
+from measure import Row, shown
+from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, seconds
 
+from infuser_core.algorithm.influence import cosine
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """The gradient work of one iteration, after zero-variance groups are gone."""
+
+    dev: list[TrainGroup]
+    questions: list[TrainGroup]
+    documents: list[TrainGroup]
+    minibatch: int
+    """Groups per optimizer step of the solver; the generator takes half as many."""
+
+
+def update(
+    engine: LocalTrainer,
+    objective: Objective,
+    groups: list[TrainGroup],
+    minibatch: int,
+    logprobs: list[list[list[float]]] | None = None,
+) -> None:
+    """Steps of `minibatch` groups. Learning rate 0: the work of a step, and the same state for the next repeat."""
+    if logprobs is None:
+        logprobs = engine.logprobs(groups, temperature=objective.temperature)
+    old = [_with_old(group, rows) for group, rows in zip(groups, logprobs, strict=True)]
+    for start in range(0, len(old), minibatch):
+        batch = old[start : start + minibatch]
+        engine.zero_grad()
+        engine.forward_backward(batch, objective, denominator=len(batch))
+        engine.optim_step(0.0)
+
+
+def _with_old(group: TrainGroup, logprobs: list[list[float]]) -> TrainGroup:
+    # Rows of advantage 0 are not trained on, and the scoring pass has no log-probabilities for them.
+    rows = [replace(row, old_logprobs=values or None) for row, values in zip(group.rows, logprobs, strict=True)]
+    return replace(group, rows=rows)
+
+
+def iteration(engine: LocalTrainer, objective: Objective, work: Iteration, path: Path, *, reuse: bool) -> None:
+    """Dev gradient, scoring, both updates; `reuse` takes the solver's old log-probabilities from scoring."""
+    engine.zero_grad()
+    engine.forward_backward(work.dev, objective, denominator=len(work.dev))
+    engine.keep_gradient(path)
+    engine.zero_grad()
+    probed = engine.probe_once(work.questions, objective, path)
+    update(engine, objective, work.documents, max(1, work.minibatch // 2))
+    update(engine, objective, work.questions, work.minibatch, probed.logprobs if reuse else None)
+
+
+def cosines(found: Sequence[Similarity]) -> list[float]:
+    pairs = [(each.dot, each.direction_norm) for each in found] + [(each.raw_dot, each.gradient_norm) for each in found]
+    return [cosine(dot, length, found[0].reference_norm) for dot, length in pairs]
+
+
+def probe_error(one: Sequence[Similarity], other: Sequence[Similarity]) -> str:
+    """Largest difference of a cosine."""
+    error = max(abs(left - right) for left, right in zip(cosines(one), cosines(other), strict=True))
+    return f"error {error:.1e}"
+
+
+def gradient_error(one: LocalTrainer, other: LocalTrainer) -> str:
+    """Relative distance of the gradients."""
+    left, right = one._flat.gradient, other._flat.gradient
+    return f"error {float((left - right).norm() / right.norm()):.1e}"
 
 
 def probe_rows(folder: Path, repeats: int) -> Iterator[Row]:
@@ -37,7 +95,7 @@ def probe_rows(folder: Path, repeats: int) -> Iterator[Row]:
 
 
 def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup], repeats: int) -> Iterator[Row]:
-    made = Trainers(folder, shape, objective=Objective(length_norm=16.0), device="cpu", dtype="float32")
+    made = Trainers(folder, shape, objective=Objective(length_norm=16.0))
     engines = {
         "plain": made.make(**PLAIN),
         "plain, prompts shared": made.make(probe="reference"),
@@ -48,37 +106,37 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
     def score(name: str) -> Callable[[], None]:
         return lambda: results.update({name: engines[name].probe(groups, made.objective, made.reference)})
 
-    times = seconds({name: score(name) for name in engines}, repeats=repeats, device="cpu")
+    times = seconds({name: score(name) for name in engines}, repeats=repeats)
     for name, target in (("plain", ">= 2.5"), ("plain, prompts shared", "")):
         yield Row(
             name=f"scoring, {label}: fast against {name}",
-            ratio=times[name] / times["fast"],
+            value=times[name] / times["fast"],
+            unit="times",
             target=target,
-            error=probe_error(results["fast"], results[name]),
-            device="cpu",
+            detail=probe_error(results["fast"], results[name]),
         )
 
 
 def update_rows(folder: Path, repeats: int) -> Iterator[Row]:
     """(c) the generator's update with prompts five times the responses."""
     groups = make_groups(2, prompt=240, rows=8, response=48, vocabulary=MIDDLE.vocabulary, spread=6, seed=1)
-    made = Trainers(folder / "update", MIDDLE, objective=Objective(length_norm=64.0), device="cpu", dtype="float32")
+    made = Trainers(folder / "update", MIDDLE, objective=Objective(length_norm=64.0))
     engines = {"plain": made.make(repeated_prompts=True), "shared": made.make()}
 
-    def update(engine: LocalTrainer) -> Callable[[], None]:
+    def once(engine: LocalTrainer) -> Callable[[], None]:
         def run() -> None:
             engine.zero_grad()
             engine.forward_backward(groups, made.objective, denominator=len(groups))
 
         return run
 
-    times = seconds({name: update(each) for name, each in engines.items()}, repeats=max(1, repeats // 2), device="cpu")
+    times = seconds({name: once(each) for name, each in engines.items()}, repeats=max(1, repeats // 2))
     yield Row(
         name="generator update, 15.7M: prompts shared against repeated",
-        ratio=times["plain"] / times["shared"],
+        value=times["plain"] / times["shared"],
+        unit="times",
         target=">= 2.5",
-        error=gradient_error(engines["shared"], engines["plain"]),
-        device="cpu",
+        detail=gradient_error(engines["shared"], engines["plain"]),
     )
 
 
@@ -91,47 +149,37 @@ def iteration_rows(folder: Path, repeats: int) -> Iterator[Row]:
         documents=make_groups(8, prompt=56, response=37, seed=4, **sizes),
         minibatch=16,
     )
-    made = Trainers(folder / "iteration", NANO, objective=Objective(length_norm=16.0), device="cpu", dtype="float32")
+    made = Trainers(folder / "iteration", NANO, objective=Objective(length_norm=16.0))
     plain, fast = made.make(**PLAIN), made.make()
     path = folder / "dev.safetensors"
     runs = {
-        "plain": lambda: iteration(plain, made, work, path, reuse=False),
-        "fast": lambda: iteration(fast, made, work, path, reuse=True),
+        "plain": lambda: iteration(plain, made.objective, work, path, reuse=False),
+        "fast": lambda: iteration(fast, made.objective, work, path, reuse=True),
     }
-    times = seconds(runs, repeats=repeats, device="cpu")
+    times = seconds(runs, repeats=repeats)
     yield Row(
-        name="all gradient work of an iteration, nano: share of the plain path",
-        ratio=times["fast"] / times["plain"],
+        name="all gradient work of an iteration, nano, beside the plain path",
+        value=times["fast"] / times["plain"],
+        unit="share",
         target="<= 0.5",
-        error=gradient_error(fast, plain),
-        device="cpu",
+        detail=gradient_error(fast, plain),
     )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the rows; returns the exit status."""
+    """Run the rows; returns 1 where a target is missed."""
     parser = argparse.ArgumentParser(description="gradient work of an iteration against its plain form")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--shape", choices=sorted(SHAPES), help="the accelerator's rows with this shape")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="one JSON object for each measure instead of a table")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        if options.device == "cpu" and options.shape is None:
-            made = [part(folder, options.repeats) for part in (probe_rows, update_rows, iteration_rows)]
-        else:
-            dtype = "float32" if options.device == "cpu" else "bfloat16"
-            name = options.shape or "qwen3-0.6b"
-            made = [device_rows(folder, options.repeats, name=name, device=options.device, dtype=dtype)]
-        for row in (row for part in made for row in part):
-            rows.append(row)
-            print(json.dumps(asdict(row) | {"met": row.met, "torch": torch.__version__}), flush=True)
-    print(f"\n{platform.machine()}, torch {torch.__version__}, transformers {transformers.__version__}\n")
-    print("\n".join(table(rows)))
-    return 0
+    with tempfile.TemporaryDirectory() as folder:
+        parts = (part(Path(folder), options.repeats) for part in (probe_rows, update_rows, iteration_rows))
+        missed = shown(chain.from_iterable(parts), as_json=options.json)
+    where = f"{platform.machine()}, torch {torch.__version__}, transformers {transformers.__version__}"
+    print(where, file=sys.stderr)
+    return missed
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 """What a sandbox costs: start-up, whole executions by mode and way of use, executions per second with two at once.
 
-python tests/bench/sandbox.py [--runs 50] [--json]
+python tests/bench/sandbox.py [--runs 50]
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from infuser_core.sandbox import run as probe
 from infuser_core.sandbox.cell import Cell
@@ -103,12 +102,8 @@ def main() -> None:
     """Prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=50, help="executions per row")
-    parser.add_argument("--json", action="store_true", help="one JSON list")
     arguments = parser.parse_args()
     found = rows(arguments.runs)
-    if arguments.json:
-        print(json.dumps([asdict(row) for row in found]))
-        return
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, user {os.geteuid()}, {runs_of(found)}")
     print("| row | median ms | p90 ms | per second, two at once |")
     print("|---|---|---|---|")

@@ -30,12 +30,6 @@ class Shape:
     head_dim: int
     vocabulary: int
 
-    @property
-    def parameters(self) -> int:
-        """Of the matrices, the tied embedding counted once."""
-        attention = 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
-        return self.layers * (attention + 3 * self.hidden * self.ffn) + self.hidden * self.vocabulary
-
 
 NANO = Shape(hidden=128, layers=3, ffn=384, heads=4, kv_heads=2, head_dim=32, vocabulary=649)
 MIDDLE = Shape(hidden=384, layers=8, ffn=1152, heads=6, kv_heads=3, head_dim=64, vocabulary=4096)
@@ -110,16 +104,15 @@ def make_groups(
 class Trainers:
     """Trainers of one checkpoint in the same state: a reference gradient and one step behind them."""
 
-    def __init__(self, folder: Path, shape: Shape, *, objective: Objective, device: str, dtype: str) -> None:
+    def __init__(self, folder: Path, shape: Shape, *, objective: Objective) -> None:
         self._checkpoint = make_checkpoint(folder, shape)
-        self._options: dict[str, Any] = {"device": device, "dtype": dtype}
         self._shape = shape
         self.objective = objective
         self.reference = folder / "reference.safetensors"
 
     def make(self, *, repeated_prompts: bool = False, **options: Any) -> LocalTrainer:
         """A trainer with these options. The first one made writes the reference gradient."""
-        trainer = LocalTrainer(**(self._options | options))
+        trainer = LocalTrainer(device="cpu", dtype="float32", **options)
         if repeated_prompts:
             trainer._packer = Repeating(**{each.name: getattr(trainer._packer, each.name) for each in fields(Packer)})
         trainer.load(self._checkpoint)
@@ -135,34 +128,13 @@ class Trainers:
         return trainer
 
 
-def seconds(work: Mapping[str, Callable[[], object]], *, repeats: int, device: str) -> dict[str, float]:
-    """Median seconds of each piece of work, its repeats taking turns with the others'; one warm-up round.
-
-    CPU seconds of this process on a CPU, so that other processes disturb little; wall-clock seconds elsewhere.
-    """
+def seconds(work: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
+    """Median CPU seconds of each piece of work, its repeats taking turns with the others'; one warm-up round."""
     found: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(repeats + 1):
         for name, run in work.items():
-            elapsed = _measure(run, device)
+            start = time.process_time()
+            run()
             if turn:
-                found[name].append(elapsed)
+                found[name].append(time.process_time() - start)
     return {name: median(values) for name, values in found.items()}
-
-
-def _measure(run: Callable[[], object], device: str) -> float:
-    if device == "cpu":
-        start = time.process_time()
-        run()
-        return time.process_time() - start
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def num_tokens(groups: Sequence[TrainGroup], *, shared: bool) -> int:
-    """Tokens a model is shown for the groups."""
-    copies = [1 if shared else len(group.rows) for group in groups]
-    prompts = sum(n * len(group.prompt_token_ids) for n, group in zip(copies, groups, strict=True))
-    return prompts + sum(len(row.token_ids) for group in groups for row in group.rows)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run at once with exit code 130, leaves nothing behind, and the run goes on from there."""
+"""Ctrl-C ends the installed command with exit code 130 and leaves nothing behind, its Prefect server included."""
 
 import os
 import signal
@@ -34,8 +34,8 @@ def wait_for(condition, what: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_cleanly_and_goes_on(launch: Launcher, small_run: SmallRun, tmp_path: Path):
-    store = copy_store(small_run.root, tmp_path / "store", without=("judge", "audit", "pool", "evaluate"))
+def test_an_interrupted_run_ends_cleanly(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    store = copy_store(small_run.root, tmp_path / "store", without=("judge",))
     environment = {**os.environ, **ENVIRONMENT, "INFUSER_STORE": str(store)}
     environment.pop("PREFECT_API_URL", None)
     process = subprocess.Popen(
@@ -59,7 +59,3 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on(launch: Launcher, small_run
     wait_for(lambda: processes_of(store) == [], "the Prefect server to end")
     assert list((store / ".staging").iterdir()) == []
     assert f"{small_run.name}  interrupted" in launch("runs", store=store).out
-    resumed = launch("resume", small_run.name, store=store)
-    assert resumed.code == 0, resumed.err
-    digests = [launch("digest", small_run.name, store=root).out for root in (store, small_run.root)]
-    assert digests[0] == digests[1]

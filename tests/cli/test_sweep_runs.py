@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
-from launcher import ROOT, Finished, Launcher, SmallRun, copy_store
+from launcher import ROOT, Launcher, SmallRun, copy_store
 
 from flows.sweep import PRELOADED
 from infuser_core.planning.sweeps import Member, read
@@ -15,50 +15,37 @@ NANO = ROOT / "configs" / "nano.yaml"
 FIXED = ROOT / "configs" / "ablation" / "fixed_generator.yaml"
 
 
-def two_arms(folder: Path, small: Path, broken: str = "") -> tuple[Path, list[Member]]:
-    arms = {"infuser": [], "fixed-generator": [str(FIXED)], **({"broken": [broken]} if broken else {})}
-    path = folder / "sweep.yaml"
-    path.write_text(
-        yaml.safe_dump({"base": [str(NANO), str(small)], "axes": {"arm": arms, "seed": [42]}}, sort_keys=False)
-    )
-    return path, read(path)
+def arms(folder: Path, small: Path, **more: str) -> tuple[str, list[Member]]:
+    """A sweep of the small run and its control, with further arms of one overlay each."""
+    chosen = {"infuser": [], "fixed-generator": [str(FIXED)], **{name: [overlay] for name, overlay in more.items()}}
+    path = folder / f"sweep-{len(chosen)}.yaml"
+    values = {"base": [str(NANO), str(small)], "axes": {"arm": chosen, "seed": [42]}}
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    return str(path), read(path)
 
 
-def stages(store: Path, run: str) -> dict[str, str]:
-    return {f"{entry.phase}/{entry.iteration}": entry.state for entry in Journal(store, run).last_attempt()}
-
-
-def test_runs_of_a_sweep_share_what_they_have_in_common(
+def test_runs_share_what_they_have_in_common_and_one_that_fails_does_not_stop_the_others(
     launch: Launcher, small_run: SmallRun, small_overlay: Path, tmp_path: Path
 ) -> None:
     store = copy_store(small_run.root, tmp_path / "store")
-    path, members = two_arms(tmp_path, small_overlay)
+    path, members = arms(tmp_path, small_overlay, broken="anchor={type: folder, path: /nowhere}")
+    failed = launch("sweep", path, "--jobs", "2", store=store)
+    assert failed.code == 3
+    assert "1 runs failed" in failed.err and "/nowhere" in failed.err and "Traceback" not in failed.err
+    journals = [Journal(store, member.run) for member in members]
+    assert [journal.is_finished() for journal in journals] == [True, True, False]
+    assert {entry.state for journal in journals[:2] for entry in journal.last_attempt()} == {"cached"}
+    listed = json.loads(launch("sweep", path, "--dry-run", "--json", store=store).out)
+    assert [row["done"] for row in listed] == [True, True, False]
 
-    first = launch("sweep", str(path), "--jobs", "1", "--json", store=store)
-    assert first.code == 0, first.err
-    rows = json.loads(first.out)
+    sound, _ = arms(tmp_path, small_overlay)
+    rows = json.loads(launch("sweep", sound, "--jobs", "1", "--json", store=store).out)
     assert [row["variant"] for row in rows] == ["nano-infuser", "nano-fixed-generator"]
-    assert all(set(stages(store, member.run).values()) == {"cached"} for member in members)
-
-    listed = json.loads(launch("sweep", str(path), "--dry-run", "--json", store=store).out)
-    assert [row["done"] for row in listed] == [True, True]
-    again = launch("sweep", str(path), "--jobs", "1", "--against", "nano-infuser", store=store)
+    again = launch("sweep", sound, "--jobs", "1", "--against", "nano-infuser", store=store)
     assert again.code == 0 and "2 runs, 0 to do" in again.out
     assert "| nano-fixed-generator | 1 |" in again.out
-    unknown = launch("sweep", str(path), "--against", "infuser", store=store)
+    unknown = launch("sweep", sound, "--against", "infuser", store=store)
     assert unknown.code == 2 and "variants: nano-infuser, nano-fixed-generator" in unknown.err
-
-
-def test_a_run_that_fails_does_not_stop_the_others(
-    launch: Launcher, small_run: SmallRun, small_overlay: Path, tmp_path: Path
-) -> None:
-    store = copy_store(small_run.root, tmp_path / "store")
-    path, members = two_arms(tmp_path, small_overlay, broken="anchor={type: folder, path: /nowhere}")
-    ended: Finished = launch("sweep", str(path), "--jobs", "2", store=store)
-    assert ended.code == 3
-    assert "1 runs failed" in ended.err and "/nowhere" in ended.err and "Traceback" not in ended.err
-    finished = [Journal(store, member.run).is_finished() for member in members]
-    assert finished == [True, True, False]
 
 
 def test_everything_that_is_loaded_beforehand_exists() -> None:

@@ -1,26 +1,16 @@
 """`infuser eval` of a model behind an address: resumed after it broke down, scored, compared, and silent on the key."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from launcher import ROOT
+from launcher import Launcher
 from test_endpoint_replies import SECRET, refused, said, server
 
 from infuser_core.engines.endpoint import KEY
 from infuser_core.nano import world
 
 QUESTIONS = world.questions("test", world.TARGET, 6, 0)
-
-
-def infuser(*arguments: str, store: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "INFUSER_STORE": str(store), KEY: SECRET, "NO_PROXY": "127.0.0.1"}
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli.main", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
 
 
 @pytest.fixture
@@ -33,7 +23,7 @@ def exam(tmp_path: Path) -> Path:
     return tmp_path / "exam.json"
 
 
-def test_an_examination_goes_on_where_the_server_left_it(exam: Path, tmp_path: Path):
+def test_an_examination_goes_on_where_the_server_left_it(launch: Launcher, exam: Path, tmp_path: Path):
     broken = [True]
     asked: list[str] = []
 
@@ -48,18 +38,19 @@ def test_an_examination_goes_on_where_the_server_left_it(exam: Path, tmp_path: P
     with server(script) as (url, _):
         command = ["eval", "--model", f"openai:tiny@{url}", "--benchmarks", f"exam={exam}", "--samples", "2"]
         command += ["--concurrency", "1", "--out", str(tmp_path / "out")]
-        stopped = infuser(*command, store=tmp_path / "store")
-        assert stopped.returncode == 3
-        first, second = stopped.stderr.splitlines()
+        hidden = {KEY: SECRET, "NO_PROXY": "127.0.0.1"}
+        stopped = launch(*command, store=tmp_path / "store", **hidden)
+        assert stopped.code == 3
+        first, second = stopped.err.splitlines()
         assert first.startswith("infuser: tiny@") and "HTTP 400: refused, ***" in first and second.startswith("  hint")
         broken[0] = False
-        ended = infuser(*command, "--json", store=tmp_path / "store")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
+        ended = launch(*command, "--json", store=tmp_path / "store", **hidden)
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
     assert sorted(asked) == sorted(set(asked)) and len(asked) == 12, "no reply was asked for twice"
-    found = json.loads(ended.stdout)
+    found = json.loads(ended.out)
     assert found["benchmarks"]["exam"]["accuracy"] == 0.5 and found["benchmarks"]["exam"]["answered"] == 0.5
     assert found["benchmarks"]["exam"]["mean_response_tokens"] == pytest.approx((3 * 9 + 3 * 7) / 6, abs=0.01)
     everything = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert SECRET.encode() not in everything
-    assert SECRET not in stopped.stderr + stopped.stdout + ended.stdout
+    assert SECRET not in stopped.err + stopped.out + ended.out

@@ -55,8 +55,8 @@ def exam(path: Path, count: int = 10) -> Path:
     return path
 
 
-def infuser(*arguments: str, store: Path) -> dict:
-    """In a process of its own, which must not load what needs an accelerator."""
+def without_torch(*arguments: str, store: Path) -> dict:
+    """`infuser` in a process of its own, which must not load what needs an accelerator."""
     code = (
         "import sys; sys.argv = ['infuser', *sys.argv[1:]]\n"
         "import flows.cli.main\n"
@@ -74,7 +74,7 @@ def infuser(*arguments: str, store: Path) -> dict:
 
 def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
     out = tmp_path / "verdicts"
-    found = infuser("rescore", str(exam(tmp_path / "exam")), "--out", str(out), "--json", store=tmp_path)
+    found = without_torch("rescore", str(exam(tmp_path / "exam")), "--out", str(out), "--json", store=tmp_path)
     accuracies = {row["preset"]: row["accuracy"] for row in found["scores"]}
     # Of the five texts the paper's rule takes none, the lenient ones `B. because`, the last box, and the first letter.
     assert accuracies == {"paper": 0.0, "official": 0.6, "strict-last": 0.4}
@@ -90,7 +90,12 @@ def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
         assert sum(row.verdict == "correct" for row in rows) / 20 == pytest.approx(accuracies[preset])
 
 
-def test_a_file_with_its_questions_is_scored_like_the_folder(tmp_path: Path):
+def test_a_file_with_its_questions_is_scored_like_the_folder(launch: Launcher, tmp_path: Path):
+    def infuser(*arguments: str, store: Path) -> dict:
+        ended = launch(*arguments, store=store)
+        assert (ended.code, ended.err) == (0, "")
+        return json.loads(ended.out)
+
     exam(tmp_path / "exam")
     whole = infuser("rescore", str(tmp_path / "exam"), "--json", store=tmp_path)
     write_rows(tmp_path / "rows.parquet", responses(10), BenchmarkResponse)

@@ -8,13 +8,11 @@ from care_tools import HARMS, WEIGHTS, forget, made_up
 from launcher import Launcher
 
 from infuser_core.errors import UsageError
-from infuser_core.store import catalogue
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.doctor import examine
 from infuser_core.store.gc import plan
-from infuser_core.store.recipe import Recipe
+from infuser_core.store.recipe import MANIFEST, Recipe
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import MANIFEST, Store
+from infuser_core.store.store import Store
 
 KINDS = {
     "flipped bit": "file_changed",
@@ -115,19 +113,6 @@ def test_a_lost_record_of_a_run_is_damage_and_says_how_to_resume(tmp_path: Path,
     assert problem.kind == "run_record" and "--name run" in problem.remedy
     with pytest.raises(UsageError, match="no run named other"):
         examine(tmp_path, "other")
-
-
-def test_an_index_that_says_something_else_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(catalogue, "WORTH_KEEPING", 1)
-    made_up(tmp_path, "run", 2, selected=2)
-    Catalogue(tmp_path)
-    path = tmp_path / catalogue.FILE
-    text = path.read_text()
-    assert examine(tmp_path).problems == []
-    path.write_text(text.replace('"rows":{"facts":1}', '"rows":{"facts":2}', 1))
-    assert [problem.kind for problem in examine(tmp_path).damage] == ["index_wrong"]
-    path.write_text(text + "1\tjudge-00")
-    assert [note.kind for note in examine(tmp_path).notes] == ["index_torn"]
 
 
 def test_artifacts_of_no_run_are_checked_too(tmp_path: Path):

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from small_store import infuser
+from launcher import Launcher
 
 from infuser_core.errors import StoreError
 from infuser_core.store import filesystem
@@ -24,10 +24,10 @@ def test_a_broken_promise_that_is_needed_is_named():
     assert "BROKEN" in said and "cannot hold a store: lock" in said
 
 
-def test_the_command_answers_in_json_and_creates_the_folder(tmp_path: Path):
-    ended = infuser("store-check", str(tmp_path / "new" / "store"), "--json", store=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert {row["name"] for row in json.loads(ended.stdout)} >= {"rename", "lock", "fsync", "exclusive"}
+def test_the_command_answers_in_json_and_creates_the_folder(launch: Launcher, tmp_path: Path):
+    ended = launch("doctor", "--file-system", str(tmp_path / "new" / "store"), "--json", store=tmp_path)
+    assert ended.code == 0, ended.err
+    assert {row["name"] for row in json.loads(ended.out)} >= {"rename", "lock", "fsync", "exclusive"}
 
 
 def test_a_folder_that_cannot_be_written_is_said_so():

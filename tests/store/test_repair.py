@@ -7,13 +7,13 @@ import pytest
 from care_tools import HARMS, WEIGHTS, artifact_of, bits, copy_run, differing, doctor, flip, forget, made_up
 from launcher import Launcher, SmallRun
 
-from infuser_core.store import catalogue as index
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.doctor import describe, examine, prepare, pruned_at, restoration
 from infuser_core.store.gc import apply, plan
+from infuser_core.store.recipe import MANIFEST
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import MANIFEST, Store
+from infuser_core.store.store import Store
 
 # The middle of a chain of checkpoints; its optimizer; an input of everything; a table between two phases.
 SOLVER = ("update_solver", 0, WEIGHTS)
@@ -122,18 +122,6 @@ def test_everything_damaged_moves_aside_and_nothing_else(tmp_path: Path):
     made_up(tmp_path, "run", 2, selected=2)
     said = describe(tmp_path, prepared, ["run"], [])
     assert said.count("the same digest") == 3 and examine(tmp_path).damage == []
-
-
-def test_the_index_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index, "WORTH_KEEPING", 1)
-    made_up(tmp_path, "run", 2, selected=2)
-    Catalogue(tmp_path)
-    path = tmp_path / index.FILE
-    right = sorted(path.read_text().split("\n"))
-    path.write_text(path.read_text().replace('"facts":1', '"facts":3') + "torn")
-    assert examine(tmp_path).damage
-    prepare(tmp_path, None)
-    assert sorted(path.read_text().split("\n")) == right and examine(tmp_path).problems == []
 
 
 def test_a_chain_of_pruned_checkpoints_is_restored_back_to_the_last_whole_one(tmp_path: Path):

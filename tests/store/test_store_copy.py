@@ -6,7 +6,8 @@ from pathlib import Path
 from small_store import make_store
 
 from infuser_core.store.doctor import examine
-from infuser_core.store.store import MANIFEST, Store
+from infuser_core.store.recipe import MANIFEST
+from infuser_core.store.store import Store
 
 
 def test_a_copy_that_breaks_off_anywhere_holds_complete_artifacts_alone(tmp_path: Path):

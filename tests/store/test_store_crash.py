@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from infuser_core.schemas import AuditFact
-from infuser_core.store.recipe import Recipe
-from infuser_core.store.store import MANIFEST, Store
+from infuser_core.store.recipe import MANIFEST, Recipe
+from infuser_core.store.store import Store
 
 RECIPE = Recipe(phase="audit", version=1, config={}, seed=0)
 
@@ -18,7 +18,7 @@ RECIPE = Recipe(phase="audit", version=1, config={}, seed=0)
 COMMIT = """
 import sys
 from pathlib import Path
-from infuser_core.store.recipe import Recipe
+from infuser_core.store.recipe import MANIFEST, Recipe
 from infuser_core.schemas import AuditFact
 from infuser_core.store.store import Outcome, Store, Table
 store, recipe = Store(Path(sys.argv[1])), Recipe(phase="audit", version=1, config={}, seed=0)

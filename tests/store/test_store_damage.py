@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.schemas import AuditFact
-from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.store import MANIFEST, Outcome, Store, Table
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe
+from infuser_core.store.store import Outcome, Store, Table
 
 RECIPE = Recipe(phase="audit", version=1, config={}, seed=0)
 

@@ -44,7 +44,7 @@ def test_a_store_below_a_file_cannot_be_written(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path):
-    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-B", "-c", FULL, tmp_path], capture_output=True, text=True, check=True)
     assert f"cannot write the store at {tmp_path}" in done.stdout
     assert "infuser resume" in done.stdout
     assert not (tmp_path / "artifacts").exists()

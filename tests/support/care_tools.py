@@ -11,9 +11,9 @@ from fault_tools import own_copy
 from launcher import Launcher, SmallRun, copy_store
 
 from infuser_core.schemas import AuditFact
-from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe
 from infuser_core.store.runs import Journal, create_run
-from infuser_core.store.store import MANIFEST, Outcome, Store, Table
+from infuser_core.store.store import Outcome, Store, Table
 
 WEIGHTS = "model.safetensors"
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import yaml
 
 from infuser_core.nano import world
+from infuser_core.store.recipe import MANIFEST
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import MANIFEST, Store
+from infuser_core.store.store import Store
 
 NANO = "configs/nano.yaml"
 POINTS = ("start", "inside", "before_commit", "writing", "before_rename", "after_rename", "journalled")

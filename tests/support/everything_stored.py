@@ -18,8 +18,8 @@ from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import Document
-from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.store import Manifest, Store
+from infuser_core.store.recipe import ArtifactRef, Recipe, Record
+from infuser_core.store.store import Store
 from infuser_core.store.tables import write_rows
 from tasks import cotraining, documents, evaluation, training_pool
 from tasks.run import opened
@@ -74,10 +74,10 @@ class EverythingIsThere(Store):
             seen.append((each.phase, each.iteration))
         return found
 
-    def manifest(self, ref: ArtifactRef) -> Manifest:
+    def manifest(self, ref: ArtifactRef) -> Record:
         """One topic and one book: one group of each."""
         counts = {"topics": 1, "admitted": 1}
-        return Manifest(ref=ref, recipe={}, files={}, volatile=[], rows=counts, summary=counts, seconds=0.0)
+        return Record(ref=ref, recipe={}, files={}, volatile=[], rows=counts, summary=counts, seconds=0.0)
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type) -> list:
         return DOCUMENTS if row_type is Document else []

@@ -5,14 +5,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from launcher import SmallRun, copy_store
+from launcher import Finished, Launcher, SmallRun, Started, copy_store
 
-from infuser_core.store.store import MANIFEST
-
-EVALUATION = ("respond", "validate", "select", "leakage", "evaluate")
+from infuser_core.store.recipe import MANIFEST
+from infuser_core.store.runs import Journal
 
 
 def store_without(small_run: SmallRun, target: Path, *phases: str) -> Path:
@@ -20,12 +20,66 @@ def store_without(small_run: SmallRun, target: Path, *phases: str) -> Path:
     return copy_store(small_run.root, target, without=phases)
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The run, started to its end."""
+
+    ended: Finished
+    """How it ended."""
+
+    def fails_with(self, code: int) -> list[str]:
+        """Message and hint of a run that failed with this exit code."""
+        assert self.ended.code == code, self.ended
+        return self.ended.err.splitlines()
+
+
+@dataclass(slots=True, kw_only=True)
+class Faults:
+    """The small run again, in a store of its own that lacks some of its artifacts, to be disturbed."""
+
+    launch: Launcher
+    """Starts the commands."""
+    run: SmallRun
+    """The undisturbed run."""
+    store: Path
+    """The store."""
+
+    def without(self, *phases: str) -> Path:
+        """Fill the store with all artifacts but those of some phases."""
+        return store_without(self.run, self.store, *phases)
+
+    @property
+    def journal(self) -> Journal:
+        """The run's journal."""
+        return Journal(self.store, self.run.name)
+
+    def begin(self, **environment: str) -> Started:
+        """Start the run."""
+        return self.launch.start(*self.run.arguments, store=self.store, **environment)
+
+    def start(self, **environment: str) -> Start:
+        """Start the run and wait for its end."""
+        return Start(ended=self.begin(**environment).wait())
+
+    def resumes(self) -> Finished:
+        """Resume it to its end, and compare."""
+        resumed = self.launch("resume", store=self.store)
+        assert resumed.code == 0, resumed.err
+        self.has_the_same_bits()
+        return resumed
+
+    def has_the_same_bits(self) -> None:
+        """Compare with the undisturbed run."""
+        ours, whole = (self.launch("digest", self.run.name, store=root) for root in (self.store, self.run.root))
+        assert whole.code == 0 and ours.out == whole.out
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = 120.0, every: float = 0.02) -> None:
     """Wait for it."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def is_stopped(pid: int) -> bool:

@@ -170,7 +170,7 @@ def serve(folder: Path) -> None:
     from flows import deployment
 
     port = deployment.free_port()
-    process = deployment.start(port, extra=ENVIRONMENT)
+    process = deployment.start(port, extra={**deployment.PRIVATE, **ENVIRONMENT})
     os.environ["PREFECT_API_URL"] = deployment.address(port)
     _import_everything()
     deployment.wait_until_up(deployment.address(port), process)

@@ -1,4 +1,4 @@
-"""Lines of the corpus benchmark: one measure each, beside what was asked for."""
+"""Lines of a benchmark: one measure each, beside what was asked for."""
 
 import json
 from collections.abc import Iterable
