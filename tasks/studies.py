@@ -20,10 +20,11 @@ from infuser_core.report import charts
 from infuser_core.schemas import Checkpoint, Document, InfluenceScore, Question, QuestionLabel, Role, Rollout
 from infuser_core.statistics.correlation import RankCorrelation, rank_correlations
 from infuser_core.statistics.question_quality import CheckedQuestion
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import Lineage, Outcome, Table
+from infuser_core.store.store import Outcome, Table
 from tasks.answers import Judge
 from tasks.run import Execution, Run, plain
 from tasks.work import Work
@@ -62,15 +63,14 @@ def _inputs(run: Run, iteration: int) -> dict[str, ArtifactRef]:
             f"run {run.name} has no influence scores in iteration {iteration}",
             hint="choose an iteration that `infuser status` lists with score_influence",
         )
-    lineage = Lineage(run.store)
-    scores, validation = (lineage.of_key(entry.key) for entry in (scored[-1], validated[-1]))
+    catalogue, scores = Catalogue(run.store.root), scored[-1].key
+    dev_rollouts = catalogue.input(catalogue.input(scores, "gradient").key, "rollouts")
+    responses = catalogue.input(validated[-1].key, "responses")
     return {
-        "scores": scores,
-        "solver": lineage.input(scores, "solver"),
-        "questions": lineage.input(scores, "questions"),
-        "rollouts": lineage.input(scores, "rollouts"),
-        "dev": lineage.input(lineage.input(lineage.input(scores, "gradient"), "rollouts"), "dev"),
-        "held_out": lineage.input(lineage.input(validation, "responses"), "validation"),
+        "scores": catalogue.records[scores].ref,
+        **{name: catalogue.input(scores, name) for name in ("solver", "questions", "rollouts")},
+        "dev": catalogue.input(dev_rollouts.key, "dev"),
+        "held_out": catalogue.input(responses.key, "validation"),
     }
 
 

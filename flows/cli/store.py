@@ -75,7 +75,7 @@ def _check_file_system(folder: Path, *, as_json: bool) -> None:
 
     found = filesystem.probe(folder)
     show([asdict(promise) for promise in found], lambda: filesystem.text(folder, found), as_json=as_json)
-    if any(promise.needed and not promise.kept for promise in found):
+    if not all(promise.kept for promise in found):
         raise typer.Exit(_DAMAGED)
 
 

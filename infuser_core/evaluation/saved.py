@@ -17,9 +17,11 @@ from infuser_core.evaluation.record import FILE, Record, folder_of, read_record
 from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store import runs
-from infuser_core.store.recipe import ArtifactRef, Record
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.recipe import Record as Committed
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import Lineage, Store
+from infuser_core.store.store import Store
 
 RESPONSES, QUESTIONS = "responses.parquet", "questions.parquet"
 """Files of an exported evaluation that it can be scored from."""
@@ -117,8 +119,8 @@ def of_evaluation(store: Store, name: str) -> Answers:
     """The answers of an evaluation. Raises UsageError where it did not come to its end."""
     record = read_record(store.root, name)
     journal = Journal(store.root, name, shelf=runs.EVALUATIONS)
-    lineage = Lineage(store)
-    refs = [lineage.of_key(entry.key) for entry in journal.latest() if entry.phase == "respond"]
+    catalogue = Catalogue(store.root)
+    refs = [catalogue.records[entry.key].ref for entry in journal.latest() if entry.phase == "respond"]
     parts = {str(store.manifest(ref).summary["label"]): ref for ref in refs}
     missing = [sheet.label for sheet in record.sheets if sheet.label not in parts]
     if missing:
@@ -131,12 +133,12 @@ def of_run(store: Store, name: str) -> Answers:
     """A run's evaluations; benchmarks carry the iteration of the checkpoint: `label@iteration`."""
     config = validate(runs.read_config(store.root, name))
     modules = {benchmark.label or benchmark.name: benchmark.name for benchmark in config.evaluate.benchmarks}
-    lineage = Lineage(store)
+    catalogue = Catalogue(store.root)
     entries = [entry for entry in Journal(store.root, name).latest() if entry.phase == "evaluate"]
     parts: dict[str, ArtifactRef] = {}
     sheets: list[Sheet] = []
     for entry in sorted(entries, key=lambda entry: entry.iteration):
-        responses = lineage.input(lineage.of_key(entry.key), "responses")
+        responses = catalogue.input(entry.key, "responses")
         manifest = store.manifest(responses)
         plain = str(manifest.summary["label"])
         parts[f"{plain}@{entry.iteration}"] = responses
@@ -146,7 +148,7 @@ def of_run(store: Store, name: str) -> Answers:
     return Answers(name=name, plan=_plan(store, sheets, parts), parts=parts)
 
 
-def _sheet(label: str, module: str, manifest: Record) -> Sheet:
+def _sheet(label: str, module: str, manifest: Committed) -> Sheet:
     known = plugins.describe(module)
     answers = manifest.recipe["config"]["answers"]
     return Sheet(

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.store import lease, runs
-from infuser_core.store.recipe import MANIFEST, Record, read_record
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Record, read_record
 from infuser_core.store.runs import Entry, Journal
 
 UPDATES = ("update_solver", "update_generator")
+"""Phases that make a checkpoint from another."""
 CHECKPOINTS = ("anchor", *UPDATES)
 """Phases whose artifacts are checkpoints."""
 
@@ -39,6 +40,13 @@ class Catalogue:
     def path(self, key: str, table: str) -> Path:
         """The parquet file of one table of an artifact."""
         return self.folder(key) / f"{table}.parquet"
+
+    def input(self, key: str, name: str) -> ArtifactRef:
+        """The named input of an artifact. Raises StoreError when it has none or it is gone."""
+        found = self.by_id.get(self.records[key].inputs.get(name, ""))
+        if found is None:
+            raise StoreError(f"artifact {key} has no input {name} in the store", hint="resume the run first")
+        return found.ref
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

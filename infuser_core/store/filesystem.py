@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,6 @@ from pathlib import Path
 
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
-
-_SKEW = 30.0
-"""Seconds between this machine's clock and the file system's; a lease counts as dead after 60."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +21,6 @@ class Promise:
     """A word for scripts, e.g. `rename`."""
     kept: bool
     """Whether the file system does it."""
-    needed: bool
-    """False where the store also works without, only less well."""
     what: str
     """Purpose, and what was seen."""
 
@@ -47,20 +41,20 @@ def probe(folder: Path) -> list[Promise]:
 
 def text(folder: Path, promises: Sequence[Promise]) -> str:
     """The findings for people."""
-    lines = [f"{_WORDS[promise.kept, promise.needed]:8} {promise.name:10} {promise.what}" for promise in promises]
-    broken = [promise.name for promise in promises if promise.needed and not promise.kept]
+    lines = [f"{'ok' if each.kept else 'BROKEN':8} {each.name:10} {each.what}" for each in promises]
+    broken = [promise.name for promise in promises if not promise.kept]
     verdict = f"cannot hold a store: {', '.join(broken)}" if broken else "can hold a store"
     return "\n".join([*lines, f"{folder} {verdict}"])
 
 
-def _try(scratch: Path, name: str, needed: bool, what: str, attempt: Callable[[Path], str]) -> Promise:
+def _try(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> Promise:
     place = scratch / name
     place.mkdir()
     try:
         failure = attempt(place)
     except OSError as error:
         failure = error.strerror or str(error)
-    return Promise(name=name, kept=not failure, needed=needed, what=f"{what}: {failure}" if failure else what)
+    return Promise(name=name, kept=not failure, what=f"{what}: {failure}" if failure else what)
 
 
 def _rename(place: Path) -> str:
@@ -116,35 +110,10 @@ def _lock(place: Path) -> str:
     return "a lock was given twice"
 
 
-def _link(place: Path) -> str:
-    (place / "file").write_text("")
-    os.link(place / "file", place / "other")
-    try:
-        os.link(place / "file", place / "other")
-    except FileExistsError:
-        return ""
-    return "a link was made over a file"
-
-
-def _clock(place: Path) -> str:
-    (place / "file").write_text("")
-    skew = (place / "file").stat().st_mtime - time.time()
-    return "" if abs(skew) < _SKEW else f"the file system's clock is {skew:+.0f} s from this machine's"
-
-
-def _case(place: Path) -> str:
-    (place / "name").write_text("")
-    return "names that differ in case are the same" if (place / "NAME").exists() else ""
-
-
-_WORDS = {(True, True): "ok", (True, False): "ok", (False, True): "BROKEN", (False, False): "missing"}
-_PROMISES: tuple[tuple[str, bool, str, Callable[[Path], str]], ...] = (
-    ("rename", True, "an artifact appears by one rename, and the first of two writers wins", _rename),
-    ("replace", True, "a record is replaced as a whole, under its readers", _replace),
-    ("exclusive", True, "a file is created once (O_EXCL)", _exclusive),
-    ("fsync", True, "what is committed survives a power cut", _durable),
-    ("lock", True, "one process executes a run (flock)", _lock),
-    ("link", False, "of two machines that take a run one wins", _link),
-    ("clock", False, "a lease from another machine is judged by the file system's clock", _clock),
-    ("case", False, "keys and file names keep their case", _case),
+_PROMISES: tuple[tuple[str, str, Callable[[Path], str]], ...] = (
+    ("rename", "an artifact appears by one rename, and the first of two writers wins", _rename),
+    ("replace", "a record is replaced as a whole, under its readers", _replace),
+    ("exclusive", "a file is created once (O_EXCL)", _exclusive),
+    ("fsync", "what is committed survives a power cut", _durable),
+    ("lock", "one process executes a run (flock)", _lock),
 )

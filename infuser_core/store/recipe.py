@@ -15,7 +15,7 @@ MANIFEST = "artifact.json"
 REMEDY = (
     "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
 )
-"""What to do about a damaged artifact."""
+"""Hint about a damaged artifact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

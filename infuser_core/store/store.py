@@ -232,27 +232,6 @@ def restoring(keys: Collection[str]) -> Iterator[None]:
         _restoring.difference_update(keys)
 
 
-class Lineage:
-    """Walks from an artifact to what it was made from."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        refs = store.refs()
-        self._by_id = {ref.id: ref for ref in refs}
-        self._by_key = {ref.key: ref for ref in refs}
-
-    def of_key(self, key: str) -> ArtifactRef:
-        """The artifact with this key."""
-        return self._by_key[key]
-
-    def input(self, ref: ArtifactRef, name: str) -> ArtifactRef:
-        """The named input of an artifact. Raises StoreError when it has none or it is gone."""
-        identity = self._store.manifest(ref).recipe["inputs"].get(name, "")
-        if identity not in self._by_id:
-            raise StoreError(f"artifact {ref.id} has no input {name} in the store", hint="resume the run first")
-        return self._by_id[identity]
-
-
 def _record(
     ref: ArtifactRef,
     recipe: Recipe,

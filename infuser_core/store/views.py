@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from infuser_core.store.store import Store
 
 Rows = list[dict[str, Any]]
+"""Rows of a statement, by column."""
 
 TABLES: dict[str, type] = {
     "topics": schemas.Topic,

@@ -10,8 +10,8 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation.models import find_model, is_nano
 from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import BenchmarkResponse, Selection
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import Journal
-from infuser_core.store.store import Lineage
 from infuser_core.store.tables import read_rows
 
 
@@ -75,8 +75,7 @@ def test_a_runs_checkpoint_answers_as_it_did_in_the_run(launch: Launcher, small_
     (entry,) = [
         e for e in Journal(small_run.root, small_run.name).latest() if (e.phase, e.iteration) == ("evaluate", 0)
     ]
-    lineage = Lineage(small_run.store)
-    answered = lineage.input(lineage.of_key(entry.key), "responses")
+    answered = Catalogue(small_run.root).input(entry.key, "responses")
     of_run = small_run.store.rows(answered, "responses", BenchmarkResponse)
     rows = read_rows(tmp_path / "out" / "responses.parquet", BenchmarkResponse)
     by_key = {(row.question_id, row.sample_index): row for row in rows}

@@ -13,13 +13,13 @@ from infuser_core.store import filesystem
 
 def test_a_local_folder_can_hold_a_store_and_nothing_is_left_there(tmp_path: Path):
     found = filesystem.probe(tmp_path)
-    assert [promise.name for promise in found if promise.needed and not promise.kept] == []
-    assert len(found) == 8 and list(tmp_path.iterdir()) == []
+    assert [promise.name for promise in found if not promise.kept] == []
+    assert len(found) == 5 and list(tmp_path.iterdir()) == []
     assert "can hold a store" in filesystem.text(tmp_path, found)
 
 
 def test_a_broken_promise_that_is_needed_is_named():
-    promise = filesystem.Promise(name="lock", kept=False, needed=True, what="a lock was given twice")
+    promise = filesystem.Promise(name="lock", kept=False, what="a lock was given twice")
     said = filesystem.text(Path("/x"), [promise])
     assert "BROKEN" in said and "cannot hold a store: lock" in said
 

@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from launcher import Launcher, SmallRun
+from launcher import Launcher, SmallRun, copy_store
 
 from infuser_core.schemas import BenchmarkResponse, Judgement
 from infuser_core.store.pieces import Pieces
@@ -25,6 +25,7 @@ def test_pieces_come_back_in_the_order_they_were_kept(tmp_path: Path):
 def test_a_killed_validation_keeps_its_answers_until_they_are_committed(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
+    copy_store(small_run.root, tmp_path, without=("respond", "validate", "select"))
     killed = launch(*small_run.arguments, store=tmp_path, INFUSER_CRASH_AT="respond:before_commit")
     assert killed.code == -signal.SIGKILL
     (partial,) = (tmp_path / ".partial").glob("respond-*")

@@ -155,6 +155,7 @@ def test_the_lineage_page_of_the_run_leads_to_every_artifact(
     assert len(pages) == len(graph.records)
 
 
+@pytest.mark.long
 def test_a_killed_infuser_run_under_serve_is_settled_and_resumed(served: Served) -> None:
     overlay = served.store.parent / "overlay.yaml"
     overlay.write_text(json.dumps(SMALL))
