@@ -1,5 +1,6 @@
 """Every shipped YAML is read by the code that people run it with, and says what the paper says."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,10 @@ def test_a_deployment_starts_the_pipeline_by_its_module(name: str):
     (deployment,) = yaml.safe_load((CONFIGS / name).read_text())["deployments"]
     assert (deployment["name"], deployment["entrypoint"]) == ("full-pipeline", "flows.full_pipeline:infuser")
     assert all((ROOT / path).is_file() for path in deployment["parameters"]["configs"])
+    module, _, flow = deployment["entrypoint"].partition(":")
+    found = getattr(importlib.import_module(module), flow)
+    assert f"{found.name}/{deployment['name']}" == "infuser/full-pipeline"
+    assert set(deployment["parameters"]) <= set(found.parameters.properties)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,14 @@ def test_the_gpu_overlay_reserves_gpus_and_builds_as_the_script_does():
         assert name in script and value in script, f"{name}={value}"
 
 
+def test_the_team_server_speaks_to_postgres_and_deploys_from_the_checkout():
+    services = COMPOSE["services"]
+    assert "postgresql+asyncpg://" in services["server"]["environment"]["PREFECT_API_DATABASE_CONNECTION_URL"]
+    assert "--prefect-file configs/prefect.yaml" in " ".join(services["worker"]["command"])
+    builds = [service["build"] for service in services.values() if "build" in service]
+    assert builds and all((ROOT / "docker" / each["context"] / each["dockerfile"]).is_file() for each in builds)
+
+
 def test_services_wait_for_what_they_need_and_volumes_exist():
     for service in COMPOSE["services"].values():
         for other, how in service.get("depends_on", {}).items():

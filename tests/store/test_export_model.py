@@ -87,77 +87,62 @@ def test_the_generation_config_holds_how_responses_are_drawn(tmp_path: Path):
     assert (found.do_sample, found.eos_token_id) == (True, [1])
 
 
+def table(row_type: type, *facts: dict) -> Table:
+    """Rows of these facts; everything else of them is empty."""
+    fields = row_type.__dataclass_fields__.values()
+    blank = {field.name: "" if field.type in ("str", str) else 0 for field in fields}
+    return Table(row_type=row_type, rows=[row_type(**{**blank, **each}) for each in facts])
+
+
+class Tiny:
+    """A run whose artifacts are committed without any work."""
+
+    def __init__(self, root: Path) -> None:
+        self._store, self._journal = Store(root), Journal(root, "tiny")
+        runs.create_run(root, "tiny", load([ROOT / "configs" / "nano.yaml"]).model_dump(mode="json"))
+        self._journal.start_attempt()
+
+    def commit(
+        self, phase: str, iteration: int = -1, *, rows: dict[str, Table] | None = None, model: Path | None = None,
+        settings: dict | None = None, **inputs: ArtifactRef,
+    ) -> ArtifactRef:  # fmt: skip
+        ids = {name: ref.id for name, ref in inputs.items()}
+        recipe = Recipe(phase=phase, version=1, config=settings or {}, seed=0, iteration=iteration, inputs=ids)
+        with self._store.workspace(recipe) as workspace:
+            for path in model.iterdir() if model else ():
+                (workspace / path.name).write_bytes(path.read_bytes())
+            outcome = Outcome(tables=rows or {}, summary={"step": max(0, iteration + 1)})
+            ref = self._store.commit(recipe, workspace, outcome, seconds=1.0)
+        self._journal.append(phase=phase, iteration=iteration, state="ran", seconds=1.0, key=ref.key, digest=ref.digest)
+        return ref
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a run of one iteration, made of a tiny model without any training."""
     root = tmp_path_factory.mktemp("store")
-    store = Store(root)
-    config = load([ROOT / "configs" / "nano.yaml"])
-    runs.create_run(root, "tiny", config.model_dump(mode="json"))
-    journal = Journal(root, "tiny")
-    journal.start_attempt()
-
-    def commit(
-        phase: str,
-        tables: dict[str, Table],
-        *,
-        iteration: int = -1,
-        model: Path | None = None,
-        settings: dict | None = None,
-        **inputs: ArtifactRef,
-    ) -> ArtifactRef:
-        recipe = Recipe(
-            phase=phase, version=1, config=settings or {}, seed=0, iteration=iteration,
-            inputs={name: ref.id for name, ref in inputs.items()},
-        )  # fmt: skip
-        with store.workspace(recipe) as workspace:
-            for path in model.iterdir() if model else ():
-                (workspace / path.name).write_bytes(path.read_bytes())
-            summary = {"step": max(0, iteration + 1)}
-            ref = store.commit(recipe, workspace, Outcome(tables=tables, summary=summary), seconds=1.0)
-        journal.append(phase=phase, iteration=iteration, state="ran", seconds=1.0, key=ref.key, digest=ref.digest)
-        return ref
-
-    def rows(row_type: type, *values: dict) -> Table:
-        return Table(row_type=row_type, rows=[row_type(**value) for value in values])
-
+    tiny = Tiny(root)
     first, second = (Path(make_checkpoint(root / f"m{n}", seed=n).path) for n in (1, 2))
     book = {
-        "source_id": "isbn:1", "title": "Logic | for all", "author": "A. Author", "discipline": "Logic",
-        "category": "textbook", "licence": "CC-BY-4.0", "licence_evidence": "", "source_url": "https://x/1",
-        "download_url": "", "filename": "", "description": "", "sha256": "ab", "num_bytes": 1, "status": "admitted",
-        "reason": "",
+        "source_id": "isbn:1", "title": "Logic | for all", "author": "A. Author", "licence": "CC-BY-4.0",
+        "source_url": "https://x/1", "sha256": "ab", "num_bytes": 1, "status": "admitted",
     }  # fmt: skip
     refused = {**book, "source_id": "isbn:2", "title": "Refused", "sha256": "", "status": "rejected"}
-    commit("sources", {"sources": rows(Source, book, refused)})
-    anchor = commit("anchor", {}, model=first, settings={"model": "feed"})
-    update = {
-        "role": "solver", "step": 1, "num_groups": 2, "num_tokens": 90, "gradient_norm": 1.0, "loss": 0.1,
-        "learning_rate": 1e-5, "skipped": False,
-    }  # fmt: skip
-    known = {name: value for name, value in update.items() if name in Update.__dataclass_fields__}
-    rest = {name: 0 for name in Update.__dataclass_fields__ if name not in known}
-    solver = commit(
-        "update_solver", {"updates": rows(Update, {**known, **rest})}, iteration=0, model=second, solver=anchor
-    )
-    score = {
-        "benchmark": "exam", "accuracy": 0.625, "low": 0.25, "high": 0.875, "num_questions": 8,
-    }  # fmt: skip
-    blank = {
-        name: "" if field.type in ("str", str) else 0
-        for name, field in BenchmarkScore.__dataclass_fields__.items()
-        if name not in score
-    }
-    responses = commit("respond", {}, iteration=1, settings={"label": "exam"}, solver=solver)
-    scored = {"benchmark_scores": rows(BenchmarkScore, {**score, **blank})}
-    commit("evaluate", scored, iteration=1, responses=responses)
+    tiny.commit("sources", rows={"sources": table(Source, book, refused)})
+    anchor = tiny.commit("anchor", model=first, settings={"model": "feed"})
+    step = {"role": "solver", "step": 1, "num_groups": 2, "num_tokens": 90, "gradient_norm": 1.0}
+    solver = tiny.commit("update_solver", 0, rows={"updates": table(Update, step)}, model=second, solver=anchor)
+    responses = tiny.commit("respond", 1, settings={"label": "exam"}, solver=solver)
+    score = {"benchmark": "exam", "accuracy": 0.625, "low": 0.25, "high": 0.875, "num_questions": 8}
+    tiny.commit("evaluate", 1, rows={"benchmark_scores": table(BenchmarkScore, score)}, responses=responses)
     chosen = {"selected_iteration": 1, "checkpoint_id": solver.id, "accuracy": 0.625}
-    commit("select", {"selections": rows(Selection, chosen)})
+    tiny.commit("select", rows={"selections": table(Selection, chosen)})
     return root
 
 
 def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path, tmp_path: Path):
     out = tmp_path / "model"
+    out.mkdir()  # an empty folder is filled
     found = export(root, "tiny", iteration="selected", role="solver", out=out)
     assert (found.iteration, found.checkpoint_id.split("-")[0]) == (1, "update_solver")
     assert AutoTokenizer.from_pretrained(out).chat_template
@@ -193,14 +178,6 @@ def test_a_folder_with_something_in_it_is_left_alone(root: Path, tmp_path: Path)
         export(root, "tiny", iteration="0", role="solver", out=out)
     assert caught.value.hint
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["mine.txt"]
-
-
-def test_an_empty_folder_is_filled(root: Path, tmp_path: Path):
-    out = tmp_path / "model"
-    out.mkdir()
-    export(root, "tiny", iteration="0", role="solver", out=out)
-    assert (out / "config.json").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_damaged_checkpoint_leaves_no_half_a_model(root: Path, tmp_path: Path):
