@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -89,8 +90,8 @@ def test_the_generation_config_holds_how_responses_are_drawn(tmp_path: Path):
 
 def table(row_type: type, *facts: dict) -> Table:
     """Rows of these facts; everything else of them is empty."""
-    fields = row_type.__dataclass_fields__.values()
-    blank = {field.name: "" if field.type in ("str", str) else 0 for field in fields}
+    hints = get_type_hints(row_type)
+    blank = {name: hint() if hint in (str, int, float, bool) else None for name, hint in hints.items()}
     return Table(row_type=row_type, rows=[row_type(**{**blank, **each}) for each in facts])
 
 
