@@ -69,7 +69,6 @@ STILL_CROWDED = {"infuser_core/report": 19}
 STILL_SMALL = {
     "flows/life_cycle.py",
     "infuser_core/engines/vllm/logits.py",
-    "infuser_core/statistics/rounding.py",
 }
 STILL_BARE = 23
 

@@ -1,6 +1,6 @@
 """AIME 2025: part I and part II, fifteen problems each."""
 
-from infuser_core.benchmarks.parts.competition import AIME_ANSWER, AIME_PROBLEM, aime_reader
+from infuser_core.benchmarks.aime2024 import AIME_ANSWER, AIME_PROBLEM, aime_reader
 from infuser_core.benchmarks.parts.spec import Benchmark
 
 BENCHMARK = Benchmark(

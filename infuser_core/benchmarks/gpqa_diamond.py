@@ -11,13 +11,13 @@ from infuser_core.verifiers.parts.grading import Grading
 _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
-def order(name: str, *, seed: int | None = None, count: int = len(_ANSWERS)) -> list[int]:
-    """Which answer stands at each place, 0 being the right one: a function of seed and identifier alone.
+def order(name: str, *, count: int = len(_ANSWERS)) -> list[int]:
+    """Which answer stands at each place, 0 being the right one: drawn by the identifier alone.
 
-    The seed None and the form of its text are those of the authors' code, so that letters can be compared.
+    The seed is the text that the authors' code makes of no seed, so that letters can be compared.
     """
     places = list(range(count))
-    random.Random(f"{seed}:{name}").shuffle(places)
+    random.Random(f"None:{name}").shuffle(places)
     return places
 
 

@@ -2,18 +2,12 @@
 
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
-from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
-_ENDINGS = tuple(f"ending{number}" for number in range(4))
-
 
 def read(row: fields.Row, place: Place) -> Question:
-    """The set with five options has as many rows and is refused; `sent1` and `ending0` are another layout."""
-    if "ending0" in row:
-        lettered = {letter: row.get(name) for letter, name in zip(LETTERS[:4], _ENDINGS, strict=True)}
-        row = {"question": fields.text(row, "sent1"), "options": lettered, "answer_idx": _letter(row)}
+    """The set with five options has as many rows and is refused."""
     text = fields.text(row, "question")
     choices = fields.options(row, "options", fewest=4, most=4)
     letter = fields.letter(row, "answer_idx", choices)
@@ -29,13 +23,6 @@ def read(row: fields.Row, place: Place) -> Question:
     )
 
 
-def _letter(row: fields.Row) -> str:
-    index = fields.value(row, "label")
-    if not str(index).isdigit() or int(str(index)) >= len(_ENDINGS):
-        raise fields.refuse("label", "an index from 0 to 3", index)
-    return LETTERS[int(str(index))]
-
-
 BENCHMARK = Benchmark(
     name="medqa",
     title="MedQA",
@@ -45,7 +32,7 @@ BENCHMARK = Benchmark(
     files=("phrases_no_exclude_test.jsonl", "data/test-*.parquet"),
     rows=1_273,
     verifier="choice",
-    fields=("question|sent1", "options|ending0", "answer_idx|label"),
+    fields=("question", "options", "answer_idx"),
     repeats=True,
     read=read,
 )

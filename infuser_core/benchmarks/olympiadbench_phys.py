@@ -1,6 +1,6 @@
 """OlympiadBench, physics: English competition problems without figures and with a final answer."""
 
-from infuser_core.benchmarks.parts.competition import OLYMPIAD_FIELDS, olympiad_reader
+from infuser_core.benchmarks.olympiadbench_math import FIELDS, olympiad_reader
 from infuser_core.benchmarks.parts.spec import Benchmark
 
 BENCHMARK = Benchmark(
@@ -13,6 +13,6 @@ BENCHMARK = Benchmark(
     files=("*OE_TO_physics_en_COMP*.parquet", "*OE_TO_physics_en_COMP*.json", "*OE_TO_physics_en_COMP*.jsonl"),
     rows=236,
     verifier="math",
-    fields=OLYMPIAD_FIELDS,
+    fields=FIELDS,
     read=olympiad_reader("olympiadbench_phys"),
 )

@@ -11,7 +11,7 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation.plan import Plan, single
 from infuser_core.prompts.load import LETTERS, render_question
 from infuser_core.schemas import BenchmarkVerdict, Document, QuestionScore
-from infuser_core.statistics.bootstrap import accuracy_interval
+from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.question_quality import (
     CheckedQuestion,
     SolverGap,
@@ -143,7 +143,7 @@ def agreements(solvers: Mapping[str, Tally], base: str, iteration: int) -> list[
     empty = {"gap": None, "low": None, "high": None}
     rows = []
     for row in gaps(solvers, base):
-        own = accuracy_interval(solvers[row["solver"]])
+        own = estimate(shares(solvers[row["solver"]]))
         ends = {"agreement_low": own.low, "agreement_high": own.high}
         rows.append({"iteration": iteration, **empty, **row, **ends})
     return rows

@@ -5,12 +5,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.anchors import anchor_digest, anchor_folder
+from infuser_core.anchors import anchor_digest, anchor_folder, anchor_path
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor, World
 from infuser_core.errors import UsageError
-from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef

@@ -1,23 +1,38 @@
-"""Builds an anchor: one 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world.
+"""Builds an anchor, a 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world, and measures it.
 
 `infuser nano build OUT` rebuilds it from nothing; no weights are downloaded. With `--world` it builds another world's
-anchor, which starts from the shipped basic one: copying and looking up are known by then.
+anchor, which starts from the shipped basic one: copying and looking up are known by then. Its card holds its base rates
+before any training by INFUSER, measured by sampling.
 """
 
 import json
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from infuser_core.config.sources import World
 from infuser_core.errors import UsageError
-from infuser_core.nano import lab
-from infuser_core.nano.measure import Subject, base_rates
+from infuser_core.nano import curriculum, language, programs
+from infuser_core.nano.lab import anchor_path, truth
 from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
-from infuser_core.nano.tokenizer import save_tokenizer, train_tokenizer
-from infuser_core.nano.world import WORLDS, WorldName
+from infuser_core.nano.tokenizer import END, chat, save_tokenizer, train_tokenizer
+from infuser_core.nano.world import (
+    TARGET,
+    WORLD,
+    WORLDS,
+    WorldConfig,
+    notes,
+    problems,
+    questions,
+)
+from infuser_core.schemas import Question
+from infuser_core.seeding import seed_of
 
 CARD_FORMAT = 1
 TEMPERATURE = 1.0
@@ -26,7 +41,7 @@ TEMPERATURE = 1.0
 Below 1 the generator's majority of sound keys is sharpened so far that a fixed generator teaches nearly as well.
 """
 
-SCHEDULES: dict[WorldName, Schedule] = {
+SCHEDULES: dict[World, Schedule] = {
     "basic": Schedule(),
     "strong": Schedule(steps=500, drill_until=0.02, mixed_until=0.1, drill_share=0.2, learning_rate=2e-3),
     "wide": Schedule(steps=1300, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
@@ -57,7 +72,7 @@ def build_anchor(
         torch.set_num_threads(threads)
 
 
-def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: Report) -> dict[str, Any]:
+def _build(out: Path, steps_scale: float, seed: int, name: World, progress: Report) -> dict[str, Any]:
     began = time.process_time()
     out.mkdir(parents=True, exist_ok=True)
     full, world = SCHEDULES[name], WORLDS[name]
@@ -65,7 +80,7 @@ def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: 
     tokenizer = train_tokenizer(world)
     model = new_model(len(tokenizer), end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, seed=seed)
     if name != "basic":
-        inherit(model, tokenizer, lab.anchor_path())
+        inherit(model, tokenizer, anchor_path())
     tokens = pretrain(model, tokenizer, schedule, seed=seed, report=progress, world=world)
     rescale(model, world.coordinate_spread, seed=seed)
     subject = Subject(model=model, tokenizer=tokenizer, world=world, temperature=TEMPERATURE)
@@ -90,3 +105,162 @@ def _build(out: Path, steps_scale: float, seed: int, name: WorldName, progress: 
     save_tokenizer(tokenizer, out)
     (out / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
+
+
+ANSWERS = 8
+"""Answers sampled per question."""
+_FIELDS = ["question_text", "reasoning", "choices", "ground_truth"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An anchor to measure."""
+
+    model: Qwen3ForCausalLM
+    """Its weights."""
+    tokenizer: PreTrainedTokenizerFast
+    """Its tokenizer."""
+    world: WorldConfig = WORLD
+    """The world it was built for."""
+    temperature: float = 1.0
+    """Sampling temperature."""
+    seed: int = 0
+    """Seed of questions and replies."""
+
+    def reply(self, users: Sequence[str], max_tokens: int, *, greedy: bool = False) -> list[str]:
+        """One reply per user turn. Prompts of one length share a batch, so nothing is padded."""
+        prompts = [self.tokenizer(chat(user), add_special_tokens=False)["input_ids"] for user in users]
+        by_length: dict[int, list[int]] = {}
+        for i, prompt in enumerate(prompts):
+            by_length.setdefault(len(prompt), []).append(i)
+        replies = [""] * len(users)
+        generator = torch.Generator().manual_seed(self.seed)
+        temperature = 0.0 if greedy else self.temperature
+        for rows in by_length.values():
+            ids = torch.tensor([prompts[i] for i in rows])
+            tokens = _continue(self.model, ids, temperature, max_tokens, generator)
+            for i, text in zip(rows, self.tokenizer.batch_decode(tokens), strict=True):
+                replies[i] = text.partition(END)[0]
+        return replies
+
+
+@torch.no_grad()
+def _continue(
+    model: Qwen3ForCausalLM, ids: torch.Tensor, temperature: float, max_tokens: int, generator: torch.Generator
+) -> torch.Tensor:
+    cache, drawn, done = None, [], torch.zeros(len(ids), dtype=torch.bool)
+    for _ in range(max_tokens):
+        out = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        cache, logits = out.past_key_values, out.logits[:, -1].float()
+        if temperature == 0:
+            ids = logits.argmax(-1, keepdim=True)
+        else:
+            ids = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+        drawn.append(ids)
+        done |= ids[:, 0] == model.config.eos_token_id
+        if done.all():
+            break
+    return torch.cat(drawn, dim=1)
+
+
+Rates = dict[str, Any]
+"""Rates of one role as an anchor's card holds them: shares, but for `samples` and counts of kinds."""
+
+
+def writer_rates(subject: Subject, count: int) -> Rates:
+    """Multiple-choice questions, one per fresh note.
+
+    Shares of the valid ones, `valid` itself aside: a right key, a topic or a whole fact of the note, a target topic.
+    """
+    rng = Random(seed_of(subject.seed, "measure writer"))
+    documents = notes(seed_of(subject.seed, "measure"), count, subject.world)
+    prompts = [language.generator_prompt(curriculum.section(rng, made)) for made in documents]
+    written = [(note, parse_valid(reply)) for note, reply in zip(documents, subject.reply(prompts, 64), strict=True)]
+    valid = [(note, made) for note, made in written if made]
+    known = [
+        (note.facts, told, str(made["ground_truth"]))
+        for note, made in valid
+        if (told := language.parse_question(str(made["question_text"])))
+    ]
+    topics = [told.topic.name for _, told, _ in known]
+    total = max(1, len(valid))
+    return {
+        "samples": count,
+        "valid": len(valid) / count,
+        "sound_keys": sum(told.is_exact and str(told.sound) == key for _, told, key in known) / total,
+        "grounded_topic": sum(told.topic in [f.topic for f in facts] for facts, told, _ in known) / total,
+        "grounded_fact": sum(told in facts for facts, told, _ in known) / total,
+        "target_share": sum(topic in TARGET for topic in topics) / total,
+        "topics": {name: topics.count(name) for name in sorted(set(topics))},
+    }
+
+
+def parse_valid(text: str) -> dict[str, object] | None:
+    """The generator's object when it is well formed, its fields in this order, else None."""
+    try:
+        made = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    if not isinstance(made, dict) or list(made) != _FIELDS or not isinstance(made["choices"], list):
+        return None
+    choices = made["choices"]
+    if len(choices) != WORLD.num_choices or len(set(map(str, choices))) != len(choices):
+        return None
+    return made if made["ground_truth"] in choices else None
+
+
+def solver_rates(subject: Subject, asked: Sequence[Question]) -> Rates:
+    """Eight answers to each question, all with choices or all without.
+
+    Shares of responses that box the sound and the misconception's result; `mixed` is the share of questions whose
+    responses are neither all right nor all wrong.
+    """
+    users = [_solver_prompt(question) for question in asked for _ in range(ANSWERS)]
+    boxed = [reply.partition("\\boxed{")[2] for reply in subject.reply(users, 16 if asked[0].choices else 24)]
+    right, tempted, mixed = 0, 0, 0
+    for i, question in enumerate(asked):
+        known, answers = truth(question.text), boxed[ANSWERS * i : ANSWERS * (i + 1)]
+        assert known is not None, question.text
+        misled = str(known.tempting)
+        if question.choices:
+            misled = language.LETTERS[question.choices.index(misled)]
+        read = [text[:1] if question.choices else text.partition("}")[0] for text in answers]
+        hits = read.count(question.answer)
+        right += hits
+        tempted += read.count(misled)
+        mixed += 0 < hits < ANSWERS
+    total = ANSWERS * len(asked)
+    return {"samples": total, "sound": right / total, "tempting": tempted / total, "mixed": mixed / len(asked)}
+
+
+def _solver_prompt(question: Question) -> str:
+    if question.choices:
+        return language.solver_prompt(question.text, question.choices)
+    return language.free_form_prompt(question.text)
+
+
+def judge_rates(subject: Subject, count: int) -> Rates:
+    """Greedy verdicts on fresh chunks: shares of sections kept, and of front and back matter dropped."""
+    rng = Random(seed_of(subject.seed, "measure judge"))
+    tasks = (curriculum.judge_chunk, curriculum.judge_chunk, curriculum.judge_chunk_long)
+    lessons = [tasks[i % len(tasks)](rng, subject.world) for i in range(count)]
+    texts = subject.reply([lesson.user for lesson in lessons], 16, greedy=True)
+    pairs = [('"keep": true' in lesson.reply, text[:12]) for lesson, text in zip(lessons, texts, strict=True)]
+    keeps = [text == '{"keep": tru' for keep, text in pairs if keep]
+    drops = [text == '{"keep": fal' for keep, text in pairs if not keep]
+    return {"samples": count, "keep_right": sum(keeps) / len(keeps), "drop_right": sum(drops) / len(drops)}
+
+
+def base_rates(subject: Subject, *, scale: int = 1) -> dict[str, Rates]:
+    """Base rates of writer, solver and judge; `scale` divides the numbers of samples."""
+    world, seed, few = subject.world, subject.seed, 96 // scale
+    rates = {
+        "generator": writer_rates(subject, 1024 // scale),
+        "solver_target": solver_rates(subject, questions("test", TARGET, few, seed, world)),
+        "solver_transfer": solver_rates(subject, questions("test", world.transfer, few, seed, world)),
+        "judge": judge_rates(subject, 384 // scale),
+    }
+    if world.families:
+        rates["solver_problems"] = solver_rates(subject, problems("test", few, seed))
+        rates["solver_programs"] = solver_rates(subject, programs.questions("test", few, seed))
+    return rates

@@ -6,9 +6,10 @@ The oracle functions are for reports and controls; a phase uses them only where 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infuser_core.config.sources import World
 from infuser_core.errors import CheckpointError, ConfigError
 from infuser_core.nano import language, programs, world
-from infuser_core.nano.world import Split, WorldName
+from infuser_core.nano.world import Split
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
@@ -21,7 +22,7 @@ NOTES = (
 """Sentences that a reader of a nano run's numbers has to know."""
 
 
-def anchor_path(world: WorldName = "basic") -> Path:
+def anchor_path(world: World = "basic") -> Path:
     """Folder of the world's shipped anchor, in Hugging Face layout."""
     folder = Path(__file__).parent / ("anchor" if world == "basic" else f"anchor_{world}")
     if not (folder / "model.safetensors").is_file():
@@ -74,7 +75,7 @@ def label(question: Question) -> QuestionLabel:
 _FREE_FORM = {"problems": world.problems, "programs": programs.questions}
 
 
-def questions(topics: str, split: Split, size: int, seed: int, name: WorldName) -> list[Question]:
+def questions(topics: str, split: Split, size: int, seed: int, name: World) -> list[Question]:
     """`size` questions on target or transfer topics, problems or programs.
 
     Raises ConfigError when the world's solver cannot answer without choices.

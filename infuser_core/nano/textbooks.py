@@ -45,16 +45,8 @@ STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """One printed line."""
-
-    text: str
-    """Text."""
-    style: Style
-    """Its typography."""
-    y: float
-    """Baseline above the lower edge, points."""
+Placed = tuple[str, Style, float]
+"""One printed line: its text, its typography and its baseline above the lower edge, points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +99,7 @@ class Pages:
             self.marks.append(Mark(level=mark, title=block[0][1], page=page, top=self._y))
         for text, style, after in lines:
             self._y -= style.leading
-            self.pages[-1].append(Placed(text=text, style=style, y=self._y))
+            self.pages[-1].append((text, style, self._y))
             self._y -= after
         return page
 
@@ -127,9 +119,9 @@ def print_pdf(parts: Sequence[Pages], *, title: str, author: str) -> bytes:
             if mark.page == number:
                 canvas.bookmarkPage(f"m{i}", fit="XYZ", left=0, top=mark.top, zoom=0)
                 canvas.addOutlineEntry(mark.title, f"m{i}", level=mark.level, closed=mark.level == 0)
-        for line in lines:
-            canvas.setFont(line.style.font, line.style.size)
-            canvas.drawString(LEFT, line.y, line.text)
+        for text, style, y in lines:
+            canvas.setFont(style.font, style.size)
+            canvas.drawString(LEFT, y, text)
         if number:
             _running(canvas, title, author, number + 1)
         canvas.showPage()
@@ -161,10 +153,10 @@ def index_lines(pages: Mapping[str, Sequence[int]]) -> list[str]:
     return ["; ".join(entries[i : i + 2]) for i in range(0, len(entries), 2)]
 
 
-def answer_lines(letters: Sequence[str], *, per_line: int = 8) -> list[str]:
+def answer_lines(letters: Sequence[str]) -> list[str]:
     """`1. B 2. C 3. A`: the answer key."""
     numbered = [f"{i + 1}. {letter}" for i, letter in enumerate(letters)]
-    return [" ".join(numbered[i : i + per_line]) for i in range(0, len(numbered), per_line)]
+    return [" ".join(numbered[i : i + 8]) for i in range(0, len(numbered), 8)]
 
 
 def contents_lines(entries: Sequence[tuple[str, int]]) -> list[str]:

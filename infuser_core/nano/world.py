@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, TypeVar
 
+from infuser_core.config.sources import World
 from infuser_core.errors import ConfigError
 from infuser_core.nano import language
 from infuser_core.nano.topics import ALL_TOPICS, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
@@ -17,7 +18,6 @@ from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
 Split = Literal["train", "dev", "validation", "test"]
-WorldName = Literal["basic", "hard", "strong", "wide"]
 
 _Item = TypeVar("_Item")
 
@@ -89,7 +89,7 @@ WIDE = WorldConfig(num_families=len(FAMILIES))
 
 What is written from no document may use the numbers of any split: no textbook keeps it to those of the train split.
 """
-WORLDS: dict[WorldName, WorldConfig] = {"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE}
+WORLDS: dict[World, WorldConfig] = {"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE}
 """Worlds by the name that configurations use."""
 
 

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from infuser_core.engines.protocols import Messages
 from infuser_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from infuser_core.engines.protocols import Messages
 
 HERE = Path(__file__).parent
 LETTERS = "ABCDEFGHIJ"
@@ -21,7 +24,7 @@ class Template:
     user: str
     """User turn with `{slots}`."""
 
-    def messages(self, **slots: str) -> Messages:
+    def messages(self, **slots: str) -> "Messages":
         """Chat turns with the slots filled; braces that are no slot stay as they are."""
         user = self.user
         for slot, value in slots.items():

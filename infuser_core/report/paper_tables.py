@@ -29,8 +29,8 @@ from infuser_core.report.publication import (
     render,
 )
 from infuser_core.report.queries import MEASURED, Chosen, chosen_sql, variants
+from infuser_core.statistics.averages import Number, Rounding, exactly
 from infuser_core.statistics.bootstrap import estimate
-from infuser_core.statistics.rounding import Number, Rounding, exactly
 from infuser_core.statistics.tally import shares
 
 OVERALL = "Overall"

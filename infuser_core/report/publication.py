@@ -15,8 +15,17 @@ from typing import Any, Literal
 
 from infuser_core.errors import UsageError
 from infuser_core.report.markdown import escape
-from infuser_core.statistics.rounding import Number, Rounding, exactly, half_up, printed, relative
-from infuser_core.statistics.seeds import Spread, category_averages, over_seeds
+from infuser_core.statistics.averages import (
+    Number,
+    Rounding,
+    Spread,
+    category_averages,
+    exactly,
+    half_up,
+    over_seeds,
+    printed,
+    relative,
+)
 
 Style = Literal["markdown", "latex", "csv"]
 NOTHING = "--"

@@ -209,10 +209,6 @@ class Cell:
                 self._finish()
         return Status.OUTPUT_LIMIT if self._exchange.overflowed else None
 
-    def has_ended(self) -> bool:
-        """Whether the program is over."""
-        return self.ended
-
     @property
     def failed(self) -> bool:
         """Whether it ended by an exception that nobody caught, or by a signal."""

@@ -111,8 +111,9 @@ NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
 """Offsets in the kernel's description of a call, bytes."""
 
 
-def program(machine: str = "") -> bytes:
-    """The filter for a machine, this one by default; empty for an architecture that has no table here."""
+@lru_cache
+def filter_program(machine: str = "") -> bytes:
+    """The filter of system calls for a machine, this one by default; empty where it has no table here."""
     known = ARCHITECTURES.get(machine or platform.machine())
     if known is None:
         return b""
@@ -205,12 +206,6 @@ def limited(interpreter: Interpreter) -> Containment:
         raise _unreadable(interpreter)
     launcher = tuple(_dropping())
     return Containment(mode="unsafe", interpreter=interpreter, launcher=launcher, walls=(), boot=b"")
-
-
-@lru_cache
-def filter_program() -> bytes:
-    """The filter of system calls for this machine; empty where there is none."""
-    return program()
 
 
 def _unreadable(interpreter: Interpreter) -> SandboxUnavailable:

@@ -75,7 +75,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOutcome:
-    """The outcome of one case. Everything here is the program's claim except `status` and `seconds`."""
+    """The outcome of one case. Everything here is the program's claim except `status`."""
 
     status: Status
     """The case's end."""
@@ -83,8 +83,6 @@ class CaseOutcome:
     """call: the returned value, plain data only."""
     stdout: str = ""
     """stdin: whole standard output."""
-    seconds: float = 0.0
-    """Wall clock of the case."""
     detail: str = ""
     """For people: last line of an error, the limit that was hit."""
 
@@ -97,5 +95,3 @@ class RunResult:
     """As many as there were cases; `missing` for those that were not reached."""
     mode: str
     """bwrap or unsafe."""
-    python: str
-    """Interpreter that ran the program."""

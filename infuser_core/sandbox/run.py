@@ -103,7 +103,7 @@ def run(
         if not batch.killed:
             break
     outcomes += [NOT_REACHED] * (len(cases) - len(outcomes))
-    return RunResult(outcomes=tuple(outcomes), mode=containment.mode, python=str(containment.interpreter.executable))
+    return RunResult(outcomes=tuple(outcomes), mode=containment.mode)
 
 
 def _never(number: int, outcome: CaseOutcome) -> bool:
@@ -138,14 +138,12 @@ class _Batch:
         if self._left() <= 0:
             return self._out_of_time()
         with Cell(self.containment, self.program, self.limits) as cell:
-            began = time.monotonic()
             cell.feed(case.stdin)
-            status = cell.wait(cell.has_ended, self._left())
-            seconds = time.monotonic() - began
+            status = cell.wait(lambda: cell.ended, self._left())
             if status is None and cell.failed:
                 status = self._death(cell)
             detail = cell.last_words() if status == Status.RAISED else self._limit(status)
-            return CaseOutcome(status=status or Status.RETURNED, stdout=cell.output(), seconds=seconds, detail=detail)
+            return CaseOutcome(status=status or Status.RETURNED, stdout=cell.output(), detail=detail)
 
     def calls(self) -> list[CaseOutcome]:
         """One process until it dies, then another for the cases that are left."""
@@ -155,7 +153,7 @@ class _Batch:
             if self._left() <= 0:
                 return [*outcomes, *[self._out_of_time()] * (len(self.cases) - len(outcomes))]
             with Cell(self.containment, self.program, self.limits) as cell:
-                failed = self._answer_of(cell, cell.ask(), time.monotonic())
+                failed = self._answer_of(cell, cell.ask())
                 if failed.status != Status.RETURNED:
                     # It would fail to load for every case alike.
                     return [*outcomes, *[failed] * (len(self.cases) - len(outcomes))]
@@ -165,8 +163,7 @@ class _Batch:
     def _some_calls(self, cell: Cell, outcomes: list[CaseOutcome]) -> bool:
         """Calls until the process ends; whether `stop` ended them."""
         for number in range(len(outcomes), len(self.cases)):
-            began = time.monotonic()
-            outcome = self._answer_of(cell, cell.ask(self.cases[number].args), began)
+            outcome = self._answer_of(cell, cell.ask(self.cases[number].args))
             outcomes.append(outcome)
             if self.stop(number, outcome):
                 return True
@@ -174,18 +171,17 @@ class _Batch:
                 return False
         return False
 
-    def _answer_of(self, cell: Cell, nonce: bytes, began: float) -> CaseOutcome:
+    def _answer_of(self, cell: Cell, nonce: bytes) -> CaseOutcome:
         status = cell.answered(self._left())
-        seconds = time.monotonic() - began
         if status is not None:
-            return CaseOutcome(status=status, seconds=seconds, detail=self._limit(status))
+            return CaseOutcome(status=status, detail=self._limit(status))
         if not cell.is_answered():
-            return CaseOutcome(status=self._death(cell), seconds=seconds, detail=cell.last_words() or "ended unasked")
+            return CaseOutcome(status=self._death(cell), detail=cell.last_words() or "ended unasked")
         try:
-            return CaseOutcome(status=Status.RETURNED, value=cell.take(nonce), seconds=seconds)
+            return CaseOutcome(status=Status.RETURNED, value=cell.take(nonce))
         except (ValueError, RecursionError) as error:
             cell.end()
-            return CaseOutcome(status=Status.MISSING, seconds=seconds, detail=f"no answer: {error!s:.200}")
+            return CaseOutcome(status=Status.MISSING, detail=f"no answer: {error!s:.200}")
 
     def _death(self, cell: Cell) -> Status:
         """Why a process ended before its answer; its last words are its own, and change only the name of a failure."""
@@ -201,12 +197,9 @@ class _Batch:
 
     def _limit(self, status: Status | None) -> str:
         limits, whole = self.limits, self.program.kind == "stdin"
-        return (
-            {
-                Status.TIMEOUT: f"more than {limits.seconds:g} s",
-                Status.MEMORY: f"more than {limits.memory_mb} MiB",
-                Status.OUTPUT_LIMIT: f"more than {limits.output_bytes if whole else limits.value_bytes} bytes",
-            }.get(status, "")
-            if status
-            else ""
-        )
+        passed = {
+            Status.TIMEOUT: f"more than {limits.seconds:g} s",
+            Status.MEMORY: f"more than {limits.memory_mb} MiB",
+            Status.OUTPUT_LIMIT: f"more than {limits.output_bytes if whole else limits.value_bytes} bytes",
+        }
+        return passed.get(status, "") if status else ""

@@ -125,11 +125,6 @@ def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Esti
     return Estimate(value=float(values_Q.mean()), low=float(low), high=float(high), questions=len(values_Q))
 
 
-def accuracy_interval(tally: Tally, *, draws: int = DRAWS, seed: int = 0) -> Estimate:
-    """Accuracy of one solver; for shares near 0 or 1 the Wilson interval of the evaluation is the honest one."""
-    return estimate(shares(tally), draws=draws, seed=seed)
-
-
 def difference(first: Tally, second: Tally, *, draws: int = DRAWS, seed: int = 0) -> Difference:
     """Accuracy of the second solver minus the first one's, paired by question.
 

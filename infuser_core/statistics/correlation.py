@@ -1,12 +1,10 @@
 """Correlations with intervals: rank correlation by bootstrap, accuracy against response length."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import rankdata
+from scipy.stats import linregress, pearsonr, rankdata
 
 from infuser_core.errors import UsageError
 
@@ -105,37 +103,25 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> Length
     if not kept:
         raise UsageError("no response length above 0", hint="fit runs that produced responses")
     logs, values = np.log([length for length, _ in kept]), np.array([value for _, value in kept], dtype=np.float64)
-    centred, risen = logs - logs.mean(), values - values.mean()
-    # Equal lengths may differ by a rounding error after the mean is taken away.
-    moved = float(np.ptp(logs)) > 0
-    slope = float(centred @ risen / (centred @ centred)) if moved else 0.0
-    pearson = _pearson_lengths(centred, risen) if moved and float(np.ptp(values)) > 0 else None
-    low, high, reason = _interval(pearson, len(kept))
+    moved, varied = float(np.ptp(logs)) > 0, float(np.ptp(values)) > 0
+    slope, correlation, low, high, reason = 0.0, None, -1.0, 1.0, "all lengths are equal"
+    if moved:
+        slope, reason = float(linregress(logs, values).slope), "accuracy does not vary"
+    if moved and varied:
+        found = pearsonr(logs, values)
+        correlation, reason = float(found.statistic), f"{len(kept)} points are too few for an interval"
+        if abs(correlation) >= 1 - 1e-15:
+            low, high, reason = correlation, correlation, "the points lie on a line"
+        elif len(kept) >= 4:
+            low, high = map(float, found.confidence_interval(0.95))
+            reason = ""
     return LengthFit(
         intercept=float(values.mean()) - slope * float(logs.mean()),
         slope=slope,
-        pearson=pearson,
+        pearson=correlation,
         low=low,
         high=high,
         points=len(kept),
         left_out=len(lengths) - len(kept),
-        reason=reason if moved else "all lengths are equal",
+        reason=reason,
     )
-
-
-def _pearson_lengths(first: np.ndarray, second: np.ndarray) -> float:
-    value = float(first @ second) / math.sqrt(float(first @ first) * float(second @ second))
-    return max(-1.0, min(1.0, value))
-
-
-def _interval(pearson: float | None, points: int) -> tuple[float, float, str]:
-    """Ends of the 95% interval of a correlation, and why it is what it is where Fisher's z does not apply."""
-    if pearson is None:
-        return -1.0, 1.0, "accuracy does not vary"
-    if points < 4:
-        return -1.0, 1.0, f"{points} points are too few for an interval"
-    if abs(pearson) >= 1 - 1e-15:
-        return pearson, pearson, "the points lie on a line"
-    half = float(ndtri(0.975)) / math.sqrt(points - 3)
-    centre = math.atanh(pearson)
-    return math.tanh(centre - half), math.tanh(centre + half), ""

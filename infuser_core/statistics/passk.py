@@ -34,10 +34,9 @@ def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
 
     Raises UsageError naming the question whose number of samples is too small.
     """
-    fewest = int(np.argmin(tally.samples_Q)) if tally.question_ids else 0
-    for k in ks:
-        if tally.question_ids:
-            _refuse(k, int(tally.samples_Q[fewest]), question=tally.question_ids[fewest])
+    if tally.question_ids:
+        fewest = int(np.argmin(tally.samples_Q))
+        _refuse(ks, int(tally.samples_Q[fewest]), tally.question_ids[fewest])
     values_QK = np.zeros((len(tally.question_ids), len(ks)))
     for samples in np.unique(tally.samples_Q):
         rows = tally.samples_Q == samples
@@ -83,12 +82,12 @@ def _table(ks: Sequence[int], samples: int) -> np.ndarray:
     return 1.0 - np.concatenate([np.ones((len(ks), 1)), failing], axis=1)
 
 
-def _refuse(k: int, samples: int, *, question: str = "") -> None:
-    where = f" of question {question}" if question else ""
-    if k < 1:
-        raise UsageError(f"pass@{k}: k must be at least 1", hint="e.g. --k 1,2,4,8")
-    if k > samples:
+def _refuse(ks: Sequence[int], samples: int, question: str) -> None:
+    least, most = min(ks, default=1), max(ks, default=1)
+    if least < 1:
+        raise UsageError(f"pass@{least}: k must be at least 1", hint="e.g. --k 1,2,4,8")
+    if most > samples:
         raise UsageError(
-            f"pass@{k} needs at least {k} responses per question, there are {samples}{where}",
+            f"pass@{most} needs at least {most} responses per question, there are {samples} of question {question}",
             hint=f"ask for k <= {samples}, or sample more responses",
         )

@@ -7,11 +7,10 @@ an answer. Without a box there is no answer; a box that holds no letter is a wro
 """
 
 import re
-from dataclasses import dataclass
 
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
-from infuser_core.verifiers.parts.extract import boxed, unwrap
+from infuser_core.verifiers.parts.extract import Reading, boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, grading_of, no_answer, wrong
 
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
@@ -20,16 +19,6 @@ _NAMED = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?+\s*+:?\s*+(\S.*)",
 # The text after a letter must not name another one: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` name none.
 _NEXT_CHOICE = re.compile(r"(?:\A|[\s,;])\(?[A-Ja-j]\s*+[.):]")
 _LETTERS = re.compile(r"(?:\b(?:[A-Ja-j]|and|or)\b|[\s,;/&()])++")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    text: str
-    """The letter in upper case, or what stands in its place."""
-    reason: Reason
-    """The rule that read it."""
-    index: int | None
-    """Place of the letter in the alphabet; None when it is none."""
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
@@ -44,9 +33,9 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     if content is None:
         return no_answer()
     found = _lenient(content) if preset == "strict-last" else _strict(content)
-    if found.index is None:
+    if found is None:
         return wrong(Reason.NO_LETTER, content)
-    if question.choices and found.index >= len(question.choices):
+    if question.choices and ord(found.text) - ord("A") >= len(question.choices):
         return wrong(Reason.BEYOND_CHOICES, found.text)
     return _compared(found.text, question, found.reason)
 
@@ -63,25 +52,25 @@ def _compared(letter: str, question: Question, reason: Reason) -> Finding:
     return (correct if letter == question.answer.strip().upper() else wrong)(reason, letter)
 
 
-def _lenient(content: str) -> _Letter:
+def _lenient(content: str) -> Reading | None:
     """A letter alone, or followed by punctuation and text, or after the word for it."""
     alone = _strict(content)
-    if alone.index is not None:
+    if alone is not None:
         return alone
     bare = _bare(content)
     named = _NAMED.fullmatch(bare)
     if named:
         inner = _strict(named.group(1))
-        if inner.index is not None:
-            return _Letter(text=inner.text, reason=Reason.NAMED_LETTER, index=inner.index)
+        if inner is not None:
+            return Reading(text=inner.text, reason=Reason.NAMED_LETTER)
         bare = named.group(1)
     with_text = _WITH_TEXT.fullmatch(bare)
     if with_text is None or _NEXT_CHOICE.search(with_text.group(2)) or _LETTERS.fullmatch(with_text.group(2)):
-        return alone
+        return None
     return _letter(with_text.group(1), Reason.NAMED_LETTER if named else Reason.LETTER_WITH_TEXT)
 
 
-def _strict(content: str) -> _Letter:
+def _strict(content: str) -> Reading | None:
     """One letter and nothing else."""
     bare = _bare(content)
     if len(bare) > 2 and _BRACKETS.get(bare[0]) == bare[-1]:
@@ -96,8 +85,7 @@ def _bare(content: str) -> str:
     return content
 
 
-def _letter(text: str, reason: Reason) -> _Letter:
+def _letter(text: str, reason: Reason) -> Reading | None:
     # `isascii` first: upper-casing turns a dotless i into I.
     letter = text.upper() if text.isascii() else text
-    is_letter = len(letter) == 1 and "A" <= letter <= "Z"
-    return _Letter(text=letter, reason=reason, index=ord(letter) - ord("A") if is_letter else None)
+    return Reading(text=letter, reason=reason) if len(letter) == 1 and "A" <= letter <= "Z" else None

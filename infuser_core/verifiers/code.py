@@ -16,7 +16,6 @@ judged. If either comes out wrong, or the sandbox breaks down, nothing is known 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -40,18 +39,6 @@ _VERBATIM = re.compile(
 )
 _CODE_LINE = re.compile(r"^(?:import |from \w[\w.]* import |def |async def |class |@\w)", re.MULTILINE)
 _KEPT = re.compile(r"(?:import |from |def |async def |class |@|[A-Za-z_][\w, ]*(?::[^=\n]+)?=[^=]|[)\]}#]|\s|$)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fenced:
-    """A box around a fenced block."""
-
-    start: int
-    """First character of the box."""
-    end: int
-    """One past its closing brace."""
-    content: str
-    """The text between the fences."""
 
 
 def program(response: str, *, preset: str, entry: str = "") -> str | None:
@@ -90,13 +77,13 @@ def boxed(text: str, *, last: bool) -> str | None:
     fenced = _fenced_boxes(text)
     if not fenced:
         return _bare(text, last=last)
-    if last:
-        return _bare(text[fenced[-1].end :], last=True) or fenced[-1].content
-    return _bare(text[: fenced[0].start], last=False) or fenced[0].content
+    start, end, content = fenced[-1 if last else 0]
+    return _bare(text[end:] if last else text[:start], last=last) or content
 
 
-def _fenced_boxes(text: str) -> list[_Fenced]:
-    found: list[_Fenced] = []
+def _fenced_boxes(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and content between the fences of every box around a fenced block."""
+    found: list[tuple[int, int, str]] = []
     place, unclosed = 0, set()
     while opening := _FENCED_BOX.search(text, place):
         place, mark = opening.end(), opening.group(1)
@@ -107,7 +94,7 @@ def _fenced_boxes(text: str) -> list[_Fenced]:
             # Nor does any later one close, so the text is not searched again.
             unclosed.add(mark)
             continue
-        found.append(_Fenced(start=opening.start(), end=closing.end(), content=text[opening.end() : closing.start()]))
+        found.append((opening.start(), closing.end(), text[opening.end() : closing.start()]))
         place = closing.end()
     return found
 
@@ -200,14 +187,14 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 
-def check_many(jobs: Sequence[Job], *, preset: str = "paper", workers: int = WORKERS) -> list[Finding]:
+def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
     """One finding per job, in order, from several sandboxes at once. Raises SandboxUnavailable where there is none."""
     with_program = [program(job.response, preset=preset) is not None for job in jobs]
     trouble = canary() if any(with_program) else ""
     one = partial(_check, preset=preset, trouble=trouble)
     if trouble:
         return [one(job) for job in jobs]
-    pool = ThreadPoolExecutor(max_workers=max(1, workers))
+    pool = ThreadPoolExecutor(max_workers=WORKERS)
     try:
         return list(pool.map(one, jobs))
     finally:

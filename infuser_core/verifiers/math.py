@@ -19,7 +19,7 @@ from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.extract import boxed, last_box, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Stage, correct, grading_of, no_answer, unverified, wrong
 from infuser_core.verifiers.parts.tokens import MAX_LENGTH as _MAX_LENGTH
-from infuser_core.verifiers.parts.values import Oracle, Rules, rules_of
+from infuser_core.verifiers.parts.values import Rules, rules_of
 from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, pool
 
 MAX_LENGTH = 128
@@ -59,10 +59,6 @@ class _Pair:
     """Whether the authors' way decides."""
 
 
-class _PutOffError(Exception):
-    """A pair needs a worker."""
-
-
 _KEPT: dict[_Pair, Finding] = {}
 """Decisions of this process. Each access is a single operation of a dictionary, which threads may share."""
 
@@ -75,15 +71,11 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
     """One finding per job, in order. What cheap stages leave open is spread over the worker processes."""
     pairs = [_pair(job, preset) for job in jobs]
-    decided: dict[_Pair, Finding] = {}
-    open_: list[_Pair] = []
-    for pair in dict.fromkeys(pair for pair in pairs if pair is not None):
-        finding = _KEPT.get(pair) or _quick(pair)
-        if finding is None:
-            open_.append(pair)
-        else:
-            decided[pair] = finding
-    decided.update(zip(open_, _ask_all(open_), strict=True))
+    decided = {pair: known for pair in pairs if pair is not None and (known := _KEPT.get(pair))}
+    fresh = list(dict.fromkeys(pair for pair in pairs if pair is not None and pair not in decided))
+    # Cheap stages take turns; whoever waits for a worker leaves them to the others.
+    with ThreadPoolExecutor(pool().size) as threads:
+        decided.update(zip(fresh, threads.map(_decided, fresh), strict=True))
     if len(_KEPT) > KEPT_DECISIONS:
         _KEPT.clear()
     # A limit may let the same pair through another time.
@@ -124,14 +116,8 @@ def _phrase(response: str) -> str | None:
     return found[-1].partition(". I hope")[0].strip().removesuffix(".").strip("$ ") or None if found else None
 
 
-def _quick(pair: _Pair) -> Finding | None:
-    try:
-        return _decided(pair, _put_off)
-    except _PutOffError:
-        return None
-
-
-def _decided(pair: _Pair, oracle: Oracle) -> Finding:
+def _decided(pair: _Pair) -> Finding:
+    oracle = _Budget()
     if not pair.official:
         return compare.decide(pair.found, pair.reference, pair.rules, oracle)
     found, reference = unwrap(pair.found).strip(), unwrap(pair.reference).strip()
@@ -147,10 +133,6 @@ def _wrapped(text: str) -> str:
     return f"${text.strip('$')}$"
 
 
-def _put_off(request: dict[str, object]) -> Finding:
-    raise _PutOffError
-
-
 class _Budget:
     """The oracle of one verification: all of its requests together have the time of one."""
 
@@ -163,11 +145,6 @@ class _Budget:
         reply = pool().ask(request, seconds=self._left)
         self._left -= reply.seconds
         return _REPLIES[reply.text]
-
-
-def _ask_all(pairs: list[_Pair]) -> list[Finding]:
-    with ThreadPoolExecutor(pool().size) as threads:
-        return list(threads.map(lambda pair: _decided(pair, _Budget()), pairs))
 
 
 def _is_small(text: str) -> bool:

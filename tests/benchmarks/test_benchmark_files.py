@@ -205,12 +205,6 @@ def test_a_changed_file_is_read_again(tmp_path: Path):
     assert len(read(write(path, rows("a", "b")))) == 2
 
 
-def test_what_a_caller_does_to_its_list_reaches_nobody_else(tmp_path: Path):
-    path = write(tmp_path / "set.jsonl", rows("a", "b"))
-    read(path).clear()
-    assert len(read(path)) == 2
-
-
 def test_large_files_come_row_by_row(tmp_path: Path):
     path = tmp_path / "large.jsonl"
     path.write_text(json.dumps({"n": 0}) + "\n" + "no json\n")

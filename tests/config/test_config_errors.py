@@ -126,11 +126,6 @@ def test_a_file_that_is_no_yaml_is_named_in_one_line(tmp_path: Path, content: by
     assert "\n" not in caught.value.message
 
 
-def test_a_folder_is_no_file(tmp_path: Path):
-    with pytest.raises(ConfigError, match="cannot read"):
-        load([tmp_path])
-
-
 def test_a_missing_part_is_named(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text("name: mine\n")
     with pytest.raises(ConfigError) as caught:

@@ -66,11 +66,6 @@ def test_numbers_are_numbers(override: str, value: float):
     assert config.cotrain.reward.invalid == value
 
 
-def test_exponents_are_numbers_in_files_too(tmp_path: Path):
-    (tmp_path / "rate.yaml").write_text("cotrain: {solver: {learning_rate: 3e-4}}\n")
-    assert load([CONFIGS / "nano.yaml", tmp_path / "rate.yaml"]).cotrain.solver.learning_rate == 3e-4
-
-
 def test_overrides_come_after_files_and_the_seed_last(tmp_path: Path):
     (tmp_path / "over.yaml").write_text("seed: 1\ncotrain: {iterations: 3}\n")
     files = [CONFIGS / "nano.yaml", tmp_path / "over.yaml"]

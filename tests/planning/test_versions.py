@@ -27,7 +27,7 @@ SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
 BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/{name}s" for name in ("verifier", "reward", "route")}
 # Training the anchor: its artifact enters by the digest of its files.
-BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain", "infuser_core.nano.measure")
+BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain")
 
 
 def file_of(module: str) -> Path | None:

@@ -13,7 +13,7 @@ from recompute import Check, Recomputed, Status, judge, mean, quotient, same, sa
 
 from infuser_core.report import paper_numbers
 from infuser_core.report.paper_numbers import Cell
-from infuser_core.statistics.rounding import half_up
+from infuser_core.statistics.averages import half_up
 
 EXPECTED = {
     "main": (63, 1, 0),

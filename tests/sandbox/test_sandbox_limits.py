@@ -105,10 +105,6 @@ def test_stopping_leaves_the_other_cases_missing():
     assert [each.status for each in found.outcomes] == [Status.RETURNED] * 3 + [Status.MISSING] * 2
 
 
-def test_no_case_is_no_outcome():
-    assert called("def f(n): return n") == ()
-
-
 def test_the_environment_is_the_same_for_every_run():
     source = "import os\nprint(sorted(os.environ), hash('text'), os.getcwd(), os.getuid(), os.uname().nodename)"
     first, second = whole(source, "", "")

@@ -37,7 +37,7 @@ def test_an_ordinary_user_gets_the_same_verdicts():
     found = json.loads(done.stdout)
     assert (found["user"], found["cheats"]) == (NOBODY, len(sandbox_corpus.CHEATS))
     assert (found["false_accepts"], found["failures"]) == ([], {})
-    assert (found["honest"], found["false_rejects"]) == (len(sandbox_corpus.HONEST), {})
+    assert (found["honest"], found["false_rejects"]) == (len(sandbox_corpus.HONEST[::3]), {})
 
 
 @pytest.mark.parametrize("place", range(len(candidates())))

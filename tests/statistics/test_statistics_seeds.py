@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.rounding import half_up, printed, relative
-from infuser_core.statistics.seeds import category_averages, over_seeds, paired_seeds, t_quantile
+from infuser_core.statistics.averages import (
+    category_averages,
+    half_up,
+    over_seeds,
+    paired_seeds,
+    printed,
+    relative,
+    t_quantile,
+)
 
 percentages = st.decimals(0, 100, places=4).map(float)
 

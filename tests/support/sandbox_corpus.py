@@ -158,9 +158,9 @@ def _serve(server: socket.socket, content: bytes) -> None:
 
 
 def main() -> None:
-    """Both collections, as JSON: what was judged wrongly, by name with the reason."""
+    """Every attack and a third of the honest programs, as JSON: what was judged wrongly, by name with the reason."""
     with bait():
-        fooled, rejected = judged(cheats()), judged(honest())
+        fooled, rejected = judged(cheats()), judged(honest()[::3])
     json.dump(
         {
             "user": os.geteuid(),

@@ -116,11 +116,6 @@ def test_damaged_rows_are_named(changes: dict[str, Any], message: str):
         livecode.tests_from_livecode(row(**changes))
 
 
-def test_a_missing_column_is_named():
-    with pytest.raises(DocumentError, match="no field 'private_test_cases'"):
-        livecode.tests_from_livecode({"question_id": "x", "public_test_cases": "[]"})
-
-
 FUNCTIONAL = [{"input": "[1, 2]\n3", "output": "[[1, 3], [2, 3]]", "testtype": "functional"}]
 STARTER = "class Solution:\n    def pairUp(self, numbers: List[int], other: int) -> List[List[int]]:\n        "
 SOLUTION = STARTER + "seen = defaultdict(int)\n        return [(number, other) for number in sorted(numbers)]\n"

@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 from contained import needs_sandbox
 
-from infuser_core import plugins
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import code
-from infuser_core.verifiers.code import canary
 from infuser_core.verifiers.parts import code_tests
 from infuser_core.verifiers.parts.batch import Job, check_all
-from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Finding, Grading, as_text
 
 pytestmark = needs_sandbox
@@ -35,10 +32,6 @@ def question(stored: "code_tests.StoredTests | None", *, relative_to: Path | Non
 
 def verdict(found: Finding) -> tuple[Verdict, str]:
     return found.verdict, found.reason
-
-
-def test_the_verifier_is_found_by_its_name():
-    assert plugins.verifier("code") is code
 
 
 @pytest.mark.parametrize(
@@ -65,13 +58,6 @@ def test_a_response_without_a_program_is_no_answer_and_nothing_is_run(tmp_path: 
     monkeypatch.setenv("INFUSER_SANDBOX", "no such mode")
     asked = question(code_tests.store_tests(ECHO, tmp_path))
     assert verdict(code.check("print(input().upper())", asked)) == (Verdict.NO_ANSWER, "no box")
-
-
-def test_presets_choose_the_program(tmp_path: Path):
-    asked = question(code_tests.store_tests(ECHO, tmp_path))
-    response = f"{RIGHT}\nor rather\n```python\nprint('A')\n```"
-    found = {preset: code.check(response, asked, preset=preset).verdict for preset in PRESETS}
-    assert found == {"paper": Verdict.CORRECT, "official": Verdict.WRONG, "strict-last": Verdict.WRONG}
 
 
 def test_tests_lie_below_the_data_folder_and_are_named_by_their_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -128,10 +114,6 @@ def test_bare_solutions(solution: str, tests: list[dict[str, Any]], expected: Ve
 def test_bare_solutions_need_tests_of_the_documented_shape(tests: list[Any]):
     with pytest.raises(DocumentError, match="tests: "):
         code.verify_solution("print(1)", tests)
-
-
-def test_the_canary_lives():
-    assert canary() == ""
 
 
 def test_stored_tests_are_one_file_per_content(tmp_path: Path):

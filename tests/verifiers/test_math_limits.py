@@ -75,13 +75,6 @@ def test_several_threads_at_once_agree_with_one():
     assert [finding.verdict == Verdict.CORRECT for finding in alone] == [n < 7 for n in range(12)]
 
 
-def test_the_order_of_jobs_is_kept_and_repeats_agree():
-    jobs = [job(str(n % 5), str(n % 3)) for n in range(3000)]
-    found = math.check_many(jobs)
-    assert [finding.verdict == Verdict.CORRECT for finding in found] == [n % 5 == n % 3 for n in range(3000)]
-    assert [finding.extracted for finding in found] == [str(n % 5) for n in range(3000)]
-
-
 def test_all_requests_of_one_verification_share_one_time_limit():
     slow = ", ".join(f"{'-' * 40}{n}" for n in range(6))
     one = job(slow, "1, 2, 3, 4, 5, 6")

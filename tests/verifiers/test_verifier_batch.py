@@ -75,10 +75,6 @@ def test_progress_counts_jobs_and_ends_at_all_of_them():
     assert batch.REPORT_EVERY == 500
 
 
-def test_nothing_to_verify_is_no_work():
-    assert check_all([], preset="official") == []
-
-
 def test_an_unknown_verifier_is_refused_before_any_work():
     calls.clear()
     jobs = [Job(response="x", question=question("x", verifier=name)) for name in (OUTSIDE, "zzz")]

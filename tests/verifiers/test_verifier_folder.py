@@ -38,13 +38,6 @@ def test_every_verifier_refuses_an_unknown_preset(name: str):
             plugins.verifier(name).check(response, question("1", verifier=name), preset="lucky")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("verifier", TEXTUAL)
-def test_the_reference_in_a_box_is_right(verifier: plugins.Verifier, preset: str):
-    answer = "A" if verifier is choice else "7"
-    assert verifier.check(rf"so \boxed{{{answer}}}", question(answer), preset=preset).verdict == CORRECT
-
-
 anything = st.text(alphabet=st.characters(exclude_categories=()), max_size=80)
 mathematical = st.text(alphabet="\\boxed{}()[]$.,:'\"?*^% \n0123456789-+eABCIisnaf\u0130\u0131\ud800\x00", max_size=40)
 PARTS = [

@@ -5,7 +5,7 @@ sandbox, and remembered under a digest of everything it depends on. The Hugging 
 literals in a Python text: they are read, never run.
 
 A row of LiveCodeBench has `public_test_cases` and `private_test_cases`, JSON lists of `{input, output, testtype}`; the
-private list may instead be base64 of zlib of a pickled JSON string: somebody else's pickle, unpacked without running
+private list may instead be base64 of zlib of a pickled JSON string: somebody else's pickle, read without running
 any of it. `metadata` is JSON with `func_name` for functional problems, whose inputs hold one JSON value per line.
 """
 
@@ -13,9 +13,7 @@ import ast
 import base64
 import binascii
 import hashlib
-import io
 import json
-import pickle
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -38,7 +36,7 @@ ROOT_ENTRY = "find_zero"
 """The one problem whose answers are checked by what they do: coefficients in, a root of the polynomial out."""
 ROOT_ATOL = 1e-4
 """|poly(x)| that counts as zero, unless the row says otherwise."""
-_HINT = "the row is not in the benchmark's layout"
+_HINT = "the row is not in the benchmark's layout, or damaged"
 
 
 def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
@@ -56,26 +54,24 @@ def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     return _tests(row, inputs, expected, atol=atol)
 
 
-def tests_from_hf(row: Mapping[str, Any], cache: Path | None = None) -> dict[str, Any]:
+def tests_from_hf(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     """Tests of one row of the Hugging Face layout.
 
-    A row that names a reference function instead of results needs `cache`, as above.
+    Where a row names no results its reference solution gives them, as above.
     Raises DocumentError for anything in the row's `test` that is no literal.
     """
     name = _name(row)
     try:
         check = _function(ast.parse(str(row["test"])), "check")
-        inputs = [list(args) for args in _assigned(check, "inputs")]
+        inputs = [list(args) for args in _assigned(check, "inputs") or ()]
         entry = str(row["entry_point"])
-        results = _assigned(check, "results") if _has(check, "results") else None
+        results = _assigned(check, "results")
         reference = str(row["prompt"]) + str(row["canonical_solution"])
     except KeyError as error:
         raise DocumentError(f"{name}: no field {error}", hint=_HINT) from error
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise DocumentError(f"{name}: test: {error!s:.200}", hint=_HINT) from error
     if results is None:
-        if cache is None:
-            raise DocumentError(f"{name}: test has no results", hint="name a cache folder: its reference will be run")
         results = reference_outputs(reference, entry, inputs, cache, name=name)
     if len(results) != len(inputs):
         raise DocumentError(f"{name}: {len(inputs)} inputs and {len(results)} results", hint=_HINT)
@@ -153,19 +149,15 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
     raise ValueError(f"no function {name}")
 
 
-def _has(check: ast.FunctionDef, name: str) -> bool:
-    return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name for node in check.body)
-
-
-def _assigned(check: ast.FunctionDef, name: str) -> list[Any]:
-    """The literal list assigned to `name`. Raises ValueError when it is none, or no literal."""
+def _assigned(check: ast.FunctionDef, name: str) -> list[Any] | None:
+    """The literal list assigned to `name`, None where nothing is. Raises ValueError for anything but a literal list."""
     for node in check.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             found = ast.literal_eval(_Numbers().visit(node.value))
             if not isinstance(found, list):
                 raise ValueError(f"{name} is {type(found).__name__}, not a list")
             return found
-    raise ValueError(f"no {name}")
+    return None
 
 
 class _Numbers(ast.NodeTransformer):
@@ -203,10 +195,8 @@ from typing import Any, Callable, DefaultDict, Deque, Dict, FrozenSet, Generator
 from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 """
 """Names that solutions written for the problems' own platforms find there; none of them hides a built-in."""
-_HINT_livecode_tests = "the row is not in the benchmark's layout, or damaged"
-# A pickled text needs no other instruction: none of these builds, calls or repeats anything.
-_TEXT_OPCODES = {"PROTO", "FRAME", "BINUNICODE8", "BINUNICODE", "SHORT_BINUNICODE", "UNICODE"}
-_TEXT_OPCODES |= {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
+# A pickled text needs no other instruction beside it: none of these builds, calls or repeats anything.
+_TEXT_OPCODES = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
 
 def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,9 +210,9 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
         read = _functional if entry else _stdin
         tests = [read(case) for case in cases]
     except KeyError as error:
-        raise DocumentError(f"question {name}: no field {error}", hint=_HINT_livecode_tests) from error
+        raise DocumentError(f"question {name}: no field {error}", hint=_HINT) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise DocumentError(f"question {name}: {error!s:.200}", hint=_HINT_livecode_tests) from error
+        raise DocumentError(f"question {name}: {error!s:.200}", hint=_HINT) from error
     kind, entry = ("call", f"Solution.{entry}") if entry else ("stdin", "")
     common = {"setup": SETUP, "seconds": CONTEST_SECONDS, "tuples_equal_lists": True}
     return {"kind": kind, "entry": entry, "cases": tests, **common}
@@ -262,30 +252,20 @@ def _inflated(packed: bytes) -> bytes:
     return content
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Refuses to look anything up: without classes and functions a pickle is data."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"private tests ask for {module[:40]}.{name[:40]}")
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("private tests ask for a persistent object")
-
-
 def _unpickled(content: bytes) -> str:
-    """The text in a pickle that holds one text and nothing else."""
+    """The text in a pickle that holds one text and nothing else, read off its instructions: none of them is run."""
     import pickletools
 
     try:
-        for opcode, _, _ in pickletools.genops(content):
-            if opcode.name not in _TEXT_OPCODES:
-                raise ValueError(f"private tests hold pickle instruction {opcode.name}, not a text")
-        text = _PlainUnpickler(io.BytesIO(content)).load()
-    except (pickle.UnpicklingError, EOFError, IndexError, OverflowError, MemoryError) as error:
+        read = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
+    except (ValueError, IndexError, OverflowError, MemoryError) as error:
         raise ValueError(f"private tests are no plain pickle: {error}") from error
-    if type(text) is not str:
-        raise ValueError(f"private tests unpickle to {type(text).__name__}, not a text")
-    return text
+    other = [name for name, _ in read if name not in _TEXT_OPCODES and "UNICODE" not in name]
+    texts = [argument for name, argument in read if "UNICODE" in name]
+    if other or len(texts) != 1:
+        held = f"pickle instruction {other[0]}" if other else f"{len(texts)} texts"
+        raise ValueError(f"private tests hold {held}, not a text")
+    return str(texts[0])
 
 
 def _plain(cases: object) -> list[Any]:

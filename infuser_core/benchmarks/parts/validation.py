@@ -5,7 +5,7 @@ import json
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.spec import DataWarning
@@ -132,18 +132,6 @@ def draw(
     return [one for name in sizes for one in sorted(chosen[name], key=lambda question: question.question_id)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One quota with the questions it may draw from."""
-
-    name: str
-    """Its benchmarks, joined by `+`, and the subdomain where one is asked for."""
-    wanted: int
-    """Questions asked for."""
-    pool: list[Question]
-    """Questions that may be drawn."""
-
-
 def sample(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
     """The validation set, quota by quota. Identifiers are `<benchmark>:<identifier>`.
 
@@ -151,9 +139,9 @@ def sample(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = 
     and drawn from the others, or left lacking, as `source.shortfall` says. Raises ConfigError when nothing is left.
     """
     asked = _asked(evaluated) if source.leak_free else frozenset()
-    sources = [_source(quota, source, asked) for quota in source.quotas]
-    wanted = {each.name: each.wanted for each in sources}
-    there = {each.name: len(each.pool) for each in sources}
+    wanted = {_name(quota): quota.count for quota in source.quotas}
+    pools = {_name(quota): _pool(quota, source, asked) for quota in source.quotas}
+    there = {name: len(pool) for name, pool in pools.items()}
     given = {name: min(count, there[name]) for name, count in wanted.items()}
     if source.shortfall == "spread":
         given = spread(wanted, there, seed=source.seed)
@@ -163,15 +151,19 @@ def sample(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = 
             hint="leave benchmarks out of the evaluation, or name larger sets in data.validation.paths",
         )
     _announce(wanted, given, leak_free=source.leak_free)
-    return [question for each in sources for question in draw(each.pool, given[each.name], seed=source.seed)]
+    return [question for name, pool in pools.items() for question in draw(pool, given[name], seed=source.seed)]
 
 
 def _asked(evaluated: Sequence[BenchmarkSettings]) -> frozenset[str]:
     return frozenset(key(question) for settings in evaluated for question in plugins.benchmark(settings.name)(settings))
 
 
-def _source(quota: Quota, source: BenchmarkQuestions, asked: frozenset[str]) -> Source:
-    name = "+".join(quota.benchmarks) + (f"/{quota.subdomain}" if quota.subdomain else "")
+def _name(quota: Quota) -> str:
+    return "+".join(quota.benchmarks) + (f"/{quota.subdomain}" if quota.subdomain else "")
+
+
+def _pool(quota: Quota, source: BenchmarkQuestions, asked: frozenset[str]) -> list[Question]:
+    """The questions that a quota may draw from."""
     pool = [
         replace(question, question_id=f"{benchmark}:{question.question_id}")
         for benchmark in quota.benchmarks
@@ -180,9 +172,9 @@ def _source(quota: Quota, source: BenchmarkQuestions, asked: frozenset[str]) -> 
     ]
     if not pool:
         raise ConfigError(
-            f"data.validation.quotas: {name} has no questions", hint="check `subdomain`, or leave the quota out"
+            f"data.validation.quotas: {_name(quota)} has no questions", hint="check `subdomain`, or leave the quota out"
         )
-    return Source(name=name, wanted=quota.count, pool=[one for one in pool if not asked or key(one) not in asked])
+    return [one for one in pool if not asked or key(one) not in asked]
 
 
 def _questions(benchmark: str, source: BenchmarkQuestions) -> list[Question]:

@@ -81,22 +81,15 @@ class Ruling:
     """The judge's words; empty where it was not asked."""
 
 
-def break_ties(
-    jobs: Sequence[Job],
-    findings: Sequence[Finding],
-    model: ChatModel,
-    *,
-    profile: str = "paper",
-    progress: Progress = no_progress,
-) -> list[Ruling]:
-    """One ruling per job, in order. Raises ConfigError when the profile has no such prompt."""
+def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatModel) -> list[Ruling]:
+    """One ruling per job, in order."""
     asked = [place for place, finding in enumerate(findings) if _is_open(finding)]
-    template = load(PROMPT, profile=profile)
+    template = load(PROMPT, profile="paper")
     prompts = []
     for place in asked:
         question, answer = jobs[place].question, findings[place].extracted or ""
         prompts.append(template.messages(question=question.text, reference=question.answer, answer=answer))
-    replies = model.complete(prompts, max_tokens=MAX_TOKENS, progress=progress) if prompts else []
+    replies = model.complete(prompts, max_tokens=MAX_TOKENS) if prompts else []
     said = dict(zip(asked, replies, strict=True))
     return [_ruling(finding, said.get(place, "")) for place, finding in enumerate(findings)]
 

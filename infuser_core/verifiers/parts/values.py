@@ -86,7 +86,7 @@ def _tolerance(text: str) -> Fraction | None:
 
 
 Oracle = Callable[[dict[str, object]], Finding]
-"""Answers a request (see `symbolic.py`) that cheap stages leave open; may raise to put the decision off."""
+"""Answers a request (see `symbolic.py`) that cheap stages leave open."""
 
 _BASED = re.compile(r"\d[0-9A-Za-z]*_\{([2-9]|[12]\d|3[0-6])\}")
 _INFINITE = {(r"\infty",): 1, ("+", r"\infty"): 1, ("-", r"\infty"): -1}

@@ -27,7 +27,7 @@ from tables import table_checks
 from infuser_core.report import markdown
 from infuser_core.report.content import Report, Section, Table, table
 from infuser_core.report.paper_numbers import AVERAGE, SOURCE, Cell, accuracy_sheets, cells, is_benchmark, sheet
-from infuser_core.statistics.rounding import half_up, mean_of
+from infuser_core.statistics.averages import half_up, mean_of
 
 APART = ("cross-table", "derived", "feasibility")
 """Kinds that are counted by themselves: their numbers come from several tables, or from outside the paper's tables."""

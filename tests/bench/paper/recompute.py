@@ -12,7 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from infuser_core.report.paper_numbers import Cell
-from infuser_core.statistics.rounding import half_up, mean_of, printed
+from infuser_core.statistics.averages import half_up, mean_of, printed
 
 
 class Status(StrEnum):

@@ -18,7 +18,7 @@ from infuser_core.report.paper_numbers import (
     is_benchmark,
     sheets,
 )
-from infuser_core.statistics.rounding import printed
+from infuser_core.statistics.averages import printed
 
 
 def table_checks() -> list[Check]:

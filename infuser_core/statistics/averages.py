@@ -1,14 +1,45 @@
-"""Several seeds of one method: mean, sample standard deviation, t interval; categories over seeds."""
+"""Exact averages: several seeds of one method, categories over seeds, and numbers rounded for print."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
-
-from scipy.special import stdtrit
+from typing import Literal
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.rounding import Number, Rounding, exactly, half_up, mean_of
+
+Number = int | float | Decimal | Fraction
+Rounding = Literal["exact", "paper"]
+"""exact: averages of unrounded numbers; paper: averages of cells as they are printed."""
+
+
+def half_up(value: Number, digits: int = 2) -> Decimal:
+    """The number with `digits` decimals, ties away from zero. A float means its shortest decimal form."""
+    exact = exactly(value)
+    scaled = abs(exact) * 10**digits
+    whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
+    return Decimal(-whole if exact < 0 else whole).scaleb(-digits)
+
+
+def printed(value: Number, digits: int = 2) -> str:
+    """The number as it stands in a table."""
+    return f"{half_up(value, digits):.{digits}f}"
+
+
+def exactly(value: Number) -> Fraction:
+    """A number without rounding error; a float is read as it prints."""
+    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+
+
+def mean_of(values: Sequence[Number]) -> Fraction:
+    """Exact mean."""
+    return sum((exactly(value) for value in values), Fraction(0)) / len(values)
+
+
+def relative(value: Number, base: Number) -> Fraction:
+    """Relative improvement in percent: 100 (value / base - 1). A base of 0 has none: ZeroDivisionError."""
+    return 100 * (exactly(value) / exactly(base) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +87,12 @@ def over_seeds(values: Sequence[Number]) -> Spread:
     return Spread(mean=mean, sd=sd, low=float(mean) - half, high=float(mean) + half, seeds=count)
 
 
-def t_quantile(freedom: int, level: float = 0.05) -> float:
-    """Two-sided critical value of Student's t."""
-    return float(stdtrit(freedom, 1 - level / 2))
+def t_quantile(freedom: int) -> float:
+    """Two-sided critical value of Student's t at 5%."""
+    # Imported here: printing saved results needs no scipy.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))
 
 
 def category_averages(
