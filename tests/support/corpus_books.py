@@ -74,7 +74,6 @@ FACES = {
     "cjk": ("STSong-Light", "STSong-Light", (20, 15, 12.5)),
 }
 """Body face, title face, and the sizes of chapters, sections and subsections, points."""
-LEVELS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
