@@ -7,6 +7,7 @@ is `shingles.hash32`. Signatures of another scheme, seed, hash or normaliser nev
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 from datasketch import MinHash, MinHashLSH, MinHashLSHEnsemble
@@ -108,6 +109,26 @@ def sizes(texts: Sequence[str], n: int) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
+@cache
+def _bands(threshold: float) -> tuple[int, int]:
+    """Bands and rows of the search by Jaccard, found once: every planted control makes a search of its own."""
+    found = MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS)
+    return found.b, found.r
+
+
+class _Ensemble(MinHashLSHEnsemble):
+    """LSH Ensemble whose parameters are found once for a threshold."""
+
+    found: ClassVar[dict[tuple[float, Any], tuple[Any, ...]]] = {}
+
+    def _init_optimal_params(self, weights: Any) -> Any:
+        key = (self.threshold, weights)
+        if key not in self.found:
+            self.found[key] = (super()._init_optimal_params(weights), self.xqs, self.params)
+        rows, self.xqs, self.params = self.found[key]
+        return rows
+
+
 class PaperMatcher:
     """Two searches over signatures: MinHashLSH by Jaccard, LSH Ensemble by the query's containment in an item.
 
@@ -120,8 +141,8 @@ class PaperMatcher:
         self._values = signatures(texts, rule.n)
         self._sizes = sizes(texts, rule.n)
         self._indexed = [number for number, text in enumerate(texts) if self._long(text) and self._sizes[number]]
-        self._resemblance = MinHashLSH(threshold=rule.containment, num_perm=PERMUTATIONS)
-        self._containment = MinHashLSHEnsemble(threshold=rule.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
+        self._resemblance = MinHashLSH(params=_bands(rule.containment), num_perm=PERMUTATIONS)
+        self._containment = _Ensemble(threshold=rule.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
         self._postings = _value_postings(self._values[self._indexed])
         entries = [(number, minhash(self._values[number]), int(self._sizes[number])) for number in self._indexed]
         for number, signature, _ in entries:
