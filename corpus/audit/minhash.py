@@ -120,6 +120,8 @@ class _Ensemble(MinHashLSHEnsemble):
     """LSH Ensemble whose parameters are found once for a threshold."""
 
     found: ClassVar[dict[tuple[float, Any], tuple[Any, ...]]] = {}
+    xqs: Any
+    params: Any
 
     def _init_optimal_params(self, weights: Any) -> Any:
         key = (self.threshold, weights)
