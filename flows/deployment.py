@@ -18,16 +18,21 @@ from typing import Any
 
 import typer
 
+from infuser_core import settings
 from infuser_core.errors import EngineError, UsageError
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 4200
-PATIENCE = 90.0
+_RESTARTS = 3
+_LOOK = 0.5
 _QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_CLI_PROMPT": "false",
+    # A server that is gone costs a run half a minute, not two.
+    "PREFECT_CLIENT_MAX_RETRIES": "4",
+    "PREFECT_API_REQUEST_TIMEOUT": "30",
 }
 # A private server serves one run: nothing is scheduled, nothing reacts to events, and no block is used.
 _IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP")
@@ -61,7 +66,7 @@ def server(root: Path) -> Iterator[str]:
         yield found
         return
     port = free_port()
-    process = start(port, extra=PRIVATE)
+    private = _Private(port)
     os.environ["PREFECT_API_URL"] = address(port)
     # Log lines that are still queued when a private server ends would be complained about.
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
@@ -69,7 +74,33 @@ def server(root: Path) -> Iterator[str]:
         yield address(port)
     finally:
         del os.environ["PREFECT_API_URL"]
-        stop(process)
+        private.stop()
+
+
+class _Private:
+    """A server of one command, started again where somebody ends it: its states lie in its database."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._process = start(port, extra=PRIVATE)
+        self._ended = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name="Prefect server", daemon=True)
+        self._watching.start()
+
+    def stop(self) -> None:
+        """End the server."""
+        self._ended.set()
+        self._watching.join()
+        stop(self._process)
+
+    def _watch(self) -> None:
+        for _ in range(_RESTARTS):
+            while self._process.poll() is None:
+                if self._ended.wait(_LOOK):
+                    return
+            self._process = start(self._port, extra=PRIVATE)
+        # The kernel ends a server with the thread that started it.
+        self._ended.wait()
 
 
 def start(port: int, *, extra: dict[str, str], ui: bool = False) -> subprocess.Popen[bytes]:
@@ -141,9 +172,19 @@ def _start_lock() -> Iterator[None]:
         yield
 
 
+def why_down(url: str) -> str:
+    """Nothing once the API answers; why not, where it does not in time."""
+    try:
+        wait_until_up(url)
+    except EngineError as error:
+        return error.message
+    return ""
+
+
 def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
     """Return when the API answers. Raises EngineError when it does not in time."""
-    deadline = time.monotonic() + PATIENCE
+    patience = settings.server_seconds()
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if process is not None and process.poll() is not None:
             break
@@ -151,8 +192,8 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> N
             return
         time.sleep(0.05)
     raise EngineError(
-        f"the Prefect server at {url} did not answer within {PATIENCE:.0f} s",
-        hint="look at its database in the store's prefect/ folder, or unset PREFECT_API_URL",
+        f"the Prefect server at {url} did not answer within {patience:.0f} s",
+        hint="wait longer with INFUSER_SERVER_SECONDS, or look at its database in the store's prefect/ folder",
     )
 
 
@@ -206,8 +247,8 @@ def announced(root: Path) -> str:
 def _die_with_parent() -> None:
     import ctypes
 
-    # 1 is PR_SET_PDEATHSIG: a killed run must not leave a server behind.
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    # 1 is PR_SET_PDEATHSIG: a killed run must not leave a server behind, and one that ends in peace takes a minute.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 DEPLOYMENT = "full-pipeline"

@@ -58,22 +58,36 @@ def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool, asked: Ma
     places: dict[str, Any] = dict(asked)
     with deployment.server(root) as url:
         # Importing the flow takes as long as the server needs to start.
-        from prefect import tags
+        from flows.full_pipeline import pipeline
 
-        from flows.crashed_runs import settle_at_start, store_tag
-        from flows.full_pipeline import infuser
-        from tasks.run import without_heartbeats
-
-        deployment.wait_until_up(url)
-        settle_at_start(root)
         try:
-            with without_heartbeats(), tags(store_tag(root)):
-                infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet, **places)
+            if lost := deployment.why_down(url) or _published(config, name, root, quiet=quiet, places=places):
+                print_warning(f"{lost}; the run continues without it, and its states are not shown there")
+                pipeline(config, name, quiet=quiet, published=False, **places)
         except InfuserError:
             raise
         except Exception as error:  # the process boundary: recorded in the journal, named for the person
             hint = f"finished stages are kept: `infuser resume {name}` continues from here"
             raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
+
+
+def _published(config: RunConfig, name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> str:
+    """Execute the run as a flow of Prefect. Returns why that ended early where the server is to blame, else nothing."""
+    import httpx
+    from prefect import tags
+
+    from flows.crashed_runs import settle_at_start, store_tag
+    from flows.full_pipeline import infuser
+    from tasks.run import without_heartbeats
+
+    settle_at_start(root)
+    try:
+        with without_heartbeats(), tags(store_tag(root)):
+            infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet, **places)
+    except httpx.HTTPError as error:
+        # Stages raise errors of ours: this one is from showing them.
+        return f"the Prefect server was lost: {' '.join(str(error).split())[:200] or type(error).__name__}"
+    return ""
 
 
 @contextmanager
@@ -111,6 +125,11 @@ def print_error(message: str, hint: str) -> None:
     typer.echo(printable(f"infuser: {' '.join(message.splitlines())}"), err=True)
     if hint:
         typer.echo(printable(f"  hint: {hint}"), err=True)
+
+
+def print_warning(line: str) -> None:
+    """Print a warning."""
+    typer.echo(printable(f"infuser: warning: {line}"), err=True)
 
 
 def spawn(arguments: list[str], *, log: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:

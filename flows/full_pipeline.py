@@ -50,9 +50,13 @@ def infuser(
     """
     config = _resolve(configs or DEFAULT, overrides or {}, seed, settings)
     preflight(config)
-    name = name or config.run_name()
-    asked = checked(config, name, asked_of(again=again, until=until, only=only))
-    with opened(name, config, quiet=quiet, asked=asked) as run:
+    return pipeline(config, name or config.run_name(), quiet=quiet, again=again, until=until, only=only)
+
+
+def pipeline(config: RunConfig, name: str, *, quiet: bool, published: bool = True, **places: str) -> Any:
+    """The stages of the run and its report; in Prefect's sight only where it is `published`."""
+    asked = checked(config, name, asked_of(**places))
+    with opened(name, config, quiet=quiet, asked=asked, published=published) as run:
         try:
             life_cycle(run)
             run.control.end()

@@ -16,7 +16,7 @@ from time import sleep
 import typer
 
 from flows import deployment
-from flows.execute import execute, exit_code
+from flows.execute import execute, exit_code, print_warning
 from infuser_core import settings
 from infuser_core.config.overlays import load
 from infuser_core.errors import StageError
@@ -110,7 +110,8 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
         return
     deployment.prepare_environment(root)
     with deployment.server(root) as url:
-        deployment.wait_until_up(url)
+        if lost := deployment.why_down(url):
+            print_warning(f"{lost}; the runs start without it")
         work = _Work(root / "sweeps", open_)
         try:
             _drive(work, jobs, say)

@@ -48,6 +48,14 @@ def data_root() -> Path:
     return Path(os.environ.get("INFUSER_DATA") or "data").absolute()
 
 
+def server_seconds() -> float:
+    """Longest wait for Prefect's server at a run's start, `INFUSER_SERVER_SECONDS`; the run then goes on without it."""
+    text = os.environ.get("INFUSER_SERVER_SECONDS") or "60"
+    if not text.isdigit():
+        raise ConfigError(f"INFUSER_SERVER_SECONDS = {text!r}", hint="whole seconds, e.g. 60; 0 does not wait")
+    return float(text)
+
+
 def sandbox_mode() -> str:
     """How model-written code is contained, `INFUSER_SANDBOX`: `bwrap`, or `unsafe`, which must be asked for by name.
 

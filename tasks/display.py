@@ -5,7 +5,8 @@ Prefect is imported where it is called: it takes seconds, and only runs that sho
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from infuser_core.store import tables
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.store import Store
-from tasks.run import Execution, Run
+from tasks.run import Execution, Run, unpublish
 
 _FIRST = 0.5
 _EVERY = 2.0
@@ -41,24 +42,37 @@ class Ticker:
         faults.point(f"{self._recipe.phase}:inside")
         self._run.console.progress(done, total, tokens)
         if self._run.published and time.monotonic() >= self._due:
-            self._due = time.monotonic() + _EVERY
             self._publish(100.0 * done / max(1, total))
+            self._due = time.monotonic() + _EVERY
 
     def finish(self) -> None:
         """The stage is done."""
-        if self._artifact is not None:
+        if self._artifact is not None and self._run.published:
             self._publish(100.0)
 
     def _publish(self, percent: float) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-        if self._artifact is None:
-            key = artifact_key(self._run.name, self._recipe.phase, "progress")
-            text = title(self._recipe.phase, self._recipe.iteration)
-            created: Any = create_progress_artifact(progress=percent, key=key, description=text)
-            self._artifact = created
-        else:
-            update_progress_artifact(artifact_id=self._artifact, progress=percent)
+        with _view_of(self._run):
+            if self._artifact is None:
+                key = artifact_key(self._run.name, self._recipe.phase, "progress")
+                text = title(self._recipe.phase, self._recipe.iteration)
+                created: Any = create_progress_artifact(progress=percent, key=key, description=text)
+                self._artifact = created
+            else:
+                update_progress_artifact(artifact_id=self._artifact, progress=percent)
+
+
+@contextmanager
+def _view_of(run: Execution) -> Iterator[None]:
+    """Publishing inside may fail: then the rest of the run shows nothing, and goes on."""
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        unpublish(run)
+        run.console.say(f"the Prefect server was lost, the run continues without it: {' '.join(str(error).split())}")
 
 
 def artifact_key(*parts: str) -> str:
@@ -117,6 +131,11 @@ def link(key: str, pages: Pages) -> str:
 
 def show_page(run: Execution, ref: ArtifactRef) -> None:
     """Publish an artifact's page, with links to the pages of what it was made from."""
+    with _view_of(run):
+        _show_page(run, ref)
+
+
+def _show_page(run: Execution, ref: ArtifactRef) -> None:
     from prefect.artifacts import create_markdown_artifact
 
     recipe = run.store.manifest(ref).recipe
@@ -141,11 +160,10 @@ def show_lineage(run: Run) -> None:
     from prefect.artifacts import create_markdown_artifact
 
     graph = graph_of(Catalogue(run.store.root), run.name)
-    create_markdown_artifact(
-        key=artifact_key(run.name, "lineage"),
-        markdown=lineage_page(graph, _published(graph.records)),
-        description=f"what was made from what in run {run.name}; `infuser why {run.name} --graph --html FILE` draws it",
-    )
+    said = f"what was made from what in run {run.name}; `infuser why {run.name} --graph --html FILE` draws it"
+    with _view_of(run):
+        page = lineage_page(graph, _published(graph.records))
+        create_markdown_artifact(key=artifact_key(run.name, "lineage"), markdown=page, description=said)
 
 
 def _published(keys: Iterable[str]) -> Pages:

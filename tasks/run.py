@@ -137,6 +137,13 @@ def current(name: str) -> Run:
     return _open[name]
 
 
+def unpublish(run: Execution) -> None:
+    """From here on the run shows nothing in Prefect: its server is gone."""
+    run.published = False
+    if run.name in _open:
+        _open[run.name].published = False
+
+
 @contextmanager
 def seen_as(run: Run) -> Iterator[None]:
     """In this thread the run of that name is this one; branches beside it go on with the open one."""

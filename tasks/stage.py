@@ -77,7 +77,7 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
             if ref is not None:
                 return ref
             if not opened.published:
-                return execute(opened, function(opened, *args, **arguments)).ref
+                return _unseen(opened, partial(function, opened, *args, **arguments))
             # Asking for the state: a task that returns a state of its own hands that out instead of its data.
             state: Any = as_task(run, *args, return_state=True, **arguments)
             return cast(ArtifactRef, _went_on(state.result()))
@@ -85,6 +85,18 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
         return call
 
     return decorate
+
+
+def _unseen(run: Run, work: "partial[Work]") -> ArtifactRef:
+    """A stage that Prefect does not see, tried once more like one that it does."""
+    try:
+        return execute(run, work()).ref
+    except Halted:
+        raise
+    except Exception as error:  # journalled by execute; what may pass is tried again
+        if isinstance(error, _FINAL):
+            raise
+        return execute(run, work()).ref
 
 
 def _call(run: Run, phase: str, work: "partial[Work]") -> Call:
@@ -146,8 +158,9 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
         raise
     run.control.reached = look_up.reached
     _journal_found(run, look_up)
-    show: Any = _show_cached.with_options(name=label)
-    show(len(look_up.found))
+    if run.published:
+        show: Any = _show_cached.with_options(name=label)
+        show(len(look_up.found))
     return result
 
 
@@ -182,7 +195,8 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
-            if not current(run).control.executes:
+            opened = current(run)
+            if not (opened.control.executes and opened.published):
                 return function(run, *args, **arguments)
             return cast(T, _went_on(as_flow(run, *args, **arguments)))
 

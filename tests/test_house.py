@@ -25,7 +25,7 @@ ROOMS = {
     "ray": ("infuser_core/engines/cluster/",),
     "deepspeed": ("infuser_core/engines/deepspeed/",),
     "prefect": ("flows/", "tasks/"),
-    "httpx": ("corpus/", "flows/", "infuser_core/engines/endpoint.py"),
+    "httpx": ("corpus/", "flows/", "tasks/display.py", "infuser_core/engines/endpoint.py"),
     "pyarrow": ("infuser_core/store/tables.py",),
 }
 
