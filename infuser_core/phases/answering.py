@@ -9,6 +9,7 @@ from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
+    Messages,
     Progress,
     PromptGroup,
     Sampler,
@@ -62,6 +63,12 @@ def prompt_name(question: Question) -> str:
     return "solve_code" if question.verifier == "code" else "solve_free_form"
 
 
+def messages_of(question: Question, *, prompts: str) -> Messages:
+    """The chat turns that put a question."""
+    template = load(prompt_name(question), profile=prompts)
+    return template.messages(question=render_question(question.text, question.choices))
+
+
 def template_digest(*templates: Template) -> str:
     """Short digest of prompt texts, for recipes."""
     joined = "\x1e".join(f"{t.system}\x1f{t.user}" for t in templates)
@@ -84,7 +91,7 @@ def answer_questions(
     `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
     whose answers are in `kept` are not asked again.
     """
-    prompts = [_prompt(question, sampler, settings) for question in questions]
+    prompts = [sampler.tokenizer.render(messages_of(question, prompts=settings.prompts)) for question in questions]
     fitting = [
         PromptGroup(
             group_id=question.question_id,
@@ -104,11 +111,6 @@ def answer_questions(
     return _judged(drafts, questions, settings.box)
 
 
-def _prompt(question: Question, sampler: Sampler, settings: AnswerSettings) -> list[int]:
-    template = load(prompt_name(question), profile=settings.prompts)
-    return sampler.tokenizer.render(template.messages(question=render_question(question.text, question.choices)))
-
-
 def _draft(
     question: Question,
     index: int,
@@ -117,7 +119,7 @@ def _draft(
     sampler: Sampler,
     checkpoint_id: str,
 ) -> Rollout:
-    """The rollout before its verdict; without a completion the question did not fit and counts as unanswered."""
+    """The rollout before its verdict; a question that did not fit counts as unanswered."""
     return Rollout(
         rollout_id=f"{question.question_id}/{index}",
         group_id=question.question_id,

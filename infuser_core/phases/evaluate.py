@@ -12,7 +12,6 @@ from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettin
 from infuser_core.engines.protocols import (
     ChatModel,
     Completion,
-    Messages,
     Progress,
     PromptGroup,
     Sampler,
@@ -20,8 +19,7 @@ from infuser_core.engines.protocols import (
     Tokenizer,
     no_progress,
 )
-from infuser_core.phases.answering import prompt_name, solver_templates, template_digest
-from infuser_core.prompts.load import load, render_question
+from infuser_core.phases.answering import messages_of, solver_templates, template_digest
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.batch import Job, Ruling, break_ties, check_all
@@ -76,12 +74,6 @@ def seeds_of(ask: Ask, seed: int) -> list[int]:
     """One seed per sample: a function of (seed, benchmark, question, sample) alone, so that models are paired."""
     scope = f"evaluate/{ask.benchmark}"
     return [seed_of(seed, scope, ask.question.question_id, index) for index in range(ask.samples)]
-
-
-def messages_of(question: Question, *, prompts: str) -> Messages:
-    """The chat turns that put a question."""
-    template = load(prompt_name(question), profile=prompts)
-    return template.messages(question=render_question(question.text, question.choices))
 
 
 def respond(
