@@ -78,26 +78,14 @@ def tables(
     table: Annotated[str, typer.Option(help="The paper's table, e.g. main; all of them without runs.")] = "",
     anchor: Annotated[str, typer.Option(help="The paper's anchor model; by default that of the runs.")] = "",
     style: Annotated[str, typer.Option("--format", help="markdown, latex or csv.")] = "markdown",
-    base: Annotated[str, typer.Option(help="Column that improvements are relative to; by default the anchor.")] = "",
     intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% intervals over questions.")] = False,
-    averages: Annotated[bool, typer.Option("--averages", help="Only averages and relative improvements.")] = False,
-    rounding: Annotated[str, typer.Option(help="exact, or paper: averages of printed cells.")] = "exact",
-    as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Write the tables to this file instead of printing them.")] = None,
 ) -> None:
     """Print publication tables: your runs beside the numbers that the paper reports, or the paper's alone."""
     from infuser_core.report.build import publish
     from infuser_core.report.paper_tables import Wanted
 
-    wanted = Wanted(
-        table=table,
-        anchor=anchor,
-        style="json" if as_json else style,
-        base=base,
-        intervals=intervals,
-        averages=averages,
-        rounding=rounding,
-    )
+    wanted = Wanted(table=table, anchor=anchor, style=style, intervals=intervals)
     text = publish(settings.store_root() if names else None, names or [], wanted)
     if out is None:
         typer.echo(text, nl=False)

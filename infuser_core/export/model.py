@@ -12,7 +12,7 @@ from typing import Any
 from infuser_core.config.overlays import validate
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError, UsageError
-from infuser_core.export.card import card, facts_of
+from infuser_core.export.card import card
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.history import history_of
 from infuser_core.schemas import Selection
@@ -76,8 +76,8 @@ def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exp
             max_tokens=config.cotrain.solver_tokens if role == "solver" else config.cotrain.generator_tokens,
         )
         files = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
-        facts = facts_of(graph, store, record, config, role=role, iteration=number, files=files)
-        (draft / "README.md").write_text(card(facts), encoding="utf-8")
+        text = card(graph, store, record, config, role=role, iteration=number, files=files)
+        (draft / "README.md").write_text(text, encoding="utf-8")
     return Exported(out=out, checkpoint_id=record.id, iteration=number, files=files)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from infuser_core.terminal import table
+
 _WIDTH = 100
-_CELL = 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +107,5 @@ def shown(value: Any) -> str:
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Aligned columns, long cells cut."""
-    if not rows:
-        return []
-    names = list(rows[0])
-    cells = [names, *[[_cut(shown(row[name])) for name in names] for row in rows]]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(names))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CELL else text[: _CELL - 3] + "..."
+    """Rows as the lines of a table, long cells cut; none for no rows."""
+    return table([{name: shown(value) for name, value in row.items()} for row in rows]).splitlines() if rows else []

@@ -1,8 +1,7 @@
 """`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of an answer of `why`."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Container
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,144 +25,51 @@ _MANY = 400
 """Rows of a table above which the page says how many are left out; JSON has all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A box of the drawing."""
-
-    record: Record
-    """The artifact."""
-    column: int
-    """0 for what comes before the loop, t + 1 for iteration t, the last one for what comes after it."""
-    row: int
-    """Position in the column, from 0."""
-
-    @property
-    def x(self) -> int:
-        """Left edge, pixels."""
-        return _LEFT + _ACROSS * self.column
-
-    @property
-    def y(self) -> int:
-        """Upper edge, pixels."""
-        return _TOP + _DOWN * self.row
-
-    @property
-    def is_checkpoint(self) -> bool:
-        """Whether the artifact is one."""
-        return self.record.phase in CHECKPOINTS
-
-    @property
-    def title(self) -> str:
-        """The artifact in a few words."""
-        record = self.record
-        at = f" @{record.iteration}" if record.phase in ("evaluate", "respond") and record.iteration >= 0 else ""
-        return f"{record.phase} {record.label}".strip() + at
-
-    @property
-    def size(self) -> str:
-        """Its rows and the time it took."""
-        rows = f"{sum(self.record.rows.values()):,} rows, " if self.record.rows else ""
-        return f"{rows}{self.record.seconds:.1f} s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """One input."""
-
-    source: str
-    """Key of what was read."""
-    target: str
-    """Key of what was made from it."""
-    name: str
-    """Name of the input."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Where everything stands."""
-
-    places: Mapping[str, Place]
-    """Key to box."""
-    edges: tuple[Edge, ...]
-    """Inputs inside the run."""
-    columns: tuple[str, ...]
-    """Headings."""
-
-    @property
-    def headings(self) -> list[tuple[str, int]]:
-        """The headings with their left edges, pixels."""
-        return [(heading, _LEFT + _ACROSS * column) for column, heading in enumerate(self.columns)]
-
-    @property
-    def width(self) -> int:
-        """Pixels."""
-        return 2 * _LEFT + _ACROSS * (len(self.columns) - 1) + _BOX[0] + 40
-
-    @property
-    def height(self) -> int:
-        """Pixels."""
-        return _TOP + _DOWN * (max((place.row for place in self.places.values()), default=-1) + 1) + 8
-
-    def curve(self, edge: Edge) -> str:
-        """The line of an input as an SVG path."""
-        source, target = self.places[edge.source], self.places[edge.target]
-        right, top, bottom = source.x + _BOX[0], source.y + _BOX[1] // 2, target.y + _BOX[1] // 2
-        if source.column != target.column:
-            half = max(30, (target.x - right) // 2)
-            return f"M{right},{top} C{right + half},{top} {target.x - half},{bottom} {target.x},{bottom}"
-        if target.row == source.row + 1:
-            return f"M{source.x + 24},{source.y + _BOX[1]} L{target.x + 24},{target.y}"
-        # Around the boxes in between, the wider the longer the way.
-        bulge = right + 14 + 6 * abs(target.row - source.row)
-        return f"M{right},{top} C{bulge},{top} {bulge},{bottom} {right},{bottom}"
-
-
-def arrange(graph: Graph) -> Layout:
-    """Phases of the loop stand in the same row in every iteration; before and after it artifacts are stacked."""
-    iterations = sorted({r.iteration for r in graph.records.values() if r.phase in LOOP})
-    column_of = {iteration: place + 1 for place, iteration in enumerate(iterations)}
-    last = len(iterations) + 1
-    places: dict[str, Place] = {}
-    taken: set[tuple[int, int]] = set()
-    trained = {record.key for record in graph.below(r.key for r in graph.of(*CHECKPOINTS))}
-    for record in graph.records.values():
-        column = _column(graph, record, column_of, last, trained)
-        row = _ROW.get(record.phase, 0) if 0 < column < last else 0
-        while (column, row) in taken:
-            row += 1
-        taken.add((column, row))
-        places[record.key] = Place(record=record, column=column, row=row)
-    edges = tuple(
-        Edge(source=source, target=key, name=name)
-        for key in graph.records
-        for name, source in graph.inputs(key).items()
-        if source in places
-    )
-    columns = ("before", *(f"iteration {iteration}" for iteration in iterations), "after")
-    return Layout(places=places, edges=edges, columns=columns)
-
-
-def _column(graph: Graph, record: Record, column_of: Mapping[int, int], last: int, trained: Iterable[str]) -> int:
-    if record.phase in (*LOOP, *OPTIONAL):
-        return column_of[record.iteration]
-    if record.key not in trained or record.phase == "anchor":
-        return 0
-    if record.phase in TESTED and not graph.users(record.key, "evaluate"):
-        # A validation stands below the update whose checkpoint it tests.
-        return column_of.get(record.iteration - 1, 0)
-    return last
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The graph of one run with its layout."""
+    """The graph of one run, and where its artifacts stand when it is drawn."""
 
-    graph: Graph
-    """Graph of the artifacts."""
-    layout: Layout
-    """Where it stands."""
-    origin: str = ""
-    """Which run it was made from, in words; empty for none."""
+    def __init__(self, graph: Graph, origin: str) -> None:
+        self.graph = graph
+        self._origin = origin
+
+    @cached_property
+    def iterations(self) -> list[int]:
+        """Iterations of the run: the columns between what comes before and what comes after the loop."""
+        return sorted({record.iteration for record in self.graph.of(*LOOP)})
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Key to column and row: phases of the loop stand in the same row in every iteration, others are stacked."""
+        trained = {record.key for record in self.graph.below(r.key for r in self.graph.of(*CHECKPOINTS))}
+        places: dict[str, tuple[int, int]] = {}
+        for key, record in self.graph.records.items():
+            column = self._column(record, trained)
+            row = _ROW.get(record.phase, 0) if 0 < column <= len(self.iterations) else 0
+            while (column, row) in places.values():
+                row += 1
+            places[key] = (column, row)
+        return places
+
+    def _column(self, record: Record, trained: Container[str]) -> int:
+        column_of = {iteration: place for place, iteration in enumerate(self.iterations, start=1)}
+        if record.phase in (*LOOP, *OPTIONAL):
+            return column_of[record.iteration]
+        if record.key not in trained or record.phase == "anchor":
+            return 0
+        if record.phase in TESTED and not self.graph.users(record.key, "evaluate"):
+            # A validation stands below the update whose checkpoint it tests.
+            return column_of.get(record.iteration - 1, 0)
+        return len(self.iterations) + 1
+
+    @cached_property
+    def links(self) -> list[dict[str, str]]:
+        """Inputs inside the run."""
+        return [
+            {"source": source, "target": key, "input": name}
+            for key in self.graph.records
+            for name, source in self.graph.inputs(key).items()
+            if source in self.graph.records
+        ]
 
     def text(self) -> str:
         """One line per artifact, in the order of the pipeline."""
@@ -175,40 +81,54 @@ class Overview:
         records = self.graph.records.values()
         seconds = sum(record.seconds for record in records)
         megabytes = sum(record.num_bytes for record in records) / 1e6
-        origin = f" ({self.origin})" if self.origin else ""
+        origin = f" ({self._origin})" if self._origin else ""
         return (
-            f"run {self.graph.run}{origin}: {len(records)} artifacts, {len(self.layout.edges)} links, "
+            f"run {self.graph.run}{origin}: {len(records)} artifacts, {len(self.links)} links, "
             f"{seconds:.1f} s, {megabytes:.1f} MB"
         )
 
     def to_json(self) -> dict[str, Any]:
         """Nodes and links."""
+        names = ("key", "id", "phase", "iteration", "rows", "seconds")
         nodes = [
-            {
-                **{
-                    name: getattr(place.record, name) for name in ("key", "id", "phase", "iteration", "rows", "seconds")
-                },
-                "bytes": place.record.num_bytes,
-                "column": place.column,
-                "row": place.row,
-            }
-            for place in self.layout.places.values()
+            {**{name: getattr(record, name) for name in names}, "bytes": record.num_bytes}
+            for record in self.graph.records.values()
         ]
-        links = [{"source": edge.source, "target": edge.target, "input": edge.name} for edge in self.layout.edges]
-        return {"run": self.graph.run, "columns": list(self.layout.columns), "nodes": nodes, "links": links}
+        return {"run": self.graph.run, "nodes": nodes, "links": self.links}
 
     def html(self) -> str:
         """One self-contained page: the drawing, and below it every artifact with links to its inputs and users."""
-        title = f"Lineage of {self.graph.run}"
+        corners = {key: (_LEFT + _ACROSS * column, _TOP + _DOWN * row) for key, (column, row) in self.places.items()}
+        curves = [(link, self._curve(corners[link["source"]], corners[link["target"]])) for link in self.links]
+        headings = ["before", *(f"iteration {iteration}" for iteration in self.iterations), "after"]
         return _render(
-            "graph.html", title=title, headline=self.headline(), graph=self.graph, layout=self.layout, box=_BOX
+            "graph.html",
+            title=f"Lineage of {self.graph.run}",
+            headline=self.headline(),
+            graph=self.graph,
+            corners=corners,
+            curves=curves,
+            headings=[(heading, _LEFT + _ACROSS * column) for column, heading in enumerate(headings)],
+            width=2 * _LEFT + _ACROSS * (len(headings) - 1) + _BOX[0] + 40,
+            height=_TOP + _DOWN * (max((row for _, row in self.places.values()), default=-1) + 1) + 8,
+            box=_BOX,
+            checkpoints=CHECKPOINTS,
         )
+
+    def _curve(self, source: tuple[int, int], target: tuple[int, int]) -> str:
+        """The line of an input as an SVG path, around the boxes in between where they stand in one column."""
+        right, top, bottom = source[0] + _BOX[0], source[1] + _BOX[1] // 2, target[1] + _BOX[1] // 2
+        if source[0] != target[0]:
+            half = max(30, (target[0] - right) // 2)
+            return f"M{right},{top} C{right + half},{top} {target[0] - half},{bottom} {target[0]},{bottom}"
+        bulge = right + 14 + abs(target[1] - source[1]) // 10
+        return f"M{right},{top} C{bulge},{top} {bulge},{bottom} {right},{bottom}"
 
 
 def of_run(root: Path, run: str | None) -> Overview:
     """The named run's graph, or that of the latest run."""
     graph = graph_of(Catalogue(root), find_run(root, run))
-    return Overview(graph=graph, layout=arrange(graph), origin=origin_of(root, graph.run))
+    return Overview(graph, origin_of(root, graph.run))
 
 
 def _line(graph: Graph, record: Record) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """Lineage of a training question, from the textbook's page to the accuracy after its update."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from infuser_core.algorithm.advantage import advantages, is_flat
-from infuser_core.algorithm.selection import stratified_order
+from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.lineage import documents
 from infuser_core.lineage.answer import Answer, Passage, shown
@@ -30,115 +28,6 @@ SCORE = (
     "status", "score", "cosine", "dot", "raw_cosine", "direction_norm", "gradient_norm", "reference_norm",
     "solver_accuracy",
 )  # fmt: skip
-STEP = ("step", "loss", "gradient_norm", "learning_rate", "clip_fraction")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entered:
-    """The optimizer step of an update that a group of rollouts entered."""
-
-    update: Record
-    """Artifact of the update."""
-    row: Mapping[str, Any] | None
-    """The optimizer step; None where the group entered none."""
-    place: int
-    """Position of the minibatch in the update, from 1."""
-    of: int
-    """Optimizer steps of the update."""
-    advantages: Sequence[float]
-    """Advantage of every row of the group."""
-    reason: str
-    """Why it entered no step; empty otherwise."""
-
-    def to_row(self) -> dict[str, Any]:
-        """A line of the table of steps."""
-        return {
-            "role": self.update.phase.removeprefix("update_"),
-            "minibatch": f"{self.place} of {self.of}" if self.row else "none",
-            **(pick(self.row, STEP) if self.row else dict.fromkeys(STEP)),
-            "checkpoint": self.update.key,
-            "why_not": self.reason,
-        }
-
-
-def solver_step(view: RunView, update: Record, group_id: str) -> Entered:
-    """The step of the solver's update that a question's answers entered."""
-    columns = ("group_id", "reward", "verdict", "finish_reason")
-    rollouts = view.rows("rollouts", columns, of=[view.source(update.key, "rollouts")])
-    written = view.source(update.key, "questions")
-    table = "questions" if "questions" in written.rows else "reference_questions"
-    asked = view.rows(table, ("question_id", "document_id"), of=[written])
-    document_of = {row["question_id"]: row["document_id"] for row in asked}
-    # Only an update with a band of accuracies has the table.
-    difficulties = view.rows("difficulties", ("question_id", "inside"), of=[update])
-    outside = {row["question_id"] for row in difficulties if not row["inside"]}
-    config = json.loads(update.config)
-    step, left_out = _step_of(config), set(config.get("left_out", ()))
-    penalty = config.get("mid_eos_penalty", 0.0)
-    verdicts = step["options"]["mid_eos_verdicts"] if penalty else ()
-    rewards = _grouped(
-        (
-            row["group_id"],
-            mid_eos_shaped(row["reward"], row["verdict"], row["finish_reason"], penalty=penalty, verdicts=verdicts),
-        )
-        for row in rollouts
-        if row["group_id"] not in left_out
-    )
-    varied = [name for name, values in rewards.items() if not is_flat(values) and name not in outside]
-    order = [varied[place] for place in stratified_order([document_of[name] for name in varied])]
-    reason = "its accuracy lies outside the band" if group_id in outside else "all answers had the same reward"
-    reason = "the configuration leaves it out" if group_id in left_out else reason
-    return _entered(view, update, step, rewards, order, group_id, reason)
-
-
-def generator_step(view: RunView, update: Record, document_id: str) -> Entered:
-    """The step of the generator's update that a document's texts entered."""
-    rows = view.rows("generator_scores", ("document_id", "reward", "trained", "advantage"), of=[update])
-    rewards = _grouped((row["document_id"], row["reward"]) for row in rows)
-    trained = {row["document_id"] for row in rows if row["trained"]}
-    order = [name for name in rewards if name in trained]
-    reason = "all texts of the document had the same reward, or there was no dev signal"
-    return _entered(view, update, _step_of(json.loads(update.config)), rewards, order, document_id, reason)
-
-
-def _step_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings of the optimizer steps; in recipes of older versions they are those of the solver's update itself."""
-    return config.get("step", config)
-
-
-def _grouped(pairs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
-
-
-def _entered(
-    view: RunView,
-    update: Record,
-    config: Mapping[str, Any],
-    rewards: Mapping[str, list[float]],
-    order: Sequence[str],
-    group: str,
-    reason: str,
-) -> Entered:
-    steps = view.rows("updates", STEP, of=[update])
-    credit: Sequence[float] = ()
-    if group in rewards:
-        options, name = config["options"], config["advantage"]
-        values = advantages(
-            list(rewards.values()),
-            # What the preset resolves the name to; the recipe has the preset's options written out.
-            normaliser=options["batch_std"] if name == "batch_std" else name,
-            sigma_b=options["sigma_b"],
-            single_row=options["single_row"],
-        )
-        credit = dict(zip(rewards, values, strict=True))[group]
-    place = order.index(group) // config["minibatch"] + 1 if group in order else 0
-    row = steps[place - 1] if 0 < place <= len(steps) else None
-    return Entered(
-        update=update, row=row, place=place, of=len(steps), advantages=credit, reason="" if row else reason
-    )  # fmt: skip
 
 
 def of_question(view: RunView, written: Record, question: dict[str, Any]) -> Answer:
@@ -166,24 +55,24 @@ def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], 
         facts={name: value for name, value in mine.items() if name != "text"},
         texts={"text": mine["text"]},
     )
-    headline = (
-        f"judged {mine['verdict']}: reward {shown(mine['reward'])}, advantage {shown(mine['advantage'])} "
-        f"(reference answer {question['answer']})"
-    )
+    headline = f"judged {mine['verdict']}: reward {shown(mine['reward'])} (reference answer {question['answer']})"
     return view.answer("solver rollout", rollout_id, headline, [own, *told])
 
 
 def _story(view: RunView, written: Record, question: dict[str, Any]) -> list[Passage]:
     """A question that a generator wrote, or that a row of the pool carries."""
     author = _rollout(view, written, question["rollout_id"]) if question["rollout_id"] else None
-    trained = [solver_step(view, r, question["question_id"]) for r in view.graph.users(written.key, "update_solver")]
+    trained = view.graph.users(written.key, "update_solver")
     rewarded = view.graph.users(written.key, "update_generator") if author else []
-    entered = [*trained, *(generator_step(view, record, question["document_id"]) for record in rewarded)]
+    entered = [
+        *(_entered(view, record, _why_not_solver(view, record, question["question_id"])) for record in trained),
+        *(_entered(view, record, _why_not_generator(view, record, question["document_id"])) for record in rewarded),
+    ]
     return [
         *documents.passages(view, question["document_id"]),
         *([_generator(view, author)] if author else []),
         _question(view, written, question),
-        _answers(view, written, question, trained),
+        _answers(view, written, question),
         _influence(view, written, question),
         *(_reward(view, record, author) for record in rewarded if author),
         _updates(entered),
@@ -199,7 +88,7 @@ def _text(view: RunView, written: Record, rollout_id: str) -> list[Passage]:
         *documents.passages(view, author["group_id"]),
         _generator(view, author),
         *(_reward(view, record, author) for record in rewarded),
-        _updates([generator_step(view, record, author["group_id"]) for record in rewarded]),
+        _updates([_entered(view, record, _why_not_generator(view, record, author["group_id"])) for record in rewarded]),
         validation_around(view, written.iteration),
     ]
 
@@ -264,23 +153,12 @@ def _question(view: RunView, written: Record, question: dict[str, Any]) -> Passa
     )
 
 
-def _answers(view: RunView, written: Record, question: dict[str, Any], trained: Sequence[Entered]) -> Passage:
+def _answers(view: RunView, written: Record, question: dict[str, Any]) -> Passage:
     records = view.graph.users(written.key, "rollout_questions")
     found = view.rows("rollouts", ANSWERED, "group_id = ?", question["question_id"], of=records)
     if not found:
         return Passage(name="answers", title="Answers of the solver", note="not answered in this run yet")
-    credit: list[float | None] = list(trained[0].advantages) if trained else []
-    credit += [None] * (len(found) - len(credit))
-    rows = [
-        {
-            **pick(row, ("rollout_id", "reward")),
-            "advantage": advantage,
-            "verdict": row["verdict"],
-            **sampled(row),
-            "text": row["text"],
-        }
-        for row, advantage in zip(found, credit, strict=True)
-    ]
+    rows = [{**pick(row, ("rollout_id", "reward", "verdict")), **sampled(row), "text": row["text"]} for row in found]
     facts = {
         "checkpoint": found[0]["checkpoint_id"],
         "checkpoint_is": checkpoint_name(view.record(found[0]["checkpoint_id"])),
@@ -325,7 +203,45 @@ def _reward(view: RunView, record: Record, rollout: dict[str, Any]) -> Passage:
     )
 
 
-def _updates(entered: Sequence[Entered]) -> Passage:
-    rows = [step.to_row() for step in entered]
+def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
+    """Why a question's answers entered no step of the solver's update; empty where they entered one."""
+    config = json.loads(update.config)
+    if question_id in config.get("left_out", ()):
+        return "the configuration leaves it out"
+    # Only an update with a band of accuracies has the table.
+    difficulty = view.row("difficulties", ("inside",), "question_id = ?", question_id, of=[update])
+    if difficulty is not None and not difficulty["inside"]:
+        return "its accuracy lies outside the band"
+    columns, penalty = ("reward", "verdict", "finish_reason"), config.get("mid_eos_penalty", 0.0)
+    # In recipes of older versions the settings of the steps are those of the update itself.
+    verdicts = config.get("step", config)["options"]["mid_eos_verdicts"] if penalty else ()
+    rows = view.rows("rollouts", columns, "group_id = ?", question_id, of=[view.source(update.key, "rollouts")])
+    rewards = [mid_eos_shaped(*(row[name] for name in columns), penalty=penalty, verdicts=verdicts) for row in rows]
+    return "all answers had the same reward" if is_flat(rewards) else ""
+
+
+def _why_not_generator(view: RunView, update: Record, document_id: str) -> str:
+    """Why a document's texts entered no step of the generator's update; empty where they entered one."""
+    rows = view.rows("generator_scores", ("trained",), "document_id = ?", document_id, of=[update])
+    reason = "all texts of the document had the same reward, or there was no dev signal"
+    return "" if any(row["trained"] for row in rows) else reason
+
+
+def _entered(view: RunView, update: Record, why_not: str) -> dict[str, Any]:
+    """An update that read the question, with its optimizer steps in sum."""
+    steps = view.rows("updates", ("num_groups", "gradient_norm", "loss"), of=[update])
+    return {
+        "role": update.phase.removeprefix("update_"),
+        "entered": not why_not,
+        "why_not": why_not,
+        "steps": len(steps),
+        "groups": sum(row["num_groups"] for row in steps),
+        "gradient_norm": steps[0]["gradient_norm"] if steps else None,
+        "loss": steps[-1]["loss"] if steps else None,
+        "checkpoint": update.key,
+    }
+
+
+def _updates(rows: Sequence[dict[str, Any]]) -> Passage:
     note = "" if rows else "no update of this run used it"
-    return Passage(name="updates", title="Optimizer steps it entered", rows=rows, note=note)
+    return Passage(name="updates", title="Updates it entered", rows=rows, note=note)

@@ -13,7 +13,7 @@ from infuser_core.anchors import anchor_notes
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.report import charts, comparison, figures, habits, markdown, outline, page
-from infuser_core.report.comparison import Contrast, Standing
+from infuser_core.report.comparison import AUC, Contrast
 from infuser_core.report.content import Report
 from infuser_core.report.figures import Series
 from infuser_core.report.paper_tables import Wanted, published
@@ -214,7 +214,7 @@ def publish(root: Path | None, names: Sequence[str], wanted: Wanted) -> str:
 def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
     """Runs by variant, and the differences between variants with their intervals, as tables or JSON.
 
-    With `against`, every variant beside that one alone, as a Markdown table or JSON.
+    With `against`, the differences from that variant alone.
     """
     chosen = finished_runs(root, names)
     configs = {name: runs.read_config(root, name) for name in chosen}
@@ -222,10 +222,7 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
     seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
     with _views(root, chosen) as lens:
         found = comparison.read(lens.query, variants, seeds)
-    if against:
-        beside = comparison.standings(found, against)
-        return json.dumps([asdict(row) for row in beside]) if as_json else _beside(beside)
-    rows, gaps = comparison.summaries(found), comparison.contrasts(found)
+    rows, gaps = comparison.summaries(found), comparison.contrasts(found, against)
     if as_json:
         return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
     means = table(rows)
@@ -234,19 +231,20 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
 
 DIFFERENCES = (
     "differences at the selected checkpoints, paired by question; [low, high]: 95% bootstrap over questions;\n"
-    "detectable: smallest difference found with 80% power at 5%; seeds [low, high]: 95% t interval over seeds"
+    "detectable: smallest difference found with 80% power at 5%; seeds [low, high]: 95% t interval over seeds;\n"
+    "verdict: above or below where both intervals leave zero out"
 )
 
 
 def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[dict[str, Any]]:
-    """A variant minus each earlier one; of a single variant the differences between its runs."""
+    """A variant minus each other one; of a single variant the differences between its runs."""
     return [asdict(gap) for gap in gaps if gap.variant == variant or variants == 1]
 
 
 def _short(gap: Contrast) -> dict[str, Any]:
     """One line of the terminal's table."""
     return {
-        "benchmark": gap.benchmark if gap.phase == "evaluate" else f"{gap.benchmark} (selection saw it)",
+        "measure": gap.benchmark + (" (selection saw it)" if gap.phase == "validate" and gap.benchmark != AUC else ""),
         "difference": f"{gap.variant} - {gap.against}",
         "by": _signed(gap.difference),
         "questions [low, high]": _ends(gap.low, gap.high),
@@ -254,6 +252,7 @@ def _short(gap: Contrast) -> dict[str, Any]:
         "detectable": _signed(gap.detectable, sign=""),
         "questions": f"{gap.questions} ({gap.left_out} left out)" if gap.left_out else gap.questions,
         "seeds [low, high]": f"{gap.seeds} {_ends(gap.seed_low, gap.seed_high)}" if gap.seeds else "-",
+        "verdict": gap.verdict,
     }
 
 
@@ -263,30 +262,6 @@ def _signed(value: float | None, *, sign: str = "+") -> str:
 
 def _ends(low: float | None, high: float | None) -> str:
     return "-" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"
-
-
-def _beside(rows: Sequence[Standing]) -> str:
-    """Markdown, one line per variant: mean, deviation, gain with its interval over seeds, and verdict by measure."""
-    measures = list(dict.fromkeys(row.measure for row in rows))
-    cells = {(row.variant, row.measure): row for row in rows}
-    head = ["variant", "seeds", *measures]
-    lines = [" | ".join(head), " | ".join(["---"] * len(head))]
-    for variant in dict.fromkeys(row.variant for row in rows):
-        own = [cells.get((variant, measure)) for measure in measures]
-        number = max(row.seeds for row in own if row)
-        lines.append(" | ".join([variant, str(number), *(_standing(row) for row in own)]))
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def _standing(row: Standing | None) -> str:
-    if row is None:
-        return ""
-    value = f"{row.mean:.3f}" + ("" if row.sd is None else f" ± {row.sd:.3f}")
-    if row.gain is None:
-        return value
-    interval = "" if row.seed_low is None or row.seed_high is None else f" [{row.seed_low:+.3f}, {row.seed_high:+.3f}]"
-    mark = f"**{row.verdict}**" if row.verdict in ("above", "below") else row.verdict
-    return f"{value}; {row.gain:+.3f}{interval}, {mark}"
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:

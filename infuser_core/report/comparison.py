@@ -11,8 +11,8 @@ import numpy as np
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query, Row
 from infuser_core.report.queries import listed, tally_of
-from infuser_core.statistics.averages import Spread, over_seeds, paired_seeds
-from infuser_core.statistics.bootstrap import Difference, detectable, paired_difference
+from infuser_core.statistics.bootstrap import detectable, paired_difference
+from infuser_core.statistics.averages import Spread, paired_seeds
 from infuser_core.statistics.tally import Tally, accuracy, shares
 
 Exam = tuple[str, str]
@@ -28,63 +28,35 @@ class Contrast:
     phase: str
     """evaluate, or validate: the selection saw the validation set, so its differences are no test."""
     benchmark: str
-    """Benchmark label."""
+    """Benchmark label, or `validation AUC`."""
     variant: str
     """The second."""
     against: str
     """The first."""
-    difference: float | None
+    difference: float | None = None
     """Mean over common questions of the difference in accuracy, runs of a variant averaged; None without questions."""
-    low: float | None
+    low: float | None = None
     """2.5% quantile of the question-clustered bootstrap, paired by question. It holds the runs fixed."""
-    high: float | None
+    high: float | None = None
     """97.5% quantile."""
-    sign_share: float | None
+    sign_share: float | None = None
     """Twice the smaller share of bootstrap draws on one side of zero: small when the sign is clear."""
-    detectable: float | None
+    detectable: float | None = None
     """Smallest true difference that this design finds with 80% power at 5%; None where no question differs."""
-    questions: int
+    questions: int = 0
     """Common questions."""
-    left_out: int
+    left_out: int = 0
     """Questions that not every run answered; they enter no number of this row."""
-    seeds: int
+    seeds: int = 0
     """Seeds that both have; 0 when their seeds differ."""
-    seed_sd: float | None
+    seed_sd: float | None = None
     """Sample standard deviation of the difference over common seeds; None for fewer than two."""
-    seed_low: float | None
+    seed_low: float | None = None
     """Lower end of the 95% t interval over common seeds: it holds the questions fixed."""
-    seed_high: float | None
+    seed_high: float | None = None
     """Upper end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """One variant on one measure, beside a reference variant."""
-
-    variant: str
-    """Base configuration and variant."""
-    measure: str
-    """`validation AUC`, or a benchmark at the checkpoint that each run selected."""
-    mean: float
-    """Mean over seeds."""
-    sd: float | None
-    """Sample standard deviation over seeds; None for one."""
-    seeds: int
-    """Runs of the variant."""
-    gain: float | None
-    """Mean difference to the reference over common seeds; None for the reference and where seeds differ."""
-    seed_low: float | None
-    """Lower end of the 95% t interval of the gain over common seeds; None for fewer than two."""
-    seed_high: float | None
-    """Upper end."""
-    question_low: float | None
-    """2.5% quantile of the paired bootstrap over questions, runs held fixed; None for an AUC."""
-    question_high: float | None
-    """97.5% quantile."""
-    one_sign: bool | None
-    """Whether the difference has the same sign for every common seed."""
     verdict: str
-    """reference, above or below: every interval leaves zero out; within noise: one holds it; unknown: there is none."""
+    """above or below: every interval leaves zero out; within noise: one holds it; unknown: one is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,37 +106,17 @@ def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
 
 
 def tallies(query: Query, runs: Sequence[str]) -> dict[str, dict[Exam, Tally]]:
-    """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files.
-
-    From the saved scores of questions, or from the rollouts where an evaluation saved only those.
-    """
-    chosen = listed(runs)
-    unsaved = query(f"""
-        select 1 from benchmark_scores where run in {chosen} and phase in ('evaluate', 'validate')
-            and artifact_key not in (select artifact_key from question_scores) limit 1""")
+    """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files."""
     rows = query(f"""
-        with counted as (
-            select run, iteration, phase, artifact_key, benchmark, question_id, num_samples, num_correct
-            from question_scores {_FROM_ROLLOUTS if unsaved else ""}
-        )
         select c.run, c.phase, c.benchmark, c.question_id, c.num_samples, c.num_correct
-        from counted c join selections s using (run)
-        where c.run in {chosen} and c.iteration = s.selected_iteration and c.phase in ('evaluate', 'validate')
+        from question_scores c join selections s using (run)
+        where c.run in {listed(runs)} and c.iteration = s.selected_iteration and c.phase in ('evaluate', 'validate')
             and c.num_samples > 0
         order by c.run, c.phase, c.benchmark, c.question_id""")
     exams: dict[str, dict[Exam, list[Row]]] = {run: {} for run in runs}
     for row in rows:
         exams[row["run"]].setdefault((row["phase"], row["benchmark"]), []).append(row)
     return {run: {exam: tally_of(found) for exam, found in held.items()} for run, held in exams.items()}
-
-
-_FROM_ROLLOUTS = """
-            union all
-            select r.run, r.iteration, r.phase, r.artifact_key, b.benchmark, r.group_id, count(*),
-                count(*) filter (where r.verdict = 'correct')
-            from rollouts r join benchmark_scores b using (run, artifact_key)
-            where r.artifact_key not in (select artifact_key from question_scores)
-            group by all"""
 
 
 def _tests(query: Query, runs: Sequence[str]) -> dict[str, Row]:
@@ -196,54 +148,73 @@ def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
     return {name: mean(values) if values else None, f"{name}_sd": sd}
 
 
-def contrasts(found: Compared) -> list[Contrast]:
-    """Every pair of variants, the later against the earlier, on every benchmark that all their runs have.
+def contrasts(found: Compared, against: str = "") -> list[Contrast]:
+    """Every pair of variants, the later against the earlier, on every measure that all their runs have.
 
-    A single variant is taken apart, its runs against each other.
+    A single variant is taken apart, its runs against each other. With `against`, every other variant against that one;
+    raises UsageError when no run is of it.
     """
     runs = {run: [run] for names in found.groups.values() for run in names}
     units = found.groups if len(found.groups) > 1 else runs
-    return [
-        row
-        for (first, base), (second, other) in combinations(units.items(), 2)
-        for row in _against(found, first, base, second, other)
-    ]
+    if against and against not in found.groups:
+        raise UsageError(f"no run of variant {against!r}", hint=f"variants: {', '.join(found.groups)}")
+    pairs = [(against, name) for name in found.groups if name != against] if against else combinations(units, 2)
+    return [row for first, second in pairs for row in _against(found, first, units[first], second, units[second])]
 
 
 def _against(found: Compared, first: str, base: Sequence[str], second: str, other: Sequence[str]) -> list[Contrast]:
-    """Two groups of runs on every benchmark that all of them have."""
+    """Two groups of runs on every benchmark that all of them have, and by the areas under their curves."""
     held = [found.tallies[run] for run in [*base, *other]]
-    exams = [exam for exam in held[0] if all(exam in one for one in held)]
-    sides = [[{run: found.tallies[run][exam] for run in runs} for runs in (base, other)] for exam in exams]
-    return [_contrast(exam, first, second, pair, found.seeds) for exam, pair in zip(exams, sides, strict=True)]
+    rows = []
+    for phase, label in (exam for exam in held[0] if all(exam in one for one in held)):
+        sides = [{run: found.tallies[run][phase, label] for run in runs} for runs in (base, other)]
+        over = _over_seeds(found.seeds, *({run: accuracy(tally) for run, tally in side.items()} for side in sides))
+        paired = _paired(*(list(side.values()) for side in sides))
+        verdict = _verdict(over, (paired["low"], paired["high"]))
+        named: dict[str, Any] = {"phase": phase, "benchmark": label, "variant": second, "against": first}
+        rows.append(Contrast(**named, **paired, **_seeds(over), verdict=verdict))
+    if all(run in found.areas for run in [*base, *other]):
+        areas = [{run: found.areas[run] for run in runs} for runs in (base, other)]
+        over = _over_seeds(found.seeds, *areas)
+        named: dict[str, Any] = {"phase": "validate", "benchmark": AUC, "variant": second, "against": first}
+        gap = mean(areas[1].values()) - mean(areas[0].values())
+        rows.append(Contrast(**named, difference=gap, **_seeds(over), verdict=_verdict(over)))
+    return rows
 
 
-def _contrast(
-    exam: Exam, first: str, second: str, sides: Sequence[Mapping[str, Tally]], seeds: Mapping[str, int]
-) -> Contrast:
-    ids, left_out = _common_questions([tally for side in sides for tally in side.values()])
-    values = [_mean_shares(list(side.values()), ids) for side in sides]
-    paired: Difference | None = None
-    if ids:
-        paired = paired_difference(values[0], values[1], left_out=left_out)
-    over = _over_seeds(sides, seeds)
-    return Contrast(
-        phase=exam[0],
-        benchmark=exam[1],
-        variant=second,
-        against=first,
-        difference=paired.value if paired else None,
-        low=paired.low if paired else None,
-        high=paired.high if paired else None,
-        sign_share=paired.share if paired else None,
-        detectable=detectable(values[1] - values[0]) if ids else None,
-        questions=len(ids),
-        left_out=left_out,
-        seeds=over.seeds if over else 0,
-        seed_sd=over.sd if over else None,
-        seed_low=over.low if over else None,
-        seed_high=over.high if over else None,
-    )
+def _paired(base: Sequence[Tally], other: Sequence[Tally]) -> dict[str, Any]:
+    """The difference over the questions that every run answered."""
+    ids, left_out = _common_questions([*base, *other])
+    if not ids:
+        return {"low": None, "high": None, "left_out": left_out}
+    values = [_mean_shares(side, ids) for side in (base, other)]
+    paired = paired_difference(values[0], values[1], left_out=left_out)
+    return {
+        "difference": paired.value,
+        "low": paired.low,
+        "high": paired.high,
+        "sign_share": paired.share,
+        "detectable": detectable(values[1] - values[0]),
+        "questions": len(ids),
+        "left_out": left_out,
+    }
+
+
+def _seeds(over: Spread | None) -> dict[str, Any]:
+    if over is None:
+        return {}
+    return {"seeds": over.seeds, "seed_sd": over.sd, "seed_low": over.low, "seed_high": over.high}
+
+
+def _verdict(over: Spread | None, *questions: tuple[float | None, float | None]) -> str:
+    """Seeds and questions are two sources of noise: a difference has to exceed both. An area has no questions."""
+    ends = [(over.low, over.high) if over else (None, None), *questions]
+    known = [(lower, upper) for lower, upper in ends if lower is not None and upper is not None]
+    if len(known) < len(ends):
+        return "unknown"
+    if all(lower > 0 for lower, _ in known):
+        return "above"
+    return "below" if all(upper < 0 for _, upper in known) else "within noise"
 
 
 def _common_questions(found: Sequence[Tally]) -> tuple[list[str], int]:
@@ -262,82 +233,10 @@ def _mean_shares(found: Sequence[Tally], ids: Sequence[str]) -> np.ndarray:
     return np.asarray(np.mean(np.asarray(columns, dtype=np.float64), axis=0))
 
 
-def _over_seeds(sides: Sequence[Mapping[str, Tally]], seeds: Mapping[str, int]) -> Spread | None:
+def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread | None:
     """The difference over seeds; None unless both sides have one run for each of the same seeds."""
-    by_seed = [{seeds[run]: accuracy(tally) for run, tally in side.items() if run in seeds} for side in sides]
-    if by_seed[0].keys() != by_seed[1].keys() or len(by_seed[0]) != len(sides[0]) or len(sides[0]) != len(sides[1]):
+    base, other = ({seeds[run]: value for run, value in side.items() if run in seeds} for side in sides)
+    if base.keys() != other.keys() or any(len(base) != len(side) for side in sides):
         return None
-    order = sorted(by_seed[0])
-    return paired_seeds([by_seed[0][seed] for seed in order], [by_seed[1][seed] for seed in order])
-
-
-def standings(found: Compared, reference: str) -> list[Standing]:
-    """Every variant on every measure, the reference first, else in order of first appearance.
-
-    Raises UsageError when no run is of `reference`.
-    """
-    if reference not in found.groups:
-        raise UsageError(f"no run of variant {reference!r}", hint=f"variants: {', '.join(found.groups)}")
-    base = found.groups[reference]
-    ordered = {reference: base, **found.groups}
-    values = {run: _values(found, run) for runs in found.groups.values() for run in runs}
-    measures = list(dict.fromkeys(name for held in values.values() for name in held))
-    rows = []
-    for variant, runs in ordered.items():
-        pairs = [] if variant == reference else _against(found, reference, base, variant, runs)
-        ends = {row.benchmark: (row.low, row.high) for row in pairs if row.phase == "evaluate"}
-        for measure in measures:
-            own, other = (
-                {found.seeds[run]: values[run][measure] for run in names if measure in values[run]}
-                for names in (runs, base)
-            )
-            if own:
-                questions = ends.get(measure, (None, None))
-                rows.append(_standing(variant, measure, own, None if variant == reference else other, questions))
-    return rows
-
-
-def _values(found: Compared, run: str) -> dict[str, float]:
-    """A run's numbers by measure."""
-    area = {AUC: found.areas[run]} if run in found.areas else {}
-    return area | {
-        label: accuracy(tally) for (phase, label), tally in found.tallies[run].items() if phase == "evaluate"
-    }
-
-
-def _standing(
-    variant: str,
-    measure: str,
-    own: Mapping[int, float],
-    base: Mapping[int, float] | None,
-    questions: tuple[float | None, float | None],
-) -> Standing:
-    """One row; `base` holds the reference's values by seed, None for the reference itself."""
-    spread = over_seeds(list(own.values()))
-    common = sorted(own.keys() & base.keys()) if base is not None else []
-    gain = paired_seeds([base[seed] for seed in common], [own[seed] for seed in common]) if base and common else None
-    signs = {np.sign(own[seed] - base[seed]) for seed in common} if base else set()
-    return Standing(
-        variant=variant,
-        measure=measure,
-        mean=float(spread.mean),
-        sd=spread.sd,
-        seeds=spread.seeds,
-        gain=float(gain.mean) if gain else None,
-        seed_low=gain.low if gain else None,
-        seed_high=gain.high if gain else None,
-        question_low=questions[0],
-        question_high=questions[1],
-        one_sign=signs in ({1.0}, {-1.0}) if common else None,
-        verdict="reference" if base is None else _verdict(gain, *questions),
-    )
-
-
-def _verdict(gain: Spread | None, low: float | None, high: float | None) -> str:
-    """Seeds and questions are two sources of noise: a difference has to exceed both."""
-    if gain is None or gain.low is None or gain.high is None:
-        return "unknown"
-    ends = [(gain.low, gain.high)] + ([(low, high)] if low is not None and high is not None else [])
-    if all(lower > 0 for lower, _ in ends):
-        return "above"
-    return "below" if all(upper < 0 for _, upper in ends) else "within noise"
+    order = sorted(base)
+    return paired_seeds([base[seed] for seed in order], [other[seed] for seed in order])

@@ -137,6 +137,7 @@ def differences(query: Query, found: Sequence[Chosen]) -> Section:
             "questions": row.questions,
             "seeds": row.seeds,
             "95% over seeds": (row.seed_low, row.seed_high),
+            "verdict": row.verdict,
         }
         for row in comparison.contrasts(held)
     ]
@@ -144,7 +145,7 @@ def differences(query: Query, found: Sequence[Chosen]) -> Section:
         said = "Nothing to compare: two finished runs with a common benchmark are needed."
         return Section(title="Differences", lines=[said])
     formats: Formats = {"by, points": points, "detectable": lambda size: points(size).lstrip("+")}
-    formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval}
+    formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval, "verdict": str}
     shown = table("Differences between variants", rows, formats)
     return Section(title="Differences", lines=[DIFFERENCES], tables=[shown])
 

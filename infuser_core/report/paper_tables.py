@@ -1,6 +1,5 @@
 """Publication tables: accuracies of runs beside the numbers that the paper prints."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,16 +20,15 @@ from infuser_core.report.publication import (
     Score,
     Style,
     average_row,
-    averages_only,
     layout,
     method,
-    plain,
     relative_row,
     render,
 )
 from infuser_core.report.queries import MEASURED, Chosen, chosen_sql, variants
-from infuser_core.statistics.averages import Number, Rounding, exactly
+from infuser_core.statistics.averages import Number, exactly
 from infuser_core.statistics.bootstrap import estimate
+from infuser_core.statistics.averages import Number, exactly
 from infuser_core.statistics.tally import shares
 
 OVERALL = "Overall"
@@ -43,7 +41,6 @@ def beside_paper(
     table: str = "main",
     base: str = "",
     intervals: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
-    rounding: Rounding = "exact",
 ) -> Layout:
     """Our results beside the paper's table for the same anchor model, its numbers marked as reported.
 
@@ -66,7 +63,6 @@ def beside_paper(
             overall=OVERALL,
             base=named[base] if base and name != base else None,
             intervals=ends.get(name),
-            rounding=rounding,
         )
         for name, scores in named.items()
     ]
@@ -141,28 +137,16 @@ class Wanted:
     anchor: str = ""
     """The paper's anchor model; empty for the one that the runs started from, else the table's first."""
     style: str = "markdown"
-    """markdown, latex, csv or json."""
-    base: str = ""
-    """Column that relative improvements are over; empty for the measured anchor."""
+    """markdown, latex or csv."""
     intervals: bool = False
     """Whether 95% intervals over questions are shown."""
-    averages: bool = False
-    """Whether only averages and relative improvements are shown."""
-    rounding: str = "exact"
-    """How averages are made."""
 
 
 def published(query: Query | None, found: Sequence[Chosen], wanted: Wanted) -> str:
     """The tables as text; without runs the paper's own. Raises UsageError for what does not exist."""
-    if wanted.style not in (*STYLES, "json"):
-        raise UsageError(f"no format {wanted.style!r}", hint=f"one of {', '.join(STYLES)}, or --json")
-    if wanted.rounding not in get_args(Rounding):
-        raise UsageError(f"no rounding {wanted.rounding!r}", hint=f"one of {', '.join(get_args(Rounding))}")
+    if wanted.style not in STYLES:
+        raise UsageError(f"no format {wanted.style!r}", hint=f"one of {', '.join(STYLES)}")
     layouts = [_ours(query, found, wanted)] if query is not None and found else _papers(wanted)
-    if wanted.averages:
-        layouts = [averages_only(one) for one in layouts if any(line.summary for line in one.lines)]
-    if wanted.style == "json":
-        return json.dumps([plain(one) for one in layouts], indent=1, ensure_ascii=False) + "\n"
     style: Any = wanted.style
     return "\n".join(render(one, style, intervals=wanted.intervals) for one in layouts)
 
@@ -184,16 +168,13 @@ def _ours(query: Query, found: Sequence[Chosen], wanted: Wanted) -> Layout:
     scores = measured(query, found)
     if not any(scores.values()):
         raise UsageError("no final evaluation in these runs", hint="`infuser resume` finishes a run")
-    if wanted.base and wanted.base not in scores:
-        raise UsageError(f"no column {wanted.base!r}", hint=f"columns: {', '.join(scores)}")
     table = wanted.table or "main"
     return beside_paper(
         scores,
         anchor=wanted.anchor or anchor_of(table, found),
         table=table,
-        base=wanted.base or (ANCHOR_COLUMN if scores.get(ANCHOR_COLUMN) else ""),
+        base=ANCHOR_COLUMN if scores.get(ANCHOR_COLUMN) else "",
         intervals=question_intervals(query, found) if wanted.intervals else None,
-        rounding="paper" if wanted.rounding == "paper" else "exact",
     )
 
 

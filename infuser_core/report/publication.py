@@ -7,25 +7,16 @@ reported, not reproduced.
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from infuser_core.errors import UsageError
 from infuser_core.report.markdown import escape
-from infuser_core.statistics.averages import (
-    Number,
-    Rounding,
-    Spread,
-    category_averages,
-    exactly,
-    half_up,
-    over_seeds,
-    printed,
-    relative,
-)
+from infuser_core.statistics.averages import Number, exactly, half_up, printed, relative
+from infuser_core.statistics.averages import Spread, category_averages, over_seeds
 
 Style = Literal["markdown", "latex", "csv"]
 NOTHING = "--"
@@ -109,8 +100,6 @@ def method(
     overall: str = "Overall",
     base: Mapping[str, Sequence[Number]] | None = None,
     intervals: Mapping[str, tuple[float, float]] | None = None,
-    rounding: Rounding = "exact",
-    digits: int = 2,
 ) -> Method:
     """A column of our own results from percentages per seed by benchmark, in the same order of seeds.
 
@@ -119,12 +108,12 @@ def method(
     """
     ends = intervals or {}
     cells = {row: _score(over_seeds(values), ends.get(row)) for row, values in scores.items() if values}
-    own = category_averages(scores, categories, overall=overall, rounding=rounding, digits=digits)
-    bases = category_averages(base or {}, categories, overall=overall, rounding=rounding, digits=digits)
+    own = category_averages(scores, categories, overall=overall)
+    bases = category_averages(base or {}, categories, overall=overall)
     others = {OTHERS: others_of(scores, categories)}
     if len(others[OTHERS]) > 1:
-        own += category_averages(scores, others, rounding=rounding, digits=digits)
-        bases += category_averages(base or {}, others, rounding=rounding, digits=digits)
+        own += category_averages(scores, others)
+        bases += category_averages(base or {}, others)
     for average in own:
         if average.spread is not None:
             cells[average_row(average.category)] = _score(average.spread, None)
@@ -180,11 +169,6 @@ def _line(label: str, methods: Sequence[Method], digits: int) -> Line:
     return Line(
         label=label, scores=scores, best=frozenset(best), summary=label.startswith((f"{AVERAGE}: ", f"{RELATIVE}: "))
     )
-
-
-def averages_only(table: Layout) -> Layout:
-    """The table's averages and relative improvements: one row per category."""
-    return replace(table, lines=tuple(line for line in table.lines if line.summary))
 
 
 def heading(one: Method) -> str:
@@ -297,24 +281,3 @@ def _csv(table: Layout) -> str:
                 mean = [printed(score.mean, table.digits), repr(float(exactly(score.mean)))]
                 writer.writerow([line.label, one.name, source, *mean, *ends, score.seeds, int(at in line.best)])
     return out.getvalue()
-
-
-def plain(table: Layout) -> dict[str, Any]:
-    """The table for JSON: a program finds every number by row and column."""
-    columns = [{"name": one.name, "source": REPORTED if one.reported else "measured"} for one in table.methods]
-    rows = [
-        {
-            "row": line.label,
-            "summary": line.summary,
-            "cells": [_plain(s, at in line.best) for at, s in enumerate(line.scores)],
-        }
-        for line in table.lines
-    ]
-    return {"title": table.title, "columns": columns, "rows": rows}
-
-
-def _plain(score: Score | None, best: bool) -> dict[str, Any] | None:
-    if score is None:
-        return None
-    numbers = {"mean": float(score.mean), "sd": score.sd, "low": score.low, "high": score.high}
-    return {**numbers, "seeds": score.seeds, "best": best}

@@ -58,17 +58,18 @@ def test_checkpoints_lead_back_to_the_anchor(graph: Graph):
 
 
 def test_boxes_do_not_overlap_and_inputs_stand_left_or_in_the_same_column(overview: Overview):
-    places = overview.layout.places
-    assert len({(place.column, place.row) for place in places.values()}) == len(places)
-    for edge in overview.layout.edges:
-        assert places[edge.source].column <= places[edge.target].column
+    places = overview.places
+    assert places and len(set(places.values())) == len(places)
+    for edge in overview.links:
+        assert places[edge["source"]][0] <= places[edge["target"]][0]
 
 
 def test_a_phase_stands_in_one_row_through_all_iterations(overview: Overview):
     rows: dict[str, set[int]] = {}
-    for place in overview.layout.places.values():
-        if 0 < place.column < len(overview.layout.columns) - 1 and place.record.phase != "respond":
-            rows.setdefault(place.record.phase, set()).add(place.row)
+    for key, (column, row) in overview.places.items():
+        phase = overview.graph.records[key].phase
+        if 0 < column <= len(overview.iterations) and phase != "respond":
+            rows.setdefault(phase, set()).add(row)
     assert len(rows) >= 7
     assert {phase: found for phase, found in rows.items() if len(found) > 1} == {}
 
@@ -76,7 +77,7 @@ def test_a_phase_stands_in_one_row_through_all_iterations(overview: Overview):
 def test_the_page_draws_every_artifact_and_link_and_every_link_leads_somewhere(overview: Overview):
     page = overview.html()
     assert page.count("<rect") == len(overview.graph.records)
-    assert page.count("<path") == len(overview.layout.edges)
+    assert page.count("<path") == len(overview.links)
     assert (
         set(re.findall(r'href="#([^"]+)"', page))
         == set(re.findall(r' id="([^"]+)"', page))

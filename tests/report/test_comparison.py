@@ -9,7 +9,7 @@ from report_runs import Maker, row
 
 from infuser_core.errors import UsageError
 from infuser_core.report.build import compare
-from infuser_core.schemas import BenchmarkScore, QuestionScore, Rollout, Selection
+from infuser_core.schemas import BenchmarkScore, QuestionScore, Selection
 from infuser_core.statistics.bootstrap import detectable, difference
 from infuser_core.statistics.tally import from_counts, shares
 from infuser_core.store.runs import Journal, create_run
@@ -25,18 +25,8 @@ def question_rows(label: str, correct: dict[str, int], samples: int) -> list[Que
     ]
 
 
-def rollout_rows(correct: dict[str, int]) -> list[Rollout]:
-    return [
-        row(Rollout, rollout_id=f"{name}/{at}", group_id=name, sample_index=at, role="solver",
-            verdict="correct" if at < count else "wrong")
-        for name, count in correct.items()
-        for at in range(SAMPLES)
-    ]  # fmt: skip
-
-
 def evaluated(
-    root: Path, run: str, variant: str, seed: int, correct: dict[str, int], *, samples: int = SAMPLES,
-    rollouts: bool = False,
+    root: Path, run: str, variant: str, seed: int, correct: dict[str, int], *, samples: int = SAMPLES
 ) -> None:  # fmt: skip
     """A run that selected iteration 2 of the validated 0 and 2, with a benchmark at both."""
     create_run(root, run, {"name": "base", "variant": variant, "seed": seed})
@@ -46,8 +36,7 @@ def evaluated(
         for phase, label in (("validate", "validation"), ("evaluate", "exam")):
             accuracy = sum(counts.values()) / len(counts) / samples
             score = row(BenchmarkScore, benchmark=label, num_questions=len(counts), accuracy=accuracy)
-            rows = rollout_rows(counts) if rollouts else question_rows(label, counts, samples)
-            tables = {"benchmark_scores": [score], "rollouts" if rollouts else "question_scores": rows}
+            tables = {"benchmark_scores": [score], "question_scores": question_rows(label, counts, samples)}
             maker.commit(phase, iteration, tables, of=label)
     maker.commit("select", -1, {"selections": [Selection(selected_iteration=2, checkpoint_id="c", accuracy=0.5)]})
     maker.journal.append(phase="run", iteration=-1, state="done", seconds=0.0)
@@ -63,7 +52,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("compared")
     for seed in (1, 2, 3):
         evaluated(root, f"plain{seed}", "", seed, counts(seed, 0.6))
-        evaluated(root, f"fixed{seed}", "fixed", seed, counts(10 + seed, 0.4), rollouts=seed == 3)
+        evaluated(root, f"fixed{seed}", "fixed", seed, counts(10 + seed, 0.4))
     return root
 
 
@@ -74,7 +63,8 @@ def names(*kinds: str) -> list[str]:
 def test_differences_stand_in_the_later_variant(root: Path):
     first, second = json.loads(compare(root, names("plain", "fixed"), as_json=True))
     assert (first["variant"], second["variant"]) == ("base", "base-fixed") and first["differences"] == []
-    exam, validation = second["differences"]
+    exam, validation, area = second["differences"]
+    assert area["benchmark"] == "validation AUC"
     assert (exam["phase"], exam["benchmark"]) == ("evaluate", "exam") and validation["benchmark"] == "validation"
     assert exam["difference"] == pytest.approx(second["test"] - first["test"], abs=1e-12)
     assert exam["low"] < exam["difference"] < exam["high"] < 0 and exam["sign_share"] < 0.001
@@ -98,7 +88,6 @@ def test_two_single_runs_are_the_paired_bootstrap_itself(root: Path):
     exam = json.loads(compare(root, ["plain3", "fixed3"], as_json=True))[1]["differences"][0]
     tallies = [from_counts(counts(3, 0.6), SAMPLES), from_counts(counts(13, 0.4), SAMPLES)]
     plain = difference(*tallies)
-    # fixed3 saved rollouts, plain3 the scores of questions: both are read alike.
     assert (exam["low"], exam["high"]) == pytest.approx((plain.low, plain.high), abs=0.01)
     assert exam["difference"] == pytest.approx(plain.value)
     assert exam["detectable"] == detectable(shares(tallies[1]) - shares(tallies[0]))
@@ -132,51 +121,46 @@ def test_questions_that_not_every_run_answered_are_counted(tmp_path: Path):
     assert (apart["questions"], apart["difference"], apart["low"], apart["detectable"]) == (0, None, None, None)
 
 
-def beside(root: Path, base: list[int], other: list[int], *, against: str = "base") -> dict[tuple[str, str], dict]:
-    """The standing of `other` beside `base`, whose runs answered this many of 40 questions rightly, seed by seed."""
+def beside(root: Path, base: list[int], other: list[int]) -> dict[str, dict]:
+    """The differences of `other` from `base`, whose runs answered this many of 40 questions rightly, seed by seed."""
     for variant, right in (("", base), ("b", other)):
         for seed, count in enumerate(right):
             correct = {f"q{n}": int(n < count) for n in range(QUESTIONS)}
             evaluated(root, f"r{variant}{seed}", variant, seed, correct, samples=1)
-    rows = json.loads(compare(root, [], as_json=True, against=against))
-    return {(row["variant"], row["measure"]): row for row in rows}
+    reference, row = json.loads(compare(root, [], as_json=True, against="base"))
+    assert (reference["variant"], reference["differences"]) == ("base", [])
+    return {gap["benchmark"]: gap for gap in row["differences"]}
 
 
-def test_means_deviations_and_gains_are_those_of_the_seeds(tmp_path: Path):
+def test_gains_are_those_of_the_seeds(tmp_path: Path):
     rows = beside(tmp_path, [10, 12, 14], [20, 22, 24])
-    other = rows["base-b", "exam"]
-    assert (other["mean"], other["sd"], other["gain"]) == pytest.approx((22 / 40, 2 / 40, 10 / 40))
-    assert (other["seed_low"], other["seed_high"]) == pytest.approx((10 / 40, 10 / 40))
-    area = rows["base-b", "validation AUC"]
-    assert area["gain"] == pytest.approx(5 / 40), "half of the end point: the curve starts at nothing"
-    assert rows["base", "exam"]["verdict"] == "reference" and rows["base", "exam"]["gain"] is None
-    lines = compare(tmp_path, [], as_json=False, against="base").splitlines()
-    assert len(lines) == 4 and "**above**" in lines[3]
-    assert lines[2].startswith("| base | 3 | ") and "reference" not in lines[2]
+    assert rows["exam"]["difference"] == pytest.approx(10 / 40)
+    assert (rows["exam"]["seed_low"], rows["exam"]["seed_high"]) == pytest.approx((10 / 40, 10 / 40))
+    area = rows["validation AUC"]
+    assert area["difference"] == pytest.approx(5 / 40), "half of the end point: the curve starts at nothing"
+    assert area["verdict"] == "above" and area["low"] is None
+    assert "above" in compare(tmp_path, [], as_json=False, against="base").splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("base", "other", "verdict", "one_sign"),
+    ("base", "other", "verdict"),
     [
-        ([10, 12, 14], [20, 22, 24], "above", True),
-        ([20, 22, 24], [10, 12, 14], "below", True),
-        ([10, 12, 14], [30, 11, 18], "within noise", False),
-        ([10, 12, 14], [11, 13, 15], "within noise", True),
-        ([10], [20], "unknown", True),
+        ([10, 12, 14], [20, 22, 24], "above"),
+        ([20, 22, 24], [10, 12, 14], "below"),
+        ([10, 12, 14], [30, 11, 18], "within noise"),
+        ([10, 12, 14], [11, 13, 15], "within noise"),
+        ([10], [20], "unknown"),
     ],
     ids=["above", "below", "seeds disagree", "few questions", "one seed"],
 )
-def test_a_verdict_needs_seeds_and_questions_to_agree(
-    tmp_path: Path, base: list[int], other: list[int], verdict: str, one_sign: bool
-):
-    row = beside(tmp_path, base, other)["base-b", "exam"]
-    assert (row["verdict"], row["one_sign"]) == (verdict, one_sign)
+def test_a_verdict_needs_seeds_and_questions_to_agree(tmp_path: Path, base: list[int], other: list[int], verdict: str):
+    assert beside(tmp_path, base, other)["exam"]["verdict"] == verdict
 
 
 def test_other_seeds_give_no_paired_gain_and_the_reference_has_to_exist(tmp_path: Path):
     for run, variant, seed in (("a", "", 0), ("b", "b", 1)):
         evaluated(tmp_path, run, variant, seed, {"q": 1}, samples=1)
-    rows = json.loads(compare(tmp_path, [], as_json=True, against="base-b"))
-    assert rows[0]["variant"] == "base-b" and {row["gain"] for row in rows} == {None}
+    first, _ = json.loads(compare(tmp_path, [], as_json=True, against="base-b"))
+    assert {(gap["against"], gap["seeds"]) for gap in first["differences"]} == {("base-b", 0)}
     with pytest.raises(UsageError, match="no run of variant 'c'"):
         compare(tmp_path, [], as_json=True, against="c")

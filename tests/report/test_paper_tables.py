@@ -96,16 +96,6 @@ def test_csv_holds_unrounded_numbers():
     assert {row["source"] for row in rows if row["method"] == "SPICE"} == {publication.REPORTED}
 
 
-def test_paper_rounding_averages_printed_cells():
-    near = {"x": {"mmlu_pro": [10.0049], "gpqa_diamond": [10.0051], "supergpqa": [10.0], "bbeh": [10.0149]}}
-    exact, paper = (
-        line(paper_tables.beside_paper(near, anchor=ANCHOR, rounding=way), "Average: General")["x"]
-        for way in ("exact", "paper")
-    )
-    assert exact is not None and paper is not None
-    assert float(exact.mean) == pytest.approx(10.006225) and float(paper.mean) == 10.01
-
-
 def test_what_does_not_exist_is_named():
     with pytest.raises(UsageError, match="no table 'main' for 'other'"):
         paper_tables.beside_paper(OURS, anchor="other")
