@@ -14,7 +14,7 @@ from infuser_core.evaluation.plan import AskedQuestion, Plan
 from infuser_core.evaluation.record import Record
 from infuser_core.evaluation.saved import Answers, Scored
 from infuser_core.evaluation.scores import SheetScore
-from infuser_core.report.markdown import escape
+from infuser_core.report.page import escape
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore
 from infuser_core.statistics.averages import exactly, mean_of, printed
 from infuser_core.store.store import Store

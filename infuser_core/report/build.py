@@ -12,10 +12,10 @@ from infuser_core import durable
 from infuser_core.anchors import anchor_notes
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
-from infuser_core.report import charts, comparison, figures, habits, markdown, outline, page
+from infuser_core.report import charts, comparison, habits, outline, page
+from infuser_core.report.charts import Series
 from infuser_core.report.comparison import AUC, Contrast
 from infuser_core.report.content import Report
-from infuser_core.report.figures import Series
 from infuser_core.report.paper_tables import Wanted, published
 from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
@@ -104,7 +104,7 @@ def report(
 def write(made: Report, folder: Path) -> ReportFiles:
     """Write `report.md` and `report.html`; the same data gives the same bytes."""
     files = ReportFiles(markdown=folder / "report.md", html=folder / "report.html")
-    durable.write(files.markdown, markdown.render(made))
+    durable.write(files.markdown, page.markdown(made))
     durable.write(files.html, page.render(made))
     return files
 
@@ -113,7 +113,7 @@ def save_figures(made: Report, folder: Path) -> list[Path]:
     """Every chart as an SVG and a PNG file on white, named by what it shows; returns the paths."""
     saved = []
     for figure in (one for section in made.sections for one in section.figures):
-        for ending, content in (("svg", figures.svg(figure, themed=False)), ("png", figures.png(figure))):
+        for ending, content in (("svg", charts.svg(figure, themed=False)), ("png", charts.png(figure))):
             saved.append(folder / f"{figure.name}.{ending}")
             durable.write(saved[-1], content)
     return saved
@@ -288,7 +288,7 @@ def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dic
         line = Series(label=name, x=[row["iteration"] for row in curve], y=means)
         caption = "Mean influence score per iteration"
         drawn = charts.lines(caption, [line], name="curve", label="mean influence score", xlabel="generator updates")
-        durable.write(figure, figures.svg(drawn, themed=False))
+        durable.write(figure, charts.svg(drawn, themed=False))
     return {"run": name, "first": mean(means[:5]), "last": mean(means[-5:]), "curve": curve}
 
 

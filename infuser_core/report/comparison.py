@@ -176,7 +176,7 @@ def _against(found: Compared, first: str, base: Sequence[str], second: str, othe
     if all(run in found.areas for run in [*base, *other]):
         areas = [{run: found.areas[run] for run in runs} for runs in (base, other)]
         over = _over_seeds(found.seeds, *areas)
-        named: dict[str, Any] = {"phase": "validate", "benchmark": AUC, "variant": second, "against": first}
+        named = {"phase": "validate", "benchmark": AUC, "variant": second, "against": first}
         gap = mean(areas[1].values()) - mean(areas[0].values())
         rows.append(Contrast(**named, difference=gap, **_seeds(over), verdict=_verdict(over)))
     return rows

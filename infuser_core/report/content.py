@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infuser_core.report.figures import Figure
+    from infuser_core.report.charts import Figure
 
 Row = dict[str, Any]
 Query = Callable[[str], list[Row]]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from infuser_core.report import charts
-from infuser_core.report.bands import BAND, bands, grouped, spread, spread_table
+from infuser_core.report.charts import Figure, Series
 from infuser_core.report.content import (
     Formats,
     Query,
@@ -19,8 +19,7 @@ from infuser_core.report.content import (
     table,
     text,
 )
-from infuser_core.report.figures import Figure, Series
-from infuser_core.report.queries import Chosen, by_variant, literal
+from infuser_core.report.queries import BAND, Chosen, bands, by_variant, grouped, literal, spread, spread_table
 
 SHOWN_REASONS = 12
 """Reasons listed per stage and decision; the rest is counted in one row."""

@@ -6,7 +6,7 @@ from statistics import mean
 from infuser_core.benchmarks.parts.validation import key
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
-from infuser_core.report.bands import grouped, spread_series
+from infuser_core.report.charts import Series, series_of
 from infuser_core.report.content import (
     Formats,
     Query,
@@ -19,7 +19,6 @@ from infuser_core.report.content import (
     table,
     text,
 )
-from infuser_core.report.figures import Series, series_of
 from infuser_core.report.paper_numbers import row_of, sheets
 from infuser_core.report.queries import (
     ANCHOR,
@@ -27,7 +26,9 @@ from infuser_core.report.queries import (
     Chosen,
     anchor_sql,
     chosen_sql,
+    grouped,
     literal,
+    spread_series,
     tally_of,
     variants,
 )
@@ -37,7 +38,7 @@ from infuser_core.statistics.passk import PassPoint, pass_curve, powers_of_two
 from infuser_core.statistics.tally import Tally
 
 MISSING = "No final evaluation: it is the last stage of a run."
-MOST_AXES = 14
+MOST_NAMES = 14
 
 
 def benchmarks(query: Query, found: Sequence[Chosen]) -> Section:
@@ -74,31 +75,24 @@ def ranked(rows: Sequence[Row], found: Sequence[Chosen]) -> list[Row]:
 
 
 def categories(query: Query, found: Sequence[Chosen]) -> Section:
-    """A radar over the paper's categories, or over the questions' domains where there are fewer than three."""
+    """Accuracy by the paper's categories, or by the questions' domains where no benchmark is the paper's."""
     title, what = "Categories", "category"
     asked = query(f"""{chosen_sql(found)},
 {MEASURED}
 SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
     rows = ranked(_by_category(query, found, [row["benchmark"] for row in asked]), found)
-    if len({row["category"] for row in rows}) < 3:
+    if not rows:
         what, rows = "domain", ranked(_by_domain(query, found), found)
-    names = sorted({text(row[what]) for row in rows})
-    if len(names) < 3:
-        said = "Fewer than three categories or domains: a radar needs benchmarks of three categories."
+    if not rows:
+        said = "No categories: the benchmarks are not the paper's, and their questions name no domain."
         return Section(title=title, lines=[said if asked else MISSING])
-    shown = names[:MOST_AXES]
+    shown = sorted({text(row[what]) for row in rows})[:MOST_NAMES]
     layers = _layers([row for row in rows if text(row[what]) in shown], shown, what)
-    drawings = [
-        charts.groups(
-            f"Accuracy by {what}; whiskers: smallest to largest seed", shown, layers, name="categories",
-            label="accuracy", share=True,
-        )
-    ]  # fmt: skip
-    if whole := [one for one in layers if len(one.y) == len(shown)]:
-        drawings.insert(0, charts.radar(f"Accuracy by {what}, mean over seeds", shown, whole, name="radar"))
+    caption = f"Accuracy by {what}; whiskers: smallest to largest seed"
+    drawn = charts.groups(caption, shown, layers, name="categories", label="accuracy", share=True)
     formats: Formats = {"mean": percent, "sd over seeds": percent}
     tables = [table(f"Accuracy by {what}", rows, formats, without=("smallest", "largest"))]
-    return Section(title=title, figures=drawings, tables=tables)
+    return Section(title=title, figures=[drawn], tables=tables)
 
 
 def _by_category(query: Query, found: Sequence[Chosen], asked: Sequence[str]) -> list[Row]:

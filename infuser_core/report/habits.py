@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
+from infuser_core.report.charts import series_of
 from infuser_core.report.content import (
     Formats,
     Query,
@@ -20,7 +20,6 @@ from infuser_core.report.content import (
     table,
     tenths,
 )
-from infuser_core.report.figures import series_of
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, Change, Manners, Retained
@@ -78,7 +77,7 @@ def look(query: Query, run: str, *, phase: str = "", specials: Sequence[int] = (
 
 def section(found: Habits) -> Section:
     """The habits as a section: figure, checkpoints, changes, generator replies."""
-    tables = _tables(found)
+    tables = tables_of(found)
     if not tables:
         return Section(title=TITLE, lines=["No answers and no generator replies in this run."])
     rows = [{"iteration": one.iteration, **one.shares} for one in found.checkpoints]
@@ -89,7 +88,8 @@ def section(found: Habits) -> Section:
     return Section(title=TITLE, lines=said, figures=drawn, tables=tables)
 
 
-def _tables(found: Habits) -> list[Table]:
+def tables_of(found: Habits) -> list[Table]:
+    """Checkpoints, changes, generator replies and special tokens: those of which there are any."""
     checkpoints = [
         {
             "iteration": one.iteration,
@@ -216,26 +216,11 @@ def special_tokens(root: Path, run: str) -> list[int]:
     return sorted(int(token["id"]) for token in added if token.get("special"))
 
 
-def habits(root: Path, name: str | None, *, phase: str) -> dict[str, Any]:
-    """The habits of one run as JSON values."""
+def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, Habits]:
+    """A run's name, and its habits."""
     run = find_run(root, name)
     lens = Lens(Store(root), runs=[run])
     try:
-        found = look(lens.query, run, phase=phase, specials=special_tokens(root, run))
+        return run, look(lens.query, run, phase=phase, specials=special_tokens(root, run))
     finally:
         lens.close()
-    return {"run": run, **asdict(found)}
-
-
-def tables(found: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """The same as rows for a terminal: checkpoints, changes, generator replies, special tokens."""
-    checkpoints = [
-        {name: row[name] for name in ("iteration", "responses", "median_tokens")} | row["shares"]
-        for row in found["checkpoints"]
-    ]
-    changes = [
-        {"measure": row["measure"], "before": row["before"], "after": row["after"]}
-        | {"change": row["difference"]["value"], "low": row["difference"]["low"], "high": row["difference"]["high"]}
-        for row in found["changes"]
-    ]
-    return [rows for rows in (checkpoints, changes, found["replies"], found["inside"]) if rows]

@@ -9,9 +9,9 @@ import numpy as np
 
 from infuser_core.errors import UsageError
 from infuser_core.report import paper_numbers
+from infuser_core.report.charts import value
 from infuser_core.report.comparison import tallies
 from infuser_core.report.content import Query, text
-from infuser_core.report.figures import value
 from infuser_core.report.paper_numbers import Cell, Sheet, row_of
 from infuser_core.report.publication import (
     Layout,

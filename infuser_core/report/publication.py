@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Literal
 
 from infuser_core.errors import UsageError
-from infuser_core.report.markdown import escape
+from infuser_core.report.page import escape
 from infuser_core.statistics.averages import Number, exactly, half_up, printed, relative
 from infuser_core.statistics.averages import Spread, category_averages, over_seeds
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.report import charts
-from infuser_core.report.bands import grouped
+from infuser_core.report.charts import Figure, Series, series_of
 from infuser_core.report.content import (
     Formats,
     Query,
@@ -23,8 +23,7 @@ from infuser_core.report.content import (
     text,
 )
 from infuser_core.report.corpus import with_choices
-from infuser_core.report.figures import Figure, Series, series_of
-from infuser_core.report.queries import literal, tally_of
+from infuser_core.report.queries import grouped, literal, tally_of
 from infuser_core.statistics.question_quality import KEYS, strong_weak_gaps
 from infuser_core.statistics.tally import accuracy
 

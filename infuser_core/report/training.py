@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from infuser_core.report import charts
-from infuser_core.report.bands import BAND, band_section, bands, grouped, spread
+from infuser_core.report.charts import Series, column, series_of, value
 from infuser_core.report.content import Formats, Query, Row, Section, number, percent, small, table, tenths, text
-from infuser_core.report.figures import Series, column, series_of, value
-from infuser_core.report.queries import PHASES, Chosen, by_variant
+from infuser_core.report.queries import BAND, PHASES, Chosen, band_section, bands, by_variant, grouped, spread
 from infuser_core.statistics.correlation import fit_lengths
 
 SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,

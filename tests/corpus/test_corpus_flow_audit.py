@@ -11,7 +11,7 @@ from report_views import database, reported, whole_run
 from corpus.audit.scan import Finding
 from flows.corpus import document_pool
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.report import markdown
+from infuser_core.report import page
 from infuser_core.schemas import AuditFact, Document, Judgement, Overlap
 from infuser_core.store.tables import write_rows
 from tasks import documents
@@ -158,7 +158,7 @@ def test_the_report_adds_up_groups_and_weighs_their_recalls():
     rows["audit_summary"] = [
         ("r", -1, "audit", key, name, value) for key, values in groups.items() for name, value in values.items()
     ]
-    text = markdown.render(reported(database(rows)))
+    text = page.markdown(reported(database(rows)))
     assert "| documents | 40 |" in text and "| references | 7 |" in text
     assert "| recall\\_edited | 0.625 |" in text and "| data: recall (exact, used), edited | 0.25 |" in text
 

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from report_views import database, reported, whole_run
 
-from infuser_core.report import markdown, page
+from infuser_core.report import page
 
 HOSTILE = "<script>alert('x')</script> ![p](http://evil/p.png) $\\frac{ ``` | a \x1b[31m \"><img src=x onerror=y>"
 
@@ -36,7 +36,7 @@ def elements(html: str) -> Elements:
 def written(rows: dict[str, list[tuple[object, ...]]], **options: object) -> tuple[str, str]:
     """The report as Markdown and as a page."""
     made = reported(database(rows), **options)
-    return markdown.render(made), page.render(made)
+    return page.markdown(made), page.render(made)
 
 
 def test_the_whole_run_is_told():
@@ -124,10 +124,10 @@ def test_key_correctness_is_shown_where_the_run_knows_it():
     query("""INSERT INTO question_labels
         SELECT run, iteration, phase, artifact_key, question_id, 'clock', if(question_id LIKE '%1', 'sound', 'unsound')
         FROM questions WHERE iteration = 1""")
-    text = markdown.render(reported(query))
+    text = page.markdown(reported(query))
     assert "| r | right keys | 1 | 1 | 20.0% |" in text and "| r | right keys | 2 |" not in text
 
 
 def test_a_run_name_is_a_value_not_sql():
     made = reported(database(whole_run()), run="r' OR '1'='1")
-    assert markdown.render(made).count("No ") >= 9
+    assert page.markdown(made).count("No ") >= 9

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.report import charts, figures
-from infuser_core.report.figures import COLOURS, Figure, Series
+from infuser_core.report import charts
+from infuser_core.report.charts import COLOURS, Figure, Series
 from infuser_core.report.queries import choose, differing, flat
 from infuser_core.statistics.correlation import RankCorrelation
 
@@ -21,21 +21,20 @@ KINDS = {
     "ticks": charts.lines(HOSTILE, [ONE, ONE], name="b", label="y", ticks=[1, 2, 4]),
     "groups": charts.groups(HOSTILE, NAMES, [GROUPED, GROUPED], name="d", label="y", share=True),
     "points": charts.points(HOSTILE, [ONE], name="e", label="y", xlabel="x", fit=(0.1, 0.2)),
-    "radar": charts.radar(HOSTILE, NAMES, [GROUPED], name="f"),
     "stacks": charts.stacks(HOSTILE, NAMES, [GROUPED] * 14, name="g", label="seconds"),
 }
 
 
 @pytest.mark.parametrize("figure", KINDS.values(), ids=KINDS)
 def test_a_chart_is_well_formed_and_coloured_for_a_page_or_a_file(figure: Figure):
-    themed, alone = figures.svg(figure), figures.svg(figure, themed=False)
+    themed, alone = charts.svg(figure), charts.svg(figure, themed=False)
     for written in (themed, alone):
         tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(written).iter()}
         assert "path" in tags and not tags & {"script", "image"}
-    assert "var(--c0)" in themed and "currentColor" in themed and figures.INK not in themed + alone
+    assert "var(--c0)" in themed and "currentColor" in themed and charts.INK not in themed + alone
     assert not any(colour in themed for colour in COLOURS)
     assert "var(" not in alone and "currentColor" not in alone and COLOURS[0] in alone
-    assert figures.png(figure).startswith(b"\x89PNG")
+    assert charts.png(figure).startswith(b"\x89PNG")
 
 
 def test_the_picture_of_the_prediction_study_has_both_panels():

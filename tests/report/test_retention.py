@@ -129,4 +129,4 @@ def test_the_command_shows_every_validated_checkpoint_and_the_generators_replies
 
 def test_other_answers_are_looked_at_on_request(launch: Launcher, small_run: SmallRun):
     ended = launch("retention", "small", "--phase", "rollout_questions", store=small_run.root)
-    assert ended.code == 0 and "answers of rollout_questions" in ended.out and "own_script" in ended.out
+    assert ended.code == 0 and "answers of rollout_questions" in ended.out and "own script" in ended.out

@@ -24,8 +24,8 @@ from feasible import (
 from recompute import Check, Status
 from tables import table_checks
 
-from infuser_core.report import markdown
 from infuser_core.report.content import Report, Section, Table, table
+from infuser_core.report.page import markdown
 from infuser_core.report.paper_numbers import AVERAGE, SOURCE, Cell, accuracy_sheets, cells, is_benchmark, sheet
 from infuser_core.statistics.averages import half_up, mean_of
 
@@ -225,7 +225,7 @@ def page(*, everything: bool = False) -> str:
         if mine:
             sections.append(Section(title=status.capitalize(), tables=[_listing(mine)]))
     sections.append(Section(title="Findings", lines=list(findings())))
-    return markdown.render(Report(title="The paper's numbers, recomputed", sections=sections))
+    return markdown(Report(title="The paper's numbers, recomputed", sections=sections))
 
 
 def _listing(checks: Sequence[Check]) -> Table:
