@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.lineage.answer import Answer, Passage, shown
-from infuser_core.lineage.checkpoint import iteration_of
 from infuser_core.lineage.question import HEAD, QUESTION
-from infuser_core.lineage.run_view import SCORED, RunView, checkpoint_name, choices_of, pick
-from infuser_core.store.recipe import Record
+from infuser_core.lineage.run_view import SCORED, RunView, choices_of, pick
+from infuser_core.store.catalogue import Record
 from infuser_core.store.views import Rows
 
 SAMPLED = ("rollout_id", "group_id", "sample_index", "checkpoint_id", "verdict", "reward", "finish_reason", "text")
@@ -35,7 +34,6 @@ def of_benchmark(view: RunView, label: str) -> Answer | None:
         Passage(name="scores", title="Scores", rows=[pick(row, columns) for row in scores]),
         _selection(view),
         _moved(view, records[first["artifact_key"]], records[last["artifact_key"]]),
-        _trained(view, last["checkpoint_id"]),
     ]
     return view.answer("benchmark", f"{view.graph.run}/{label}", headline, told)
 
@@ -74,23 +72,6 @@ def _moved(view: RunView, first: Record, last: Record) -> Passage:
     won, lost = sum(row["change"] > 0 for row in rows), sum(row["change"] < 0 for row in rows)
     facts = {"questions_won": won, "questions_lost": lost, "questions_compared": len(before)}
     return Passage(name="moved", title="Questions that moved", facts=facts, rows=rows)
-
-
-def _trained(view: RunView, checkpoint_id: str) -> Passage:
-    record = view.record(checkpoint_id)
-    if record is None:
-        return Passage(name="checkpoint", title="The checkpoint", note=f"{checkpoint_id} is gone from the store")
-    rows = [
-        {
-            "iteration": iteration_of(update),
-            "step": update.summary.get("step"),
-            "update": update.key,
-            "questions": view.graph.inputs(update.key).get("questions"),
-        }
-        for update in view.graph.trained(record.key)
-    ]
-    title = f"The updates behind it: {checkpoint_name(record)}"
-    return Passage(name="checkpoint", title=title, artifact=record.key, rows=rows)
 
 
 def of_reference_question(view: RunView, question_id: str, *, rollout_id: str = "", label: str = "") -> Answer | None:

@@ -13,11 +13,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.report.content import Row, printable
-from infuser_core.statistics.correlation import RankCorrelation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+
+    from infuser_core.statistics.correlation import RankCorrelation
 
 INK = "#010203"
 """Stands for the text colour while matplotlib draws."""
@@ -360,7 +361,7 @@ def _hatch(index: int) -> str | None:
     return "//" if index >= len(COLOURS) else None
 
 
-def study(scores: Sequence[float], changes: Sequence[float], correlations: Sequence[RankCorrelation]) -> str:
+def study(scores: Sequence[float], changes: Sequence[float], correlations: "Sequence[RankCorrelation]") -> str:
     """The prediction study as one SVG: score against measured change, and every predictor's rank correlation."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Canvas
@@ -378,7 +379,7 @@ def study(scores: Sequence[float], changes: Sequence[float], correlations: Seque
     return out.getvalue()
 
 
-def _predictors(axes: "Axes", rows: Sequence[RankCorrelation]) -> None:
+def _predictors(axes: "Axes", rows: "Sequence[RankCorrelation]") -> None:
     errors = [[row.spearman - row.low for row in rows], [row.high - row.spearman for row in rows]]
     style: dict[str, Any] = {"color": "#3b7dc4", "ecolor": "black", "capsize": 2}
     axes.barh(range(len(rows)), [row.spearman for row in rows], xerr=errors, **style)

@@ -1,6 +1,5 @@
 """Report sections on the corpus: funnel, pool, overlap audit, the anchor's training data, coverage, samples."""
 
-import re
 from collections.abc import Sequence
 
 from infuser_core.report import charts
@@ -30,9 +29,6 @@ LONGEST_TEXT = 4000
 SAMPLES = 3
 """Sample questions per iteration."""
 SIDES = {"dev": "dev set", "document": "document pool", "validation": "validation set"}
-
-_SHARE = re.compile(r"(?P<of>^|: )(?:minhash_)?(?:recall|false[_ ]matches)(?: \([^)]*\))?(?P<between>_|, )")
-"""Names of shares: `recall_edited` of `controls_edited`, `data: recall (exact), edited` of `data: controls, edited`."""
 
 _SAME = ("references", "short_references", "tiny_references", "below_paper_floor")
 """Counts of the questions, with which every group is compared."""
@@ -99,41 +95,26 @@ def _overlaps(query: Query, run: str) -> list[Row]:
 
 
 def _audit(query: Query, run: str) -> list[Table]:
-    facts = _facts(query, run)
-    recalls = [{"planted": name, "share": value} for name, value in facts.items() if _is_share(name)]
-    counts = [{"quantity": name, "value": value} for name, value in facts.items() if not _is_share(name)]
+    """The audits' numbers over all groups of books: counts added up, of shares the worst group's."""
+    same = ", ".join(map(literal, _SAME))
+    facts = query(f"""
+        SELECT name, regexp_matches(name, 'recall|false[_ ]matches') AS is_share,
+            CASE WHEN name LIKE '%recall%' THEN min(value) WHEN is_share OR name IN ({same}) THEN max(value)
+                ELSE sum(value) END AS value
+        FROM audit_summary WHERE run = {literal(run)} GROUP BY name ORDER BY name""")
+    recalls = [{"planted": row["name"], "share": row["value"]} for row in facts if row["is_share"]]
+    counts = [{"quantity": row["name"], "value": row["value"]} for row in facts if not row["is_share"]]
     return [
-        *_table("Planted overlaps found, and unrelated texts matched", recalls, {"share": small}),
+        *_table("Planted overlaps found, and unrelated texts matched; the worst group of books", recalls, _SMALL),
         *_table("Audit summary", counts, {"value": _fact}),
     ]
 
 
-def _facts(query: Query, run: str) -> dict[str, float]:
-    """The audits' numbers over all groups of books: counts added up, shares weighted by the controls of their group."""
-    groups: dict[str, dict[str, float]] = {}
-    rows = query(f"SELECT artifact_key, name, value FROM audit_summary WHERE run = {literal(run)} ORDER BY ALL")
-    for row in rows:
-        groups.setdefault(row["artifact_key"], {})[row["name"]] = row["value"] or 0.0
-    names = sorted({name for group in groups.values() for name in group})
-    return {name: _over_groups(name, [group for group in groups.values() if name in group]) for name in names}
+_SMALL: Formats = {"share": small}
 
 
 def _fact(value: float) -> str:
     return number(int(value)) if value.is_integer() else small(value)
-
-
-def _over_groups(name: str, groups: Sequence[dict[str, float]]) -> float:
-    if name in _SAME:
-        return max(group[name] for group in groups)
-    if not _is_share(name):
-        return sum(group[name] for group in groups)
-    planted = _SHARE.sub(lambda match: f"{match['of'] or ''}controls{match['between']}", name)
-    weights = [group.get(planted, 1.0) for group in groups]
-    return sum(group[name] * weight for group, weight in zip(groups, weights, strict=True)) / (sum(weights) or 1.0)
-
-
-def _is_share(name: str) -> bool:
-    return bool(_SHARE.search(name))
 
 
 def mixture(query: Query, run: str) -> Section:
