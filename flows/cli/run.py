@@ -197,13 +197,14 @@ def undo(
     as_json: AsJson = False,
 ) -> None:
     """Show what depends on a textbook, chunk or question; `run --without ID` also runs without it."""
-    from infuser_core.lineage.undo import plan, plan_without
+    from infuser_core.lineage.undo import KINDS, plan
 
     root = settings.store_root()
-    if without:
-        found = plan_without(root, run, without)
-    else:
-        found = plan(root, run, source=source, document=document, question=question)
+    named = {"source": source, "document": document, "question": question}
+    given = [(name, [kind]) for kind, name in named.items() if name] + ([(without, [*KINDS])] if without else [])
+    if len(given) != 1:
+        raise UsageError("name one thing to leave out", hint="e.g. --document ID; `infuser why ID` shows it")
+    found = plan(root, run, given[0][0], kinds=given[0][1])
     show(found.to_json(), found.text(applied=apply), as_json=as_json)
     if apply:
         _run_without(root, found, as_json=as_json)

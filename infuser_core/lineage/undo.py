@@ -95,31 +95,19 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan(
-    root: Path, run: str | None, *, source: str | None = None, document: str | None = None, question: str | None = None
-) -> Plan:
-    """Everything that depends on one of the three. Raises UsageError when not one is named, or the run has none."""
-    named = {"source": source, "document": document, "question": question}
-    given = [(kind, name) for kind, name in named.items() if name]
-    if len(given) != 1:
-        raise UsageError(
-            "undo needs one of --source, --document or --question", hint="e.g. --document ID; `infuser why ID` shows it"
-        )
-    ((kind, name),) = given
+KINDS = ("question", "document", "source")
+
+
+def plan(root: Path, run: str | None, name: str, *, kinds: Sequence[str] = KINDS) -> Plan:
+    """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
     catalogue = Catalogue(root)
     with closing(Lens(catalogue, runs=[])) as lens:
         view = RunView(lens=lens, graph=graph_of(catalogue, find_run(root, run)))
-        return _of_question(view, name) if kind == "question" else _of_material(view, kind, name)
-
-
-def plan_without(root: Path, run: str | None, name: str) -> Plan:
-    """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
-    if name.partition("/")[0].isdigit():
-        return plan(root, run, question=name)
-    try:
-        return plan(root, run, document=name)
-    except UsageError:
-        return plan(root, run, source=name)
+        if "question" in kinds and (len(kinds) == 1 or name.partition("/")[0].isdigit()):
+            return _of_question(view, name)
+        *others, last = [kind for kind in kinds if kind != "question"]
+        known = next((kind for kind in others if view.row("documents", ("source_id",), f"{kind}_id = ?", name)), last)
+        return _of_material(view, known, name)
 
 
 def _of_material(view: RunView, kind: str, name: str) -> Plan:

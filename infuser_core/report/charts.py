@@ -295,16 +295,14 @@ def points(
     xlabel: str,
     fit: tuple[float, float] | None = None,
     share: bool = False,
-    log: bool = True,
 ) -> Figure:
-    """Points by series, x logarithmic unless told; `fit` (intercept, slope) draws intercept + slope ln(x)."""
+    """Points by series, x logarithmic; `fit` (intercept, slope) draws intercept + slope ln(x)."""
     places = [x for one in series for x in one.x]
 
     def draw(axes: "Axes") -> None:
         for index, one in enumerate(series):
             axes.plot(one.x, one.y, "o", label=shortened(one.label), color=_colour(index), markersize=5, alpha=0.85)
-        if log:
-            _logarithmic(axes, min(places), max(places))
+        _logarithmic(axes, min(places), max(places))
         if fit is not None:
             span = [min(places) * (max(places) / min(places)) ** (step / 20) for step in range(21)]
             axes.plot(

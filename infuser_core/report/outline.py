@@ -101,7 +101,6 @@ def _training(answered: Sequence[Answered]) -> tuple[Builder, ...]:
         training.topics,
         training.textbooks,
         training.frozen,
-        training.deviations,
         training.budget,
         training.validity,
         lambda asked, _: quality.strong_weak(asked, answered),

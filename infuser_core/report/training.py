@@ -1,13 +1,12 @@
-"""Report sections on training, by variant: one measure over iterations and seeds, topics, group deviations, budget."""
+"""Report sections on training, by variant: one measure over iterations and seeds, topics, budget, time."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from infuser_core.report import charts
 from infuser_core.report.charts import Series, column, series_of, value
-from infuser_core.report.content import Formats, Query, Row, Section, number, percent, small, table, tenths, text
+from infuser_core.report.content import Formats, Query, Section, number, percent, small, table, tenths, text
 from infuser_core.report.queries import BAND, PHASES, Chosen, band_section, bands, by_variant, grouped, spread
 from infuser_core.statistics.correlation import fit_lengths
 
@@ -195,56 +194,6 @@ FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant""",
         figures=[drawn],
         tables=[table(f"Questions by {by}", rows, formats)],
     )
-
-
-def deviations(query: Query, found: Sequence[Chosen]) -> Section:
-    """Deviation of the advantages in a group against that of its rewards: how strongly groups are trained on."""
-    title = "Deviation within groups"
-    rows = by_variant(
-        query,
-        found,
-        """,
-groups AS (
-    SELECT c.variant, g.run, g.iteration, g.document_id, stddev_pop(g.reward) AS sigma,
-        stddev_pop(g.advantage) AS advantage
-    FROM generator_scores g JOIN chosen c ON c.run = g.run GROUP BY ALL)
-SELECT variant, iteration, sigma, advantage FROM groups
-WHERE isfinite(sigma) AND isfinite(advantage) ORDER BY variant, sigma, advantage, iteration""",
-    )
-    if not any(row["sigma"] > 0 for row in rows):
-        return Section(title=title, lines=["No generator rewards that vary: runs that train the generator have them."])
-    variants = grouped(rows, "variant")
-    layers = [series_of(name, mine, "advantage", x="sigma") for name, mine in variants.items()]
-    drawn = charts.points(
-        "Within-group deviation of advantages against that of rewards", layers, name="deviations",
-        label="std of advantages", xlabel="std of rewards in the group", log=False,
-    )  # fmt: skip
-    said = (
-        "One point per document group. DuGRPO divides by the group's deviation plus the batch's mean one: flat groups "
-        "stay quiet, and no group dominates. Division by the group's own deviation alone puts every group at 1."
-    )
-    quarters = [quarter for name, mine in variants.items() for quarter in _quarters(name, mine)]
-    formats: Formats = {"mean std of rewards": small, "mean std of advantages": small}
-    return Section(
-        title=title, lines=[said], figures=[drawn],
-        tables=[table("Groups by deviation of their rewards", quarters, formats)],
-    )  # fmt: skip
-
-
-def _quarters(variant: str, rows: Sequence[Row]) -> list[Row]:
-    """Means of four equal parts of the groups, ordered by the deviation of their rewards."""
-    ends = [len(rows) * part // 4 for part in range(5)]
-    return [
-        {
-            "variant": variant,
-            "quarter by std of rewards": f"{part} of 4",
-            "groups": high - low,
-            "mean std of rewards": _mean(column(rows[low:high], "sigma")),
-            "mean std of advantages": _mean(column(rows[low:high], "advantage")),
-        }
-        for part, (low, high) in enumerate(itertools.pairwise(ends), start=1)
-        if high > low
-    ]
 
 
 def budget(query: Query, found: Sequence[Chosen]) -> Section:

@@ -11,7 +11,7 @@ from small_store import query
 from infuser_core.errors import UsageError
 from infuser_core.lineage.diff import compare
 from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.undo import plan
+from infuser_core.lineage.undo import KINDS, plan
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import Journal
 
@@ -65,7 +65,7 @@ def test_undo_computes_again_what_depends_on_it_and_nothing_else(
     small_run: SmallRun, root: Path, launch: Launcher, kind: str, sql: str
 ):
     name = str(next(iter(query(root, sql, run=small_run.name)[0].values())))
-    expected = plan(root, small_run.name, **{kind: name})
+    expected = plan(root, small_run.name, name, kinds=[kind])
     again = {record.key for record in expected.affected}
     last = [record.phase for record in expected.affected if record.iteration == 1]
     assert {r.iteration for r in expected.affected if r.phase == "generate_questions"} <= {1}
@@ -91,21 +91,24 @@ def test_undo_computes_again_what_depends_on_it_and_nothing_else(
 def test_a_textbook_takes_all_its_chunks_and_what_was_never_drawn_costs_nothing(small_run: SmallRun):
     books = "select source_id, count(*) as n from documents group by 1 order by 2 desc, 1"
     book = query(small_run.root, books, run=small_run.name)[0]
-    found = plan(small_run.root, small_run.name, source=book["source_id"])
+    found = plan(small_run.root, small_run.name, book["source_id"])
     assert len(found.documents) == book["n"]
     assert found.config["corpus"]["exclude"]["sources"] == [book["source_id"]]
     drawn = "select group_id from rollouts where role = 'generator'"
     unused = f"select document_id from documents where document_id not in ({drawn}) order by 1"
-    found = plan(small_run.root, small_run.name, document=query(small_run.root, unused)[0]["document_id"])
+    found = plan(small_run.root, small_run.name, query(small_run.root, unused)[0]["document_id"])
     assert (list(found.affected), found.seconds) == ([], 0)
     assert "nothing of the run depends on it" in found.text(applied=False)
 
 
-@pytest.mark.parametrize(
-    "named",
-    [{}, {"source": "a", "question": "b"}, {"source": "none"}, {"document": "none"}, {"question": "0/none/1-ab"}],
-)
+@pytest.mark.parametrize("named", [{"source": "none"}, {"document": "none"}, {"question": "0/none/1-ab"}, {"": "none"}])
 def test_what_the_run_does_not_know_is_wrong_use(small_run: SmallRun, named: dict[str, str]):
+    ((kind, name),) = named.items()
     with pytest.raises(UsageError) as caught:
-        plan(small_run.root, small_run.name, **named)
+        plan(small_run.root, small_run.name, name, kinds=[kind] if kind else KINDS)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("options", [(), ("--source", "a", "--question", "b")])
+def test_one_thing_is_left_out_at_a_time(small_run: SmallRun, launch: Launcher, options: tuple[str, ...]):
+    assert launch("undo", *options, store=small_run.root).code == 2
