@@ -8,6 +8,7 @@ from infuser_core.capacity.forecast import Forecast, Scaled, Timed
 from infuser_core.capacity.hardware import GIB, calibrated
 from infuser_core.capacity.memory import Held
 from infuser_core.capacity.volume import Files, sources
+from infuser_core.terminal import table
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
 """Ready-made engine settings."""
@@ -72,7 +73,7 @@ def as_text(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> str:
     lines = [
         f"{asked.config.name} on {asked.cluster.label}: {shape.name}, {_parameters(shape.parameters)} parameters",
         "",
-        *_phase_table(found),
+        _phase_table(found),
         "",
         *_memory_table(found.held),
         *([f"host memory per node, offloaded or asleep: {found.host / GIB:.0f} GiB"] if found.host else []),
@@ -85,19 +86,19 @@ def as_text(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> str:
     return "\n".join([*lines, "", *_basis(found)])
 
 
-def _phase_table(found: Forecast) -> list[str]:
+def _phase_table(found: Forecast) -> str:
     timed = found.timed
-    lines = [f"{'phase, one iteration':24}{'rows':>8}{'tokens':>10}{'time':>12}"]
-    for phase in timed.phases:
-        rows = f"{phase.rows:8d}{_count(phase.tokens):>10}" if phase.rows else " " * 18
-        lines.append(f"{phase.name:24}{rows}{_seconds(phase.seconds):>12}")
+    rows = [
+        {"one iteration": p.name, "rows": p.rows or "", "tokens": _count(p.tokens), "time": _seconds(p.seconds)}
+        for p in timed.phases
+    ]
     totals = {
         "iteration": _seconds(timed.iteration),
         f"run, {found.asked.config.cotrain.iterations} iterations": f"{timed.hours:.1f} h",
         "GPU-hours": f"{timed.gpu_hours:.0f}",
         f"beside that, {timed.validations} validations": f"{timed.validations * timed.validation / 3600:.1f} h",
     }
-    return [*lines, *(f"{label:42}{value:>12}" for label, value in totals.items())]
+    return table([*rows, *({**dict.fromkeys(rows[0], ""), "one iteration": n, "time": v} for n, v in totals.items())])
 
 
 def _memory_table(held: list[Held]) -> list[str]:
@@ -127,14 +128,19 @@ def _files_lines(files: Files) -> list[str]:
 
 
 def _scaling_table(scaled: Scaled) -> list[str]:
-    lines = [f"{'GPUs':>6}{'s/iteration':>13}{'speed-up':>10}{'GPU-hours':>11}  most of it"]
+    rows = []
     for size in scaled.sizes:
         name = max(size.phases, key=lambda phase: size.phases[phase])
-        share = size.phases[name] / size.iteration
-        lines.append(
-            f"{size.gpus:6d}{size.iteration:13.0f}{size.speedup:10.2f}{size.gpu_hours:11.0f}  {name} {share:.0%}"
+        rows.append(
+            {
+                "GPUs": size.gpus,
+                "s/iteration": f"{size.iteration:.0f}",
+                "speed-up": f"{size.speedup:.2f}",
+                "GPU-hours": f"{size.gpu_hours:.0f}",
+                "most of it": f"{name} {size.phases[name] / size.iteration:.0%}",
+            }
         )
-    return [*lines, f"scaling stops at {scaled.stops_at} GPUs: {scaled.reason}"]
+    return [table(rows), f"scaling stops at {scaled.stops_at} GPUs: {scaled.reason}"]
 
 
 def _basis(found: Forecast) -> list[str]:
@@ -153,7 +159,7 @@ def _basis(found: Forecast) -> list[str]:
 
 
 def _count(number: float) -> str:
-    return f"{number / 1e6:.2f}M" if number >= 1e5 else f"{number:.0f}"
+    return f"{number / 1e6:.2f}M" if number >= 1e5 else f"{number:.0f}" if number else ""
 
 
 def _seconds(number: float) -> str:

@@ -8,14 +8,13 @@ from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.lineage import documents
 from infuser_core.lineage.answer import Answer, Passage, shown
-from infuser_core.lineage.run_view import RunView, checkpoint_name, choices_of, pick, validation_around
-from infuser_core.store.recipe import Record
+from infuser_core.lineage.run_view import RunView, checkpoint_name, pick, question_of, validation_around
+from infuser_core.store.catalogue import Record
 
 QUESTION = (
     "question_id", "text", "choices", "answer", "verifier", "domain", "subdomain", "document_id", "rollout_id",
     "reasoning",
 )  # fmt: skip
-HEAD = ("question_id", "answer", "verifier", "domain", "subdomain")
 WRITTEN = (
     "rollout_id", "group_id", "sample_index", "checkpoint_id", "prompt_token_ids", "token_ids", "sampler_logprobs",
     "text", "finish_reason", "verdict", "malformed_reason",
@@ -142,15 +141,7 @@ def sampled(rollout: dict[str, Any]) -> dict[str, Any]:
 def _question(view: RunView, written: Record, question: dict[str, Any]) -> Passage:
     columns = ("topic", "key")
     label = view.row("question_labels", columns, "question_id = ?", question["question_id"], of=[written])
-    oracle = {f"oracle_{name}": label[name] for name in columns} if label else {}
-    texts = {"question": question["text"], "choices": choices_of(question), "author's reasoning": question["reasoning"]}
-    return Passage(
-        name="question",
-        title="The question, with its reference answer",
-        artifact=written.key,
-        facts=pick(question, HEAD) | oracle,
-        texts={label: body for label, body in texts.items() if body},
-    )
+    return question_of(question, {f"oracle_{name}": label[name] for name in columns} if label else {})
 
 
 def _answers(view: RunView, written: Record, question: dict[str, Any]) -> Passage:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.lineage.answer import Answer, Passage, shown
-from infuser_core.lineage.question import HEAD, QUESTION
-from infuser_core.lineage.run_view import SCORED, RunView, choices_of, pick
+from infuser_core.lineage.question import QUESTION
+from infuser_core.lineage.run_view import SCORED, RunView, pick, question_of
 from infuser_core.store.catalogue import Record
 from infuser_core.store.views import Rows
 
@@ -94,18 +94,11 @@ def of_reference_question(view: RunView, question_id: str, *, rollout_id: str = 
 
 
 def _text(row: dict[str, Any] | None, question_id: str) -> Passage:
-    title = "The question, with its reference answer"
-    if row is None:
-        note = "its text lies in the benchmark's file: the store keeps the answers to it"
-        return Passage(name="question", title=title, facts={"question_id": question_id}, note=note)
-    choices = choices_of(row)
-    return Passage(
-        name="question",
-        title=title,
-        artifact=row["artifact_key"],
-        facts=pick(row, HEAD),
-        texts={"question": row["text"]} | ({"choices": choices} if choices else {}),
-    )
+    if row is not None:
+        return question_of(row, {})
+    note = "its text lies in the benchmark's file: the store keeps the answers to it"
+    facts = {"question_id": question_id}
+    return Passage(name="question", title="The question, with its reference answer", facts=facts, note=note)
 
 
 def _own(mine: Sequence[dict[str, Any]]) -> list[Passage]:

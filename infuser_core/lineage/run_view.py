@@ -93,9 +93,21 @@ def checkpoint_name(record: Record | None) -> str:
     return f"{record.phase.removeprefix('update_')} after {record.iteration + 1} iterations, {record.key}"
 
 
-def choices_of(question: Mapping[str, Any]) -> str:
-    """The choices of a multiple-choice question, a line each; empty for another one."""
-    return "\n".join(f"{letter}) {text}" for letter, text in zip("ABCDEFGHIJ", question["choices"] or [], strict=False))
+def question_of(row: Mapping[str, Any], more: Mapping[str, Any]) -> Passage:
+    """A question with its reference answer, from its row; `more` stands beside the facts of the row."""
+    lettered = zip("ABCDEFGHIJ", row["choices"] or [], strict=False)
+    texts = {
+        "question": row["text"],
+        "choices": "\n".join(f"{letter}) {text}" for letter, text in lettered),
+        "author's reasoning": row["reasoning"],
+    }
+    return Passage(
+        name="question",
+        title="The question, with its reference answer",
+        artifact=row["artifact_key"],
+        facts={**pick(row, ("question_id", "answer", "verifier", "domain", "subdomain")), **more},
+        texts={label: body for label, body in texts.items() if body},
+    )
 
 
 def validation_around(view: RunView, iteration: int) -> Passage:

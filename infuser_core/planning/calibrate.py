@@ -5,7 +5,7 @@ off by its factor costs as much as one phase off by CELL.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -20,7 +20,8 @@ from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
 from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import Entry, Journal, find_run, read_config
-from infuser_core.store.store import Store
+from infuser_core.store.store import Store, read_manifest
+from infuser_core.terminal import table
 
 CELL = 0.05
 """Deviation of a phase that weighs as much as one factor of a constant."""
@@ -135,14 +136,19 @@ def residuals(observed: Sequence[Observed], efficiency: Efficiency) -> list[Resi
 
 def as_text(efficiency: Efficiency, start: Efficiency, rows: Sequence[Residual]) -> str:
     """Constants beside the published runs', and every phase beside the model."""
-    lines = [f"{'constant':24}{'published runs':>16}{'these runs':>16}"]
-    for field in fields(Efficiency):
-        name = field.name
-        lines.append(f"{name:24}{getattr(start, name):16.4g}{getattr(efficiency, name):16.4g}")
-    lines += ["", f"{'run':32}{'phase':22}{'measured':>12}{'model':>12}{'error':>9}"]
-    for row in rows:
-        lines.append(f"{row.run[:31]:32}{row.phase:22}{row.measured:10.3f} s{row.ours:10.3f} s{row.error:+9.0%}")
-    return "\n".join(lines)
+    before, after = asdict(start), asdict(efficiency)
+    constants = [{"constant": name, "published runs": before[name], "these runs": after[name]} for name in before]
+    phases = [
+        {
+            "run": row.run,
+            "phase": row.phase,
+            "measured, s": row.measured,
+            "model, s": row.ours,
+            "error": f"{row.error:+.0%}",
+        }
+        for row in rows
+    ]
+    return f"{table(constants)}\n\n{table(phases)}"
 
 
 def _efficiency(names: Sequence[str], logarithms: np.ndarray) -> Efficiency:
