@@ -54,11 +54,6 @@ class History:
         """Every configuration, the first first."""
         return [*(part.config for part in self.earlier), self.latest]
 
-    @property
-    def forked_at(self) -> int:
-        """First iteration with the run's own settings; 0 where they always held."""
-        return self.earlier[-1].before if self.earlier else 0
-
     def at(self, iteration: int) -> RunConfig:
         """Settings of an iteration; -1 stands before the loop."""
         if iteration < 0:

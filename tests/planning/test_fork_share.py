@@ -48,14 +48,6 @@ def test_everything_before_the_iteration_has_the_same_keys(root: Path):
     }  # fmt: skip
 
 
-def test_the_new_settings_are_those_of_a_run_that_always_had_them_from_there_on_only(root: Path):
-    fill(root, "base", short_config())
-    made = forked(root, RATE, at=1)
-    rates = [made.history.at(t).cotrain.solver.learning_rate for t in range(3)]
-    old = short_config().cotrain.solver.learning_rate
-    assert rates == [old, 0.25, 0.25]
-
-
 def test_a_fork_at_zero_shares_what_stands_before_the_loop(root: Path):
     fill(root, "base", short_config())
     forked(root, RATE, at=0)

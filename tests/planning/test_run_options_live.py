@@ -54,13 +54,6 @@ def small(launch: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield Small(launch, tmp_path_factory.mktemp("options") / "store")
 
 
-def test_a_dry_run_before_anything_exists_makes_no_run(small: Small):
-    said = small.done("run", NANO, str(small.overlay), "--name", "base", "--dry-run")
-    assert "run base: " in said
-    assert "missing: not computed yet" in said
-    assert not (small.root / "runs").exists()
-
-
 def test_a_place_that_the_run_does_not_have_is_one_line_with_the_valid_names(small: Small):
     ended = small("run", NANO, str(small.overlay), "--name", "base", "--until", "update_solver@7")
     assert ended.code == 2
@@ -131,11 +124,3 @@ def test_a_fork_computes_its_own_iterations_alone(small: Small):
     refused = small("fork", "base", "--at", "1", "--set", "anchor.world=hard")
     assert refused.code == 2
     assert "anchor.world cannot change at iteration 1" in refused.err
-
-
-def test_a_checkpoint_of_it_is_exported(small: Small, tmp_path: Path):
-    said = json.loads(
-        small.done("export", "base", "--iteration", "selected", "--out", str(tmp_path / "model"), "--json")
-    )
-    assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"} <= {*said["files"]}
-    assert "# base, solver after iteration" in (tmp_path / "model" / "README.md").read_text()
