@@ -38,7 +38,8 @@ def card(
     sources = _sources(graph, store) if updates and not config.cotrain.dev_only else []
     made = Environment(
         loader=PackageLoader("infuser_core.export"),
-        autoescape=False,  # noqa: S701: a Markdown file; cells are escaped one by one
+        # A Markdown file: cells are escaped one by one.
+        autoescape=False,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
