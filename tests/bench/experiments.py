@@ -75,7 +75,8 @@ def main() -> None:
     for experiment in asked:
         runs = [row["run"] for row in json.loads(infuser("sweep", experiment.path, "--dry-run", "--json"))]
         total += len(runs)
-        print(f"### {experiment.title}\n\n{infuser('compare', *runs, '--against', experiment.reference)}")
+        compared = infuser("compare", *runs, "--against", experiment.reference)
+        print(f"### {experiment.title}\n\n```text\n{compared}\n```\n")
     print(json.dumps({"name": "experiments", "runs": total, "seconds": round(seconds, 1), "jobs": chosen.jobs}))
 
 
