@@ -201,7 +201,7 @@ def undo(
 
     root = settings.store_root()
     named = {"source": source, "document": document, "question": question}
-    given = [(name, [kind]) for kind, name in named.items() if name] + ([(without, [*KINDS])] if without else [])
+    given = [*((name, [kind]) for kind, name in named.items() if name), *([(without, [*KINDS])] if without else [])]
     if len(given) != 1:
         raise UsageError("name one thing to leave out", hint="e.g. --document ID; `infuser why ID` shows it")
     found = plan(root, run, given[0][0], kinds=given[0][1])
