@@ -20,7 +20,7 @@ from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
 from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import Entry, Journal, find_run, read_config
-from infuser_core.store.store import Store, read_manifest
+from infuser_core.store.store import Store
 from infuser_core.terminal import table
 
 CELL = 0.05

@@ -11,8 +11,8 @@ import numpy as np
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query, Row
 from infuser_core.report.queries import listed, tally_of
-from infuser_core.statistics.bootstrap import detectable, paired_difference
 from infuser_core.statistics.averages import Spread, paired_seeds
+from infuser_core.statistics.bootstrap import detectable, paired_difference
 from infuser_core.statistics.tally import Tally, accuracy, shares
 
 Exam = tuple[str, str]

@@ -28,7 +28,6 @@ from infuser_core.report.publication import (
 from infuser_core.report.queries import MEASURED, Chosen, chosen_sql, variants
 from infuser_core.statistics.averages import Number, exactly
 from infuser_core.statistics.bootstrap import estimate
-from infuser_core.statistics.averages import Number, exactly
 from infuser_core.statistics.tally import shares
 
 OVERALL = "Overall"

@@ -15,8 +15,16 @@ from typing import Literal
 
 from infuser_core.errors import UsageError
 from infuser_core.report.page import escape
-from infuser_core.statistics.averages import Number, exactly, half_up, printed, relative
-from infuser_core.statistics.averages import Spread, category_averages, over_seeds
+from infuser_core.statistics.averages import (
+    Number,
+    Spread,
+    category_averages,
+    exactly,
+    half_up,
+    over_seeds,
+    printed,
+    relative,
+)
 
 Style = Literal["markdown", "latex", "csv"]
 NOTHING = "--"
