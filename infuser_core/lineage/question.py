@@ -9,7 +9,7 @@ from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.lineage import documents
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.run_view import RunView, checkpoint_name, pick, question_of, validation_around
-from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Record
 
 QUESTION = (
     "question_id", "text", "choices", "answer", "verifier", "domain", "subdomain", "document_id", "rollout_id",

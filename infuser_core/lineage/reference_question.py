@@ -6,7 +6,7 @@ from typing import Any
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.question import QUESTION
 from infuser_core.lineage.run_view import SCORED, RunView, pick, question_of
-from infuser_core.store.catalogue import Record
+from infuser_core.store.recipe import Record
 from infuser_core.store.views import Rows
 
 SAMPLED = ("rollout_id", "group_id", "sample_index", "checkpoint_id", "verdict", "reward", "finish_reason", "text")
