@@ -45,11 +45,6 @@ def test_the_server_dies_with_a_killed_run(tmp_path: Path):
         time.sleep(0.05)
 
 
-def test_an_announced_server_that_is_gone_is_not_used(tmp_path: Path):
-    deployment.announce(tmp_path, deployment.address(deployment.free_port()))
-    assert deployment.announced(tmp_path) == ""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, pytest.param(99, marks=pytest.mark.long)], ids=["once", "for good"])
 def test_a_run_whose_server_is_killed_ends_with_the_same_bits(
