@@ -125,8 +125,8 @@ def _broken(root: Path, folder: Path, journal: Journal) -> str:
         runs.read_config(root, folder.name)
     except StoreError as error:
         return error.message
-    if not journal.path.exists() and (folder / "attempt.json").exists():
-        return f"{journal.path} is lost"
+    if (folder / "attempt.json").exists() and not journal.entries():
+        return f"{journal.path} is lost, or empty although the run has ended"
     return ""
 
 

@@ -164,6 +164,16 @@ def test_nothing_goes_while_a_runs_record_is_unreadable(tmp_path: Path, file: st
     assert caught.value.hint
 
 
+def test_an_emptied_journal_is_no_run_without_artifacts(tmp_path: Path):
+    made_up(tmp_path, "run", 6, selected=6)
+    folder = tmp_path / "runs" / "run"
+    (folder / "attempt.json").write_text("{}")
+    (folder / "journal.jsonl").write_bytes(b"")
+    assert [problem.kind for problem in examine(tmp_path).damage] == ["run_record"]
+    with pytest.raises(StoreError, match="gc cannot know what run run holds"):
+        plan(tmp_path)
+
+
 def test_a_run_begins_only_when_gc_has_ended(launch: Launcher, tmp_path: Path):
     made_up(tmp_path, "run", 1, selected=1)
     with runs.sweeping(tmp_path):
