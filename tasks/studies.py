@@ -67,7 +67,7 @@ def _inputs(run: Run, iteration: int) -> dict[str, ArtifactRef]:
     dev_rollouts = catalogue.input(catalogue.input(scores, "gradient").key, "rollouts")
     responses = catalogue.input(validated[-1].key, "responses")
     return {
-        "scores": catalogue.records[scores].ref,
+        "scores": catalogue.record(scores).ref,
         **{name: catalogue.input(scores, name) for name in ("solver", "questions", "rollouts")},
         "dev": catalogue.input(dev_rollouts.key, "dev"),
         "held_out": catalogue.input(responses.key, "validation"),

@@ -4,13 +4,15 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from flows.cli import corpus, evaluate, inspect, options, report, run, store
 from flows.execute import INTERRUPTED, exit_code, print_error
 from infuser_core.benchmarks.parts.spec import one_line
+from infuser_core.errors import UsageError
+from infuser_core.store import verify
 
 
 def _pin(words: Sequence[str]) -> Sequence[str]:
@@ -45,6 +47,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+# What only looks at a store. Nobody trains on files that nobody compared.
+_READING = ("sql", "result", "report", "show", "why", "diff", "export")
+
+
+@app.callback()
+def _shared(
+    context: typer.Context,
+    trust: Annotated[
+        bool, typer.Option("--trust", help=f"Do not compare the digests of what is read: {', '.join(_READING)}.")
+    ] = False,
+) -> None:
+    if not trust:
+        return
+    if context.invoked_subcommand not in _READING:
+        raise UsageError(f"--trust {context.invoked_subcommand}", hint=f"--trust is for {', '.join(_READING)}")
+    verify.trust()
+
+
 for _commands in (run, inspect, report, evaluate, store, corpus):
     _commands.register(app)
 

@@ -90,7 +90,7 @@ def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = N
         rows = sorted(rows, key=lambda row: digest_of(row["question_id"]))[:limit]
         rows.sort(key=lambda row: str(row["question_id"]))
         label = f"{label}-{limit}"
-    ref = Catalogue(root).records[str(rows[0]["artifact_key"])].ref
+    ref = Catalogue(root).record(str(rows[0]["artifact_key"])).ref
     return GeneratedSet(iteration=iteration, label=label, ref=ref, rows=rows)
 
 

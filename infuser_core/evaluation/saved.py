@@ -120,7 +120,7 @@ def of_evaluation(store: Store, name: str) -> Answers:
     record = read_record(store.root, name)
     journal = Journal(store.root, name, shelf=runs.EVALUATIONS)
     catalogue = Catalogue(store.root)
-    refs = [catalogue.records[entry.key].ref for entry in journal.latest() if entry.phase == "respond"]
+    refs = [catalogue.record(entry.key).ref for entry in journal.latest() if entry.phase == "respond"]
     parts = {str(store.manifest(ref).summary["label"]): ref for ref in refs}
     missing = [sheet.label for sheet in record.sheets if sheet.label not in parts]
     if missing:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
-from infuser_core.errors import DamagedArtifactError, UsageError
+from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import UPDATES, Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import Journal, list_runs
@@ -22,7 +22,7 @@ class Graph:
     def __init__(self, catalogue: Catalogue, run: str, keys: Iterable[str]) -> None:
         self.catalogue = catalogue
         self.run = run
-        self.records = {key: catalogue.records[key] for key in keys if key in catalogue.records}
+        self.records = {key: catalogue.record(key) for key in keys}
 
     @cached_property
     def _users(self) -> dict[str, list[str]]:
@@ -99,13 +99,8 @@ class Graph:
 
 
 def graph_of(catalogue: Catalogue, run: str) -> Graph:
-    """The graph of a run. Raises DamagedArtifactError where one of its commit records cannot be read."""
-    keys = [entry.key for entry in Journal(catalogue.root, run).latest()]
-    for key in keys:
-        if key in catalogue.damaged:
-            hint = f"`infuser doctor {run} --repair` moves it aside and computes it again"
-            raise DamagedArtifactError(catalogue.damaged[key], hint=hint)
-    return Graph(catalogue, run, dict.fromkeys(keys))
+    """The graph of a run. Raises StoreError where one of its artifacts is lost, or its commit record damaged."""
+    return Graph(catalogue, run, dict.fromkeys(entry.key for entry in catalogue.held(run)))
 
 
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:

@@ -58,7 +58,8 @@ class RunView:
 
     def source(self, key: str, name: str) -> Record:
         """The named input of an artifact."""
-        return self.graph.catalogue.records[self.graph.inputs(key)[name]]
+        catalogue = self.graph.catalogue
+        return catalogue.record(catalogue.input(key, name).key)
 
     def answer(self, kind: str, name: str, headline: str, passages: Sequence[Passage | None]) -> Answer:
         """Story of a thing in this run; passages that do not apply are None."""

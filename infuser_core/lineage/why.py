@@ -85,8 +85,8 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
 
 def _artifact(catalogue: Catalogue, name: str) -> Record | None:
     """The artifact of a key or an id, or of the only one that begins so."""
-    if name in catalogue.records:
-        return catalogue.records[name]
+    if name in catalogue.records or name in catalogue.damaged:
+        return catalogue.record(name)
     if len(name) < _LEAST:
         return None
     found = [record for record in catalogue.records.values() if record.key.startswith(name) or record.id == name]
@@ -99,8 +99,7 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
     """A generated question or a rollout of either role: its identifier says which iteration wrote it."""
     name, rollout, iteration = match[0], match["rollout"], int(match["iteration"])
     asked = rollout + match["question"] if match["question"] else ""
-    records = lens.catalogue.records.values()
-    places = [r.key for r in records if r.iteration == iteration and r.phase == "generate_questions"]
+    places = [r.key for r in lens.catalogue.of("generate_questions") if r.iteration == iteration]
     table, column, value = ("questions", "question_id", asked) if asked else ("rollouts", "rollout_id", rollout)
     rows = lens.rows(table, places, ("rollout_id",), where=f"{column} = ?", parameters=[value])
     holding = {row["artifact_key"] for row in rows}

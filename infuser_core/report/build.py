@@ -155,7 +155,7 @@ def answered(root: Path, names: Sequence[str]) -> list[Answered]:
     found: dict[tuple[str, int, str], Answered] = {}
     for one in _comparisons(catalogue, names):
         for solver, record in one.scores.items():
-            scores = catalogue.path(record.key, "question_scores")
+            (scores,) = catalogue.paths([record.key], "question_scores")
             mine = Answered(run=one.run, iteration=one.iteration, solver=solver, scores=scores, asked=float(len(found)))
             found.setdefault((one.run, one.iteration, solver), mine)
     return list(found.values())
@@ -165,11 +165,11 @@ def _comparisons(catalogue: Catalogue, runs: Sequence[str]) -> list[_Comparison]
     """Comparisons of solvers on these runs' questions, found by lineage, the first that was made first."""
     owner = {key: name for name in runs for key in _questions(catalogue.root, name)}
     found = []
-    for record in sorted(catalogue.records.values(), key=lambda record: (record.created, record.key)):
-        source = record.inputs.get("questions", "").split("@")[0] if record.phase == "swg" else ""
+    for record in catalogue.of("swg"):
+        source = record.inputs.get("questions", "").split("@")[0]
         if source in owner:
             places = sorted(name for name in record.inputs if name.startswith("scores-"))
-            scores = [catalogue.by_id[record.inputs[name]] for name in places]
+            scores = [catalogue.record(catalogue.input(record.key, name).key) for name in places]
             solvers = json.loads(record.config)["solvers"]
             found.append(
                 _Comparison(
@@ -186,13 +186,12 @@ def _latest_quality(catalogue: Catalogue, run: str) -> dict[str, Any] | None:
     keys = _questions(catalogue.root, run)
     looks = [
         record
-        for record in catalogue.records.values()
-        if record.phase == "quality" and keys & {source.split("@")[0] for source in record.inputs.values()}
+        for record in catalogue.of("quality")
+        if keys & {source.split("@")[0] for source in record.inputs.values()}
     ]
     if not looks:
         return None
-    newest = max(looks, key=lambda record: (record.created, record.key))
-    path = Store(catalogue.root).path(newest.ref, "quality.json")
+    path = Store(catalogue.root).path(looks[-1].ref, "quality.json")
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

@@ -23,6 +23,7 @@ from infuser_core.report.content import (
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, Change, Manners, Retained
+from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import Journal, find_run
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -209,10 +210,11 @@ def _inside(query: Query, run: str, specials: Sequence[int]) -> list[Row]:
 def special_tokens(root: Path, run: str) -> list[int]:
     """Ids of the special tokens of the run's anchor; none where it has no tokenizer file that names them."""
     keys = [entry.key for entry in Journal(root, run).latest() if entry.phase == "anchor"]
-    path = Store(root).folder("anchor", keys[-1]) / "tokenizer.json" if keys else Path()
-    if not keys or not path.is_file():
+    store = Store(root)
+    anchor = read_record(store.folder("anchor", keys[-1])) if keys else None
+    if anchor is None or "tokenizer.json" not in anchor.files:
         return []
-    added = json.loads(path.read_text(encoding="utf-8")).get("added_tokens", [])
+    added = json.loads(store.path(anchor.ref, "tokenizer.json").read_text(encoding="utf-8")).get("added_tokens", [])
     return sorted(int(token["id"]) for token in added if token.get("special"))
 
 

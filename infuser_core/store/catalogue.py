@@ -4,15 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.errors import DamagedArtifactError, StoreError
-from infuser_core.store import lease, runs
-from infuser_core.store.recipe import MANIFEST, ArtifactRef, Record, read_record
+from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError
+from infuser_core.store import lease, runs, verify
+from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, read_record
 from infuser_core.store.runs import Entry, Journal
 
 UPDATES = ("update_solver", "update_generator")
 """Phases that make a checkpoint from another."""
 CHECKPOINTS = ("anchor", *UPDATES)
 """Phases whose artifacts are checkpoints."""
+_LOST = "`infuser doctor` names the run that holds it and the command that computes it again"
 
 
 class Catalogue:
@@ -37,16 +38,49 @@ class Catalogue:
         """Where an artifact lies."""
         return self.root / "artifacts" / self.records[key].phase / key
 
-    def path(self, key: str, table: str) -> Path:
-        """The parquet file of one table of an artifact."""
-        return self.folder(key) / f"{table}.parquet"
+    def record(self, key: str) -> Record:
+        """The commit record of an artifact that must be there.
+
+        Raises DamagedArtifactError for one that cannot be read, MissingArtifactError for none.
+        """
+        if key in self.damaged:
+            raise DamagedArtifactError(self.damaged[key], hint=REMEDY)
+        if key not in self.records:
+            raise MissingArtifactError(f"artifact {key} is not in the store", hint=_LOST)
+        return self.records[key]
+
+    def of(self, phase: str) -> list[Record]:
+        """Every artifact of a phase, the oldest first. Raises DamagedArtifactError where one's record is damaged."""
+        known = [self.record(key) for key in (*self.damaged, *self.records) if key.rpartition("-")[0] == phase]
+        return sorted(known, key=lambda record: (record.created, record.key))
+
+    def held(self, run: str, *, file: str = "journal.jsonl") -> list[Entry]:
+        """Journal entries of the artifacts that a run consists of. Raises StoreError where one is lost or damaged.
+
+        What only former attempts of an unfinished run knew may be gone: it is left out.
+        """
+        journal = Journal(self.root, run, file=file)
+        found = journal.latest()
+        newest = max((entry.attempt for entry in found), default=0)
+        lost = [entry for entry in found if entry.key not in self.records]
+        for entry in lost:
+            if entry.key in self.damaged or entry.attempt == newest or journal.was_finished():
+                self.record(entry.key)
+        return [entry for entry in found if entry not in lost]
+
+    def paths(self, keys: Iterable[str], table: str) -> list[Path]:
+        """The parquet files of one table of some artifacts, their digests checked."""
+        return verify.sound(self.root, [(self.records[key], f"{table}.parquet") for key in keys])
 
     def input(self, key: str, name: str) -> ArtifactRef:
         """The named input of an artifact. Raises StoreError when it has none or it is gone."""
-        found = self.by_id.get(self.records[key].inputs.get(name, ""))
-        if found is None:
-            raise StoreError(f"artifact {key} has no input {name} in the store", hint="resume the run first")
-        return found.ref
+        identity = self.record(key).inputs.get(name)
+        if identity is None:
+            raise StoreError(f"artifact {key} was made from no {name}", hint=f"`infuser show {key}` lists its inputs")
+        found = self.record(identity.split("@")[0]).ref
+        if found.id != identity:
+            raise MissingArtifactError(f"artifact {identity} is not in the store: there is {found.id}", hint=_LOST)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class _Scope:
     @cached_property
     def folders(self) -> list[Path]:
         """Folders of the artifacts in scope."""
-        there = sorted(path for path in (self._root / "artifacts").glob("*/*") if path.is_dir())
+        there = sorted(path for path in (self._root / "artifacts").glob("*/*") if path.is_dir() or path.is_symlink())
         return [path for path in there if self._run is None or self._run in self._runs_of.get(path.name, ())]
 
     @cached_property
@@ -211,7 +211,7 @@ def _move(root: Path, damage: Iterable[Problem]) -> list[Aside]:
     for problem in damage:
         folder = store.folder(problem.key.rpartition("-")[0], problem.key)
         movable = problem.kind.startswith(("file_", "record_"))
-        if movable and problem.key not in moved and folder.is_dir():
+        if movable and problem.key not in moved and (folder.is_dir() or folder.is_symlink()):
             moved[problem.key] = Aside(key=problem.key, path=store.put_aside(folder), why=problem.what)
     return list(moved.values())
 

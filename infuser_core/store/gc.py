@@ -227,7 +227,7 @@ def _throw_away(root: Path, path: Path) -> None:
         fsync(path.parent)
         faults.point("gc:renamed")
         path = gone
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink()

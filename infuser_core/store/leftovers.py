@@ -81,7 +81,7 @@ def _drafts(root: Path) -> Iterator[Leftover]:
                 yield Leftover(kind="draft", path=path, owner=f"run {folder.name}")
     for path in (root / "artifacts").glob("*/*/.*.tmp"):
         yield Leftover(kind="draft", path=path, owner=path.parent.name)
-    for path in root.glob(".writable.*"):
+    for path in [*root.glob(".writable.*"), *root.glob(".*.tmp")]:
         yield Leftover(kind="draft", path=path, owner="a start")
 
 

@@ -16,6 +16,7 @@ REMEDY = (
     "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
 )
 """Hint about a damaged artifact."""
+LINKED = "is a symbolic link: an artifact lies in the store itself"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +159,14 @@ class Record:
 
 def read_record(folder: Path) -> Record:
     """The commit record in an artifact's folder. Raises StoreError when there is none, or a damaged one."""
+    for place in (folder.parent, folder, folder / MANIFEST):
+        if place.is_symlink():
+            raise DamagedArtifactError(f"{place} {LINKED}", hint=REMEDY)
     try:
         record = json.loads((folder / MANIFEST).read_bytes())
-        # Records of older versions have none.
-        if record.pop("seal", None) not in (None, digest_of(record)):
-            raise ValueError("its content changed since it was written")
+        _refuse_changed(record)
+        if record["key"] != folder.name:
+            raise ValueError(f"it is the record of {record['key']}")
         return Record(
             ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
             recipe=asdict(Recipe(**record["recipe"])),
@@ -180,3 +184,18 @@ def read_record(folder: Path) -> Record:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedArtifactError(f"the commit record {folder / MANIFEST} is damaged: {error}", hint=REMEDY) from error
+
+
+def _refuse_changed(record: JSON) -> None:
+    """Take a commit record's seal off. Raises ValueError where it does not fit, nor the digests without one."""
+    seal = record.pop("seal", None)
+    if seal is not None:
+        if seal != digest_of(record):
+            raise ValueError("its content changed since it was written")
+        return
+    # Records of older versions have no seal.
+    content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
+    if digest_of(content) != record["digest"]:
+        raise ValueError("it names other files than its digest was taken from")
+    if Recipe(**record["recipe"]).key != record["key"]:
+        raise ValueError("its recipe gives another key")

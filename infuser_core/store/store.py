@@ -5,7 +5,6 @@ Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. A 
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import platform
@@ -20,10 +19,10 @@ from typing import IO, Any, TypeVar
 
 from infuser_core import faults
 from infuser_core.durable import fsync, write_errors
-from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.errors import StoreError
 from infuser_core.schemas import SCHEMA_VERSION
-from infuser_core.store import pruned, tables
-from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Recipe, Record, digest_of, read_record
+from infuser_core.store import pruned, tables, verify
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, digest_of, read_record
 
 Row = TypeVar("Row")
 _restoring: set[str] = set()
@@ -58,7 +57,6 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._verified: set[tuple[str, str]] = set()
 
     def folder(self, kind: str, key: str) -> Path:
         """Where an artifact lies, or would lie."""
@@ -118,7 +116,7 @@ class Store:
                 tables.write_rows(workspace / f"{name}.parquet", table.rows, table.row_type)
                 faults.point(f"{recipe.phase}:writing")
             written = sorted(path for path in workspace.rglob("*") if path.is_file())
-            files = {path.relative_to(workspace).as_posix(): _describe(path) for path in written}
+            files = {path.relative_to(workspace).as_posix(): verify.describe(path) for path in written}
             volatile = sorted(f"{name}.parquet" for name, table in outcome.tables.items() if table.volatile)
             digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
             ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
@@ -132,18 +130,14 @@ class Store:
             won = self._rename(workspace, ref)
         faults.point(f"{recipe.phase}:after_rename")
         self._drop_partial(recipe.key)
-        if not won:
-            return self.manifest(ref).ref
-        # Verified by construction: the digests were taken from the files just written.
-        self._verified.update((ref.id, name) for name in files)
-        return ref
+        return ref if won else self.manifest(ref).ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
         """Move a folder into place; False when the artifact was there already, by another process or pruned."""
         target = self.folder(ref.kind, ref.key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists() and not (target / MANIFEST).exists():
-            # No commit leaves this: somebody deleted the record. What remains is kept, out of the way.
+        if target.is_symlink() or (target.exists() and not (target / MANIFEST).exists()):
+            # No commit leaves this: somebody deleted the record, or put a link. It is kept, out of the way.
             self.put_aside(target)
         if pruned.read(target):
             _give_back(source, target, ref)
@@ -177,26 +171,8 @@ class Store:
                 self._drop_partial(folder.name)
 
     def path(self, ref: ArtifactRef, name: str) -> Path:
-        """A file of the artifact, its digest checked on first use in this process.
-
-        Raises StoreError for a file the artifact never had or that gc removed, DamagedArtifactError for one that is
-        missing or changed.
-        """
-        path = self.folder(ref.kind, ref.key) / name
-        if (ref.id, name) in self._verified:
-            return path
-        expected = self.manifest(ref).files.get(name)
-        if expected is None:
-            raise StoreError(f"artifact {ref.id} has no file {name}", hint=f"expected it at {path}")
-        if not path.is_file():
-            pruned.refuse(path)
-            raise DamagedArtifactError(f"artifact {ref.id} has lost its file {name}", hint=f"it was {path}; {REMEDY}")
-        if _describe(path) != dict(expected):
-            raise DamagedArtifactError(
-                f"{path} does not match the digest recorded when it was written",
-                hint=REMEDY,
-            )
-        self._verified.add((ref.id, name))
+        """A file of the artifact, its digest checked: see `verify.sound`."""
+        (path,) = verify.sound(self.root, [(self.manifest(ref), name)])
         return path
 
     def verified_folder(self, ref: ArtifactRef) -> Path:
@@ -204,12 +180,10 @@ class Store:
 
         Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself.
         """
-        folder = self.folder(ref.kind, ref.key)
-        removed = pruned.read(folder)
-        for name in self.manifest(ref).files:
-            gone = name in removed and removed[name].part == pruned.MOMENTS and not (folder / name).exists()
-            if not gone:
-                self.path(ref, name)
+        folder, record = self.folder(ref.kind, ref.key), self.manifest(ref)
+        thinned = {name for name, each in pruned.read(folder).items() if each.part == pruned.MOMENTS}
+        kept = [name for name in record.files if name not in thinned or (folder / name).exists()]
+        verify.sound(self.root, [(record, name) for name in kept])
         return folder
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:
@@ -273,11 +247,6 @@ def _give_back(source: Path, target: Path, ref: ArtifactRef) -> None:
             hint="its phase is not deterministic here: use the engine and the machine that it was made with",
         )
     pruned.restore(source, target)
-
-
-def _describe(path: Path) -> dict[str, Any]:
-    with path.open("rb") as handle:
-        return {"sha256": hashlib.file_digest(handle, "sha256").hexdigest(), "bytes": path.stat().st_size}
 
 
 def _store_errors(root: Path) -> AbstractContextManager[None]:

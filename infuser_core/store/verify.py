@@ -1,22 +1,40 @@
-"""Verification of artifacts against their commit records: every file, its size and digest."""
+"""Verification of artifacts against their commit records: every file, its size and digest, for readers and doctor."""
 
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import DamagedArtifactError
+from infuser_core import durable
+from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.store import pruned
-from infuser_core.store.recipe import MANIFEST, Recipe, Record, digest_of, read_record
+from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, digest_of, read_record
 
 Progress = Callable[[int, int], None]
 """Bytes looked at, bytes to look at."""
 _WORKERS = min(4, os.cpu_count() or 1)
 _GARBLED = (KeyError, TypeError, AttributeError)
 """Errors from reading a record that is JSON, but not of its form."""
+REMEMBERED = ".verified.json"
+"""File of the store with the digests of large files, so that not every command reads a checkpoint of 10 GB."""
+_LARGE = 1 << 20
+"""Bytes from which a digest is remembered; less is read again faster than it is looked up."""
+_SETTLED = 2e9
+"""Nanoseconds after its last change in which a file may change again without a new time: no digest is remembered."""
+
+Identity = tuple[int, int, int, int]
+"""Inode, size, and when content and inode changed last, in nanoseconds: a file with another content has another."""
+_known: set[tuple[Identity, str]] = set()
+"""Files that had this digest when this process read them."""
+_trusting = ContextVar("trusting", default=False)
+"""Whether digests go uncompared: somebody asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +148,114 @@ class _File:
 
     def changed(self) -> Problem | None:
         """Problem with the content; None where nothing is."""
-        why = "its content changed since it was written"
+        why = "does not match the digest recorded when it was written"
         try:
-            with self.path.open("rb") as handle:
-                if file_digest(handle, "sha256").hexdigest() == self.sha256:
-                    return None
+            if digest(self.path) == self.sha256:
+                return None
         except OSError as error:
-            why = f"unreadable: {error.strerror or error}"
-        return _damage("file_changed", self.key, f"{self.path}: {why}")
+            why = f"cannot be read: {error.strerror or error}"
+        return _damage("file_changed", self.key, f"{self.path} {why}")
+
+
+def trust() -> None:
+    """From now on this process compares no digest before it reads: `--trust`."""
+    _trusting.set(True)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Digest and size of a file, as commit records have them. This process need not read it again to know them."""
+    sha256 = digest(path)
+    _known.add((_identity(path), sha256))
+    return {"sha256": sha256, "bytes": path.stat().st_size}
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file's content, hex."""
+    with path.open("rb") as handle:
+        return file_digest(handle, "sha256").hexdigest()
+
+
+def sound(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
+    """Files of artifacts for reading: each is what its commit record says, by its digest, unless `trust` was called.
+
+    A digest is computed once per process and identity of a file, a large file's once per store. Raises StoreError for
+    a file that the artifact never had or that gc removed, DamagedArtifactError for one that is missing or changed.
+    """
+    files = [_file(root, record, name) for record, name in wanted]
+    if not _trusting.get():
+        _compare(root, [file for file in files if (_identity(file.path), file.sha256) not in _known])
+    return [file.path for file in files]
+
+
+def _file(root: Path, record: Record, name: str) -> _File:
+    folder = root / "artifacts" / record.phase / record.key
+    path = folder / name
+    if name not in record.files:
+        raise StoreError(f"artifact {record.id} has no file {name}", hint=f"expected it at {path}")
+    link = link_to(folder, name)
+    if link is not None:
+        raise DamagedArtifactError(f"{link} {LINKED}", hint=REMEDY)
+    if not path.is_file():
+        pruned.refuse(path)
+        raise DamagedArtifactError(f"artifact {record.id} has lost its file {name}", hint=f"it was {path}; {REMEDY}")
+    return _File(path=path, key=record.key, **record.files[name])
+
+
+def _compare(root: Path, files: Sequence[_File]) -> None:
+    """Raises DamagedArtifactError for the first of these files whose content is another than it was."""
+    large = [file for file in files if file.bytes >= _LARGE]
+    remembered = _remembered(root) if large else {}
+    known = {file.path for file in large if remembered.get(_place(root, file)) == [*_identity(file.path), file.sha256]}
+    before = {file.path: _identity(file.path) for file in files}
+    unread = [file for file in files if file.path not in known]
+    if sum(file.bytes for file in unread) < _LARGE:
+        found = [file.changed() for file in unread]
+    else:
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            found = list(pool.map(_File.changed, unread))
+    for problem in filter(None, found):
+        raise DamagedArtifactError(problem.what, hint=REMEDY)
+    _known.update((before[file.path], file.sha256) for file in files)
+    _remember(root, [file for file in unread if file.bytes >= _LARGE], before, remembered)
+
+
+def link_to(folder: Path, name: str) -> Path | None:
+    """The symbolic link by which a file of an artifact is reached, if it is."""
+    parts = Path(name).parts
+    places = [folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    return next((place for place in places if place.is_symlink()), None)
+
+
+def _identity(path: Path) -> Identity:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _place(root: Path, file: _File) -> str:
+    return file.path.relative_to(root).as_posix()
+
+
+def _remembered(root: Path) -> dict[str, list[Any]]:
+    """Identity and digest of large files that were read before, by their place; nothing where that is damaged."""
+    try:
+        found = json.loads((root / REMEMBERED).read_bytes())
+        return dict(found["files"]) if found["seal"] == digest_of(found["files"]) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], known: dict[str, list[Any]]) -> None:
+    now = time.time_ns()
+    fresh = {
+        _place(root, file): [*before[file.path], file.sha256]
+        for file in read
+        if before[file.path] == _identity(file.path) and before[file.path][3] < now - _SETTLED
+    }
+    if fresh:
+        files = {place: facts for place, facts in known.items() if (root / place).is_file()} | fresh
+        # Who may only read the store reads it all the same.
+        with suppress(OSError):
+            durable.write_json(root / REMEMBERED, {"files": files, "seal": digest_of(files)})
 
 
 def check(folders: Sequence[Path], progress: Progress = lambda done, total: None) -> Checked:
@@ -167,30 +285,22 @@ def _look(folder: Path) -> list[Problem | _File]:
     try:
         manifest, removed = read_record(folder), pruned.read(folder)
         expected = [_File(key=key, path=folder / name, **facts) for name, facts in manifest.files.items()]
-        wrong = [_damage("record_wrong", key, line) for line in _contradictions(folder, manifest)]
     except DamagedArtifactError as error:
         return [_damage("record_unreadable", key, error.message)]
     except _GARBLED as error:
         return [_damage("record_unreadable", key, f"{record} is garbled: {error!r}")]
-    found: list[Problem | _File] = [*wrong]
+    found: list[Problem | _File] = []
     for file in expected:
-        if file.path.is_file():
+        link = link_to(folder, file.path.relative_to(folder).as_posix())
+        if link is not None:
+            found.append(_damage("file_linked", key, f"{link} {LINKED}"))
+        elif file.path.is_file():
             length = file.path.stat().st_size
             cut = f"{file.path} has {length} bytes instead of {file.bytes}"
             found.append(file if length == file.bytes else _damage("file_truncated", key, cut))
         elif file.path.relative_to(folder).as_posix() not in removed:
             found.append(_damage("file_missing", key, f"{file.path} is missing"))
     return [*found, *_notes(folder, manifest, removed)]
-
-
-def _contradictions(folder: Path, manifest: Record) -> Iterator[str]:
-    """A garbled record may still be JSON; it then disagrees with its own digests, or with the folder's name."""
-    content = {name: facts["sha256"] for name, facts in manifest.files.items() if name not in manifest.volatile}
-    if digest_of(content) != manifest.ref.digest:
-        yield f"{folder / MANIFEST} names other files than its digest was taken from"
-    key = Recipe(**manifest.recipe).key
-    if not key == manifest.key == folder.name:
-        yield f"{folder / MANIFEST} is not the record of {folder.name}: its recipe gives {key}"
 
 
 def _notes(folder: Path, manifest: Record, removed: dict[str, pruned.Removed]) -> Iterator[Problem]:
@@ -207,7 +317,7 @@ def _notes(folder: Path, manifest: Record, removed: dict[str, pruned.Removed]) -
     known = {MANIFEST, pruned.FILE, *manifest.files}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file() and name not in known:
+        if (path.is_file() or path.is_symlink()) and name not in known:
             remedy = "`infuser gc --apply` removes it" if name.endswith(".tmp") else "nobody reads it; take it away"
-            what = f"{path} is no part of the artifact ({size(path.stat().st_size)})"
+            what = f"{path} is no part of the artifact ({size(path.lstat().st_size)})"
             yield Problem(kind="file_foreign", damage=False, key=folder.name, what=what, remedy=remedy)

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -12,7 +14,7 @@ from infuser_core import schemas
 from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import Journal, list_runs
+from infuser_core.store.runs import list_runs
 
 VIEWS: dict[str, str] = {
     "checkpoints": """
@@ -125,7 +127,7 @@ class Lens:
         self._files: set[str] = set()
         names = list_runs(self.catalogue.root) if runs is None else list(runs)
         self._links = [link for name in names for link in _links(self.catalogue, name)]
-        self._records = [self.catalogue.records[key] for key in sorted({link[3] for link in self._links})]
+        self._records = [self.catalogue.record(key) for key in sorted({link[3] for link in self._links})]
 
     @cached_property
     def _tables(self) -> set[str]:
@@ -137,29 +139,29 @@ class Lens:
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
         """The rows of one statement. Raises UsageError with DuckDB's message when the statement cannot run."""
-        try:
+        with self._said():
             self._prepare(set(_WORD.findall(sql.lower())))
             return self._fetch(sql, parameters)
-        except duckdb.Error as error:
-            raise self._unusable(error) from error
 
-    def _unusable(self, error: duckdb.Error) -> UsageError:
-        message = str(error).strip().splitlines()[0]
-        return UsageError(message, hint=f"views: {', '.join(self.views())}")
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            message = str(error).strip().splitlines()[0]
+            raise UsageError(message, hint=f"views: {', '.join(self.views())}") from error
 
     def ask(self, sql: str) -> Rows:
         """The rows of a person's statement: it reads the store's tables and no other file, and it changes nothing.
 
         The lens stays locked. Raises UsageError for a statement that writes, or with DuckDB's message.
         """
-        try:
+        with self._said():
             self._refuse_writing(sql)
             self._prepare(set(_WORD.findall(sql.lower())))
             self._connection.execute("set allowed_paths = ?", [sorted(self._files)])
             self._connection.execute("set enable_external_access = false")
             self._connection.execute("set lock_configuration = true")
-        except duckdb.Error as error:
-            raise self._unusable(error) from error
         return self.query(sql)
 
     def _refuse_writing(self, sql: str) -> None:
@@ -191,14 +193,15 @@ class Lens:
         held = sorted({key for key in keys if table in self.catalogue.records[key].tables})
         if not held:
             return []
-        source = _parquet([str(self.catalogue.path(key, table)) for key in held], "file_row_number = true")
-        known = {column[0] for column in self._connection.execute(f"select * from {source} limit 0").description or []}
-        chosen = ", ".join(f'"{name}"' if name in known else f'null as "{name}"' for name in columns)
-        return self._fetch(
-            f"select parse_path(artifact_file)[-2] as artifact_key, {chosen} from {source} "
-            f"where {where} order by artifact_file, file_row_number",
-            parameters,
-        )
+        source = _parquet(self.catalogue.paths(held, table), "file_row_number = true")
+        with self._said():
+            known = {column[0] for column in self._connection.execute(f"describe from {source}").fetchall()}
+            chosen = ", ".join(f'"{name}"' if name in known else f'null as "{name}"' for name in columns)
+            return self._fetch(
+                f"select parse_path(artifact_file)[-2] as artifact_key, {chosen} from {source} "
+                f"where {where} order by artifact_file, file_row_number",
+                parameters,
+            )
 
     def close(self) -> None:
         """Drop the views."""
@@ -246,11 +249,11 @@ class Lens:
         ]
 
     def _define(self, table: str) -> None:
-        paths = [str(self.catalogue.path(r.key, table)) for r in self._records if table in r.tables]
+        paths = self.catalogue.paths([record.key for record in self._records if table in record.tables], table)
         if not paths:
             self._define_empty(table)
             return
-        self._files.update(paths)
+        self._files.update(map(str, paths))
         self._connection.execute(f"""
             create view "{table}" as
             select l.run, l.iteration, l.phase, l.artifact_key, t.* exclude (artifact_file)
@@ -271,8 +274,8 @@ class Lens:
         """)
 
 
-def _parquet(paths: Sequence[str], *options: str) -> str:
-    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+def _parquet(paths: Sequence[Path], *options: str) -> str:
+    listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
     arguments = [f"[{listed}]", "filename = 'artifact_file'", "union_by_name = true", *options]
     return f"read_parquet({', '.join(arguments)})"
 
@@ -299,6 +302,5 @@ def _links(catalogue: Catalogue, run: str) -> list[tuple[Any, ...]]:
     return [
         (run, e.iteration, e.phase, e.key, e.digest, e.rows, e.seconds, e.state, e.attempt)
         for file in ("journal.jsonl", "studies.jsonl")
-        for e in Journal(catalogue.root, run, file=file).latest()
-        if e.key in catalogue.records
+        for e in catalogue.held(run, file=file)
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infuser_core.errors import UsageError
+from infuser_core.errors import MissingArtifactError, UsageError
 from infuser_core.schemas import AuditFact, Topic
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.runs import Journal, create_run
@@ -83,11 +83,20 @@ def test_every_table_can_be_selected_from_an_empty_store(tmp_path: Path):
     lens.close()
 
 
-def test_a_failed_stage_and_a_removed_artifact_have_no_rows(store: Store, tmp_path: Path):
+def test_a_failed_stage_has_no_rows(store: Store, tmp_path: Path):
     journal = Journal(tmp_path, "one")
     journal.start_attempt()
     journal.append(phase="audit", iteration=5, state="failed", seconds=0.0, key="audit-none", message="broken")
+    assert query(store, "select max(iteration) as last from run_artifacts") == [{"last": 1}]
+
+
+def test_a_lost_artifact_is_refused_unless_only_former_attempts_knew_it(store: Store, tmp_path: Path):
+    journal = Journal(tmp_path, "one")
+    journal.start_attempt()
     journal.append(phase="audit", iteration=6, state="ran", seconds=0.0, key="audit-removed", digest="00")
+    with pytest.raises(MissingArtifactError, match="audit-removed"):
+        query(store, "select max(iteration) as last from run_artifacts")
+    record(store, "one", 1, [3.0], state="cached")
     assert query(store, "select max(iteration) as last from run_artifacts") == [{"last": 1}]
 
 

@@ -71,6 +71,20 @@ def lose_artifact(folder: Path, name: str) -> None:
     shutil.rmtree(folder)
 
 
+def link_file(folder: Path, name: str) -> None:
+    """Put a symbolic link to the same content in a file's place."""
+    outside = folder.parents[3] / f"outside-{name}"
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+
+
+def link_artifact(folder: Path, name: str) -> None:
+    """Put a symbolic link to the same content in the whole folder's place."""
+    outside = folder.parents[3] / f"outside-{folder.name}"
+    folder.rename(outside)
+    folder.symlink_to(outside)
+
+
 HARMS: dict[str, Callable[[Path, str], None]] = {
     "flipped bit": flip,
     "truncated": cut,
@@ -78,6 +92,8 @@ HARMS: dict[str, Callable[[Path, str], None]] = {
     "lost record": lose_record,
     "garbled record": garble_record,
     "lost artifact": lose_artifact,
+    "linked file": link_file,
+    "linked artifact": link_artifact,
 }
 
 
