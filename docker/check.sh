@@ -4,7 +4,7 @@ set -eu
 
 cd -- "$(CDPATH='' dirname -- "$0")/.."
 tools="${1:+$1/}"
-export POSTGRES_PASSWORD="${POSTGRES_PASSWORD:-check}"
+export POSTGRES_PASSWORD="${POSTGRES_PASSWORD:-check}" PREFECT_API_AUTH_STRING="${PREFECT_API_AUTH_STRING:-check}"
 
 "${tools}hadolint" docker/Dockerfile
 "${tools}shellcheck" docker/*.sh

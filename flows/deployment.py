@@ -3,26 +3,31 @@
 import fcntl
 import json
 import os
+import secrets
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
+import tomllib
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import typer
 
-from infuser_core import settings
+from infuser_core import durable, settings
 from infuser_core.errors import EngineError, UsageError
+from infuser_core.store import lease
 
 HOST = "127.0.0.1"
-DEFAULT_PORT = 4200
+_PASSWORD = "PREFECT_API_AUTH_STRING"
 _RESTARTS = 3
 _LOOK = 0.5
 _QUIET = {
@@ -54,24 +59,28 @@ def prepare_environment(root: Path) -> None:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     }.items():
         os.environ.setdefault(name, value)
+    # The announcement is for Prefect's own commands; here it is read with care, and handed on by the environment.
+    if os.environ.get("PREFECT_PROFILES_PATH") in (None, str(announcement(root))):
+        os.environ["PREFECT_PROFILES_PATH"] = f"{os.environ['PREFECT_HOME']}/profiles.toml"
 
 
 @contextmanager
 def server(root: Path) -> Iterator[str]:
     """The API's address: `PREFECT_API_URL`, a running `infuser serve`, or a private server that ends with us."""
     given = os.environ.get("PREFECT_API_URL")
-    found = given or announced(root)
-    if found:
-        os.environ["PREFECT_API_URL"] = found
-        yield found
+    found = announced(root)
+    if found and given in (None, found.url):
+        os.environ["PREFECT_API_URL"], os.environ[_PASSWORD] = found.url, found.password
+        given = found.url
+    if given:
+        yield given
         return
-    port = free_port()
-    private = _Private(port)
-    os.environ["PREFECT_API_URL"] = address(port)
+    private = _Private(listen())
+    os.environ["PREFECT_API_URL"] = private.url
     # Log lines that are still queued when a private server ends would be complained about.
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
     try:
-        yield address(port)
+        yield private.url
     finally:
         del os.environ["PREFECT_API_URL"]
         private.stop()
@@ -80,9 +89,10 @@ def server(root: Path) -> Iterator[str]:
 class _Private:
     """A server of one command, started again where somebody ends it: its states lie in its database."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._process = start(port, extra=PRIVATE)
+    def __init__(self, listening: socket.socket) -> None:
+        self.url = address(listening)
+        self._listening = listening
+        self._process = start(listening, extra=PRIVATE)
         self._ended = threading.Event()
         self._watching = threading.Thread(target=self._watch, name="Prefect server", daemon=True)
         self._watching.start()
@@ -91,6 +101,7 @@ class _Private:
         """End the server."""
         self._ended.set()
         self._watching.join()
+        self._listening.close()
         stop(self._process)
 
     def _watch(self) -> None:
@@ -98,78 +109,64 @@ class _Private:
             while self._process.poll() is None:
                 if self._ended.wait(_LOOK):
                     return
-            self._process = start(self._port, extra=PRIVATE)
+            self._process = start(self._listening, extra=PRIVATE)
+        # Who asks now is refused: as long as it is open, it lets people wait.
+        self._listening.close()
         # The kernel ends a server with the thread that started it.
         self._ended.wait()
 
 
-def start(port: int, *, extra: dict[str, str], ui: bool = False) -> subprocess.Popen[bytes]:
-    """Start a server process; it dies with this one."""
+def listen(port: int = 0) -> socket.socket:
+    """A socket of loopback for `start`, on a free port by default. Raises UsageError where the port is taken."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        # At once: a port that is bound and no more can still be taken.
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"cannot listen on port {port} of {HOST}: {error.strerror}",
+            hint=f"choose another, e.g. `infuser serve --port {free_port()}`",
+        ) from error
+    return listening
+
+
+def password() -> str:
+    """The secret that this process, its children and its server share: the user's own, or a random one."""
+    given = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or secrets.token_urlsafe(32)
+    return os.environ.setdefault(_PASSWORD, given)
+
+
+def start(
+    listening: socket.socket, *, extra: dict[str, str], ui: bool = False, hosts: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a server process that answers those who know the password; it dies with this process."""
     environment = {
         **os.environ,
-        "PREFECT_SERVER_API_HOST": HOST,
-        "PREFECT_SERVER_API_PORT": str(port),
-        "PREFECT_SERVER_UI_API_URL": address(port),
+        "PREFECT_SERVER_API_AUTH_STRING": password(),
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
+        # Of the page's own place, by whatever name it was opened.
+        "PREFECT_SERVER_UI_API_URL": "/api",
         # Its own address: a settings file in the working folder may name another server.
-        "PREFECT_API_URL": address(port),
+        "PREFECT_API_URL": address(listening),
         "PREFECT_SERVER_UI_ENABLED": "true" if ui else "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         **extra,
     }
     # -P: the folder that the user stands in may hold a `flows` of its own.
-    command = [sys.executable, "-P", "-m", "uvicorn", "--factory", "flows.deployment:create_app"]
-    command += ["--host", HOST, "--port", str(port), "--log-level", "critical", "--lifespan", "on"]
+    command = [sys.executable, "-P", "-m", "flows.server", str(listening.fileno()), *hosts]
     return subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        pass_fds=[listening.fileno()],
         start_new_session=True,
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
-
-
-def create_app() -> Any:
-    """Prefect's server, with two habits that SQLite needs.
-
-    A transaction takes the write lock when it begins: one that reads first fails as soon as another writes, and the
-    client then waits for seconds. And servers that share a database start one after the other, migrations included.
-    """
-    from prefect.server.api.server import create_app as prefect_app
-    from prefect.server.database.configurations import AioSqliteConfiguration
-
-    begin = AioSqliteConfiguration.begin_transaction
-
-    @asynccontextmanager
-    async def begin_writing(self: Any, session: Any, with_for_update: bool = False) -> AsyncIterator[Any]:
-        async with begin(self, session, with_for_update=True) as transaction:
-            yield transaction
-
-    setattr(AioSqliteConfiguration, begin.__name__, begin_writing)
-    app = prefect_app()
-    lifespan = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def start_alone(app: Any) -> AsyncIterator[Any]:
-        async with AsyncExitStack() as stack:
-            with _start_lock():
-                state = await stack.enter_async_context(lifespan(app))
-            yield state
-
-    app.router.lifespan_context = start_alone
-    return app
-
-
-@contextmanager
-def _start_lock() -> Iterator[None]:
-    from prefect.settings import get_current_settings
-
-    home = get_current_settings().home
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "start.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def why_down(url: str) -> str:
@@ -202,7 +199,7 @@ def is_up(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
+    except (OSError, HTTPException, ValueError):
         return False
 
 
@@ -216,9 +213,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def address(port: int) -> str:
-    """The API of a loopback server."""
-    return f"http://{HOST}:{port}/api"
+def address(listening: socket.socket) -> str:
+    """The API of a server of this socket."""
+    return f"http://{HOST}:{listening.getsockname()[1]}/api"
 
 
 def free_port() -> int:
@@ -228,20 +225,74 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def announce(root: Path, url: str) -> Path:
-    """Let later commands find this server."""
-    path = root / "server.json"
-    path.write_text(json.dumps({"api": url, "pid": os.getpid()}))
-    return path
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A server that people can speak with."""
+
+    url: str
+    """Its API."""
+    password: str
+    """Prefect's `PREFECT_API_AUTH_STRING`."""
 
 
-def announced(root: Path) -> str:
-    """Address of the living `infuser serve` of this store, or nothing."""
-    path = root / "server.json"
-    if not path.is_file():
-        return ""
-    url = str(json.loads(path.read_text())["api"])
-    return url if is_up(url) else ""
+def announcement(root: Path) -> Path:
+    """The store's file with the address and the password of its `infuser serve`, in the form of a Prefect profile."""
+    return root / "server.toml"
+
+
+def announced(root: Path) -> Announced | None:
+    """The living `infuser serve` of this store, where there is one that this user may speak with."""
+    path = announcement(root)
+    try:
+        with path.open("rb") as file:
+            # Without the lock of a living owner, whoever listens there now would be told the password.
+            if not _is_held(file) or not (content := file.read()):
+                return None
+        values = tomllib.loads(content.decode())["profiles"]["infuser"]
+        found = Announced(url=values["PREFECT_API_URL"], password=values[_PASSWORD])
+    except (FileNotFoundError, PermissionError):
+        return None
+    except (ValueError, KeyError, TypeError):
+        typer.echo(f"infuser: warning: {path} is damaged: `infuser serve` writes it anew when it starts", err=True)
+        return None
+    return found if is_up(found.url) else None
+
+
+@contextmanager
+def _claimed(root: Path) -> Iterator[IO[bytes]]:
+    """The store's announcement, ours until this process ends. Raises UsageError where the store is served already."""
+    path = announcement(root)
+    with durable.write_errors(path, hint="remove it, or set another INFUSER_STORE"):
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+    with path.open("r+b") as file:
+        if not lease.locked(file):
+            other = announced(root)
+            raise UsageError(
+                f"this store is served already{f', at {other.url}' if other else ''}",
+                hint="use that server, stop it, or set another INFUSER_STORE",
+            )
+        file.truncate()
+        try:
+            yield file
+        finally:
+            file.truncate(0)
+
+
+def _is_held(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _announce(file: IO[bytes], url: str) -> None:
+    """Let later commands find this server, and Prefect's own: the announcement is a profile of Prefect."""
+    values = {"PREFECT_API_URL": url, _PASSWORD: password()}
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    file.write("\n".join(['active = "infuser"', "[profiles.infuser]", *lines, ""]).encode())
+    file.flush()
 
 
 def _die_with_parent() -> None:
@@ -255,59 +306,41 @@ DEPLOYMENT = "full-pipeline"
 _EXAMPLE = """--param configs='["configs/nano.yaml"]' --param overrides='{"cotrain": {"iterations": 4}}'"""
 
 
-def serve(root: Path, port: int) -> None:
+def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     """Serve until interrupted. Raises UsageError when the port or the store is taken."""
     prepare_environment(root)
-    # Flow runs are processes of their own: they must find the same store.
+    # Flow runs are processes of their own: they must find the same store, and load no code that a parameter names.
     os.environ["INFUSER_STORE"] = str(root)
+    os.environ["INFUSER_PLUGINS"] = "any" if allow_plugins else "shipped"
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     # 30 s is the shortest that Prefect allows.
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
-    url = address(port)
-    _check_free(root, port)
-    signal.signal(signal.SIGTERM, _interrupt)
-    process = start(port, extra={}, ui=True)
-    announcement = None
-    try:
-        os.environ["PREFECT_API_URL"] = url
-        wait_until_up(url, process)
-        announcement = announce(root, url)
-        _print_how_to(url, port)
-        _serve_deployment(root, process)
-    finally:
-        if announcement is not None:
-            announcement.unlink(missing_ok=True)
-        stop(process)
-
-
-def _check_free(root: Path, port: int) -> None:
-    other = announced(root)
-    if other:
-        raise UsageError(
-            f"this store is served already, at {other}", hint="use that server, stop it, or set another INFUSER_STORE"
-        )
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    hosts = settings.serve_hosts()
+    with _claimed(root) as file, listen(port) as listening:
+        url = os.environ["PREFECT_API_URL"] = address(listening)
+        signal.signal(signal.SIGTERM, _interrupt)
+        process = start(listening, extra={}, ui=True, hosts=hosts)
         try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise UsageError(
-                f"cannot listen on port {port} of {HOST}: {error.strerror}",
-                hint=f"choose another, e.g. `infuser serve --port {free_port()}`",
-            ) from error
+            wait_until_up(url, process)
+            _announce(file, url)
+            _print_how_to(root, url)
+            _serve_deployment(root, process)
+        finally:
+            stop(process)
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _print_how_to(url: str, port: int) -> None:
-    here = "" if port == DEFAULT_PORT else f"  export PREFECT_API_URL={url}\n"
+def _print_how_to(root: Path, url: str) -> None:
+    path = announcement(root)
     typer.echo(
-        f"Prefect UI    http://{HOST}:{port}\n"
-        f"Prefect API   {url}  (from anywhere: export PREFECT_API_URL={url})\n"
+        f"Prefect UI    {url.removesuffix('/api')}  (its password is {_PASSWORD} in {path}, which only you can read)\n"
+        f"Prefect API   {url}\n"
         f"deployment    infuser/{DEPLOYMENT}; Ctrl-C ends everything\n"
-        f"\nIn another terminal, `infuser run ...` shows up here by itself, or\n{here}"
+        f"\nIn another terminal, `infuser run ...` shows up here by itself, or\n"
+        f"  export PREFECT_PROFILES_PATH={shlex.quote(str(path))}\n"
         f"  prefect deployment run infuser/{DEPLOYMENT}\n"
         f"  prefect deployment run infuser/{DEPLOYMENT} {_EXAMPLE}"
     )

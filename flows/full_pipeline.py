@@ -10,6 +10,7 @@ from flows.life_cycle import life_cycle
 from flows.plan import checked
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
+from infuser_core.errors import ConfigError
 from infuser_core.planning.place import asked_of
 from infuser_core.planning.preflight import preflight
 from tasks import evaluation
@@ -25,9 +26,13 @@ def _title() -> str:
     given = flow_run.parameters
     if given.get("name"):
         return str(given["name"])
-    return _resolve(
-        given.get("configs") or DEFAULT, given.get("overrides") or {}, given.get("seed"), given.get("settings")
-    ).run_name()
+    try:
+        return _resolve(
+            given.get("configs") or DEFAULT, given.get("overrides") or {}, given.get("seed"), given.get("settings")
+        ).run_name()
+    except ConfigError:
+        # The flow itself says why, and where people look; Prefect ends a flow run without a name without a word.
+        return "refused"
 
 
 @flow(name="infuser", flow_run_name=_title, validate_parameters=False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from infuser_core import settings
 from infuser_core.errors import ConfigError
 from infuser_core.schemas import Document, InfluenceScore, Question
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from infuser_core.phases.parsing import Malformed
     from infuser_core.verifiers.parts.grading import Finding
 
+_OURS = ("infuser_core", "corpus")
 MAIN_ROUTE = "mcq"
 """Route of a textbook's chunk, unless its row or the configuration says otherwise."""
 BATCH = "rewards"
@@ -57,6 +59,8 @@ class Registry:
         if not elsewhere and name not in self.names():
             hint = f"one of {', '.join(self.names())}; or {self.outside}"
             raise ConfigError(f"no {self.kind} {name!r}", hint=hint)
+        if elsewhere:
+            _check_allowed(self.kind, name)
         try:
             module = importlib.import_module(module_name if elsewhere else f"{self.package}.{name}")
             wanted = attribute or next((own for own in shipped if hasattr(module, own)), "".join(shipped[-1:]))
@@ -64,6 +68,25 @@ class Registry:
         except (ModuleNotFoundError, AttributeError) as error:
             message = f"{self.kind} {name!r} cannot be imported: {error}"
             raise ConfigError(message, hint=f"expected {self.outside}") from error
+
+
+def named(name: str, *, key: str) -> Any:
+    """The object that the setting `key` names as `package.module:name`. Raises ConfigError where there is none."""
+    _check_allowed(key, name)
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
+
+
+def _check_allowed(kind: str, name: str) -> None:
+    """Importing a module runs it: whoever may only set parameters must not choose whose."""
+    if settings.shipped_plugins_only() and name.partition(".")[0] not in _OURS:
+        raise ConfigError(
+            f"{kind} {name!r} is code from outside INFUSER, which a deployment's parameters may not name",
+            hint="`infuser serve --allow-plugins` allows it; a worker does with INFUSER_PLUGINS=any",
+        )
 
 
 REWARDS = Registry(kind="reward", package="infuser_core.rewards", outside="my_package.module:name")

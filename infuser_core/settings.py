@@ -1,6 +1,7 @@
 """Environment variables: the location of the store and the data, external commands, time limits of phases."""
 
 import os
+import re
 import uuid
 from pathlib import Path
 
@@ -54,6 +55,28 @@ def server_seconds() -> float:
     if not text.isdigit():
         raise ConfigError(f"INFUSER_SERVER_SECONDS = {text!r}", hint="whole seconds, e.g. 60; 0 does not wait")
     return float(text)
+
+
+def serve_hosts() -> list[str]:
+    """Further names that the server of `infuser serve` answers to, `INFUSER_SERVE_HOSTS`: those of a reverse proxy."""
+    names = [name.strip().lower() for name in os.environ.get("INFUSER_SERVE_HOSTS", "").split(",") if name.strip()]
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9.-]+", name):
+            raise ConfigError(
+                f"INFUSER_SERVE_HOSTS: {name!r} is no host's name", hint="names without a port, e.g. infuser.example"
+            )
+    return names
+
+
+def shipped_plugins_only() -> bool:
+    """Whether a configuration may name this project's code alone, `INFUSER_PLUGINS`: `any`, or `shipped`.
+
+    `infuser serve` chooses `shipped` for the flow runs it starts. Raises ConfigError for any other value.
+    """
+    kind = os.environ.get("INFUSER_PLUGINS") or "any"
+    if kind not in ("any", "shipped"):
+        raise ConfigError(f"INFUSER_PLUGINS = {kind!r}", hint="any, or shipped (no code from outside INFUSER)")
+    return kind == "shipped"
 
 
 def sandbox_mode() -> str:

@@ -306,11 +306,14 @@ def sweep(
 
 def serve(
     port: Annotated[int, typer.Option(help="Port of the Prefect server and its UI.")] = 4200,
+    allow_plugins: Annotated[
+        bool, typer.Option("--allow-plugins", help="Parameters of a flow run may name modules from outside INFUSER.")
+    ] = False,
 ) -> None:
     """Start Prefect's server and UI on loopback, and serve the deployment infuser/full-pipeline."""
     from flows.deployment import serve as start
 
-    start(settings.writable_store_root(), port)
+    start(settings.writable_store_root(), port, allow_plugins=allow_plugins)
 
 
 def quickstart(

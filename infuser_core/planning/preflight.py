@@ -3,7 +3,6 @@
 import shlex
 import shutil
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from infuser_core import plugins, settings
@@ -100,7 +99,8 @@ def preflight(config: RunConfig) -> None:
             hint="choose a reward that does, e.g. influence, or mode shares",
         )
     for key in ("labeller", "oracle"):
-        _must_import(f"cotrain.question.{key}", getattr(config.cotrain.question, key))
+        if name := getattr(config.cotrain.question, key):
+            plugins.named(name, key=f"cotrain.question.{key}")
     for prompt in (*asking, "solve_mcq", "judge_chunk", *_answer_prompts(asked)):
         load_prompt(prompt, profile=config.prompts)
     for model in (config.anchor, config.cotrain.generator.model):
@@ -157,15 +157,6 @@ def _answer_prompts(questions: list[Question]) -> list[str]:
     """Further templates that questions without choices are put with."""
     verifiers = {question.verifier for question in questions if not question.choices}
     return [*(["solve_code"] if "code" in verifiers else []), *(["solve_free_form"] if verifiers - {"code"} else [])]
-
-
-def _must_import(key: str, name: str) -> None:
-    module, _, attribute = name.partition(":")
-    try:
-        if name:
-            getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
 
 
 def _must_exist(key: str, path: str) -> None:

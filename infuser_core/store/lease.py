@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from infuser_core.errors import BusyRunError, StoreError
 
@@ -128,7 +128,7 @@ def hold(folder: Path, name: str) -> Iterator[Hold]:
     """Own the run in this folder. Raises BusyRunError with the holder when another process lives."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a+") as handle:
-        if not _locked(handle):
+        if not locked(handle):
             raise _busy(folder, name)
         if holder_elsewhere(folder) is not None:
             raise _busy(folder, name)
@@ -203,7 +203,7 @@ def _busy(folder: Path, name: str) -> BusyRunError:
     return BusyRunError(f"run {name} is being executed by {holder}", hint=hint)
 
 
-def _locked(handle: IO[str]) -> bool:
+def locked(handle: IO[Any]) -> bool:
     """Take the kernel's lock. Whoever merely asks holds a shared one for an instant, so one refusal is no answer."""
     deadline = time.monotonic() + _ASKING
     while True:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,31 +10,55 @@ from pathlib import Path
 import pytest
 
 from flows import deployment
-from flows.deployment import _check_free
 from infuser_core.errors import UsageError
 
 
-def test_a_taken_port_is_named_with_a_free_one(tmp_path: Path) -> None:
-    with socket.socket() as other:
-        other.bind((deployment.HOST, 0))
-        other.listen()
+def test_a_taken_port_is_named_with_a_free_one() -> None:
+    with deployment.listen() as other:
         port = other.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port}") as caught:
-            _check_free(tmp_path, port)
+            deployment.listen(port)
     assert "infuser serve --port" in caught.value.hint
 
 
+def test_a_served_store_is_not_served_again(tmp_path: Path) -> None:
+    with deployment._claimed(tmp_path), pytest.raises(UsageError, match="served already"):
+        deployment._claimed(tmp_path).__enter__()
+
+
 def test_the_announcement_of_a_dead_server_is_passed_over(tmp_path: Path) -> None:
-    deployment.announce(tmp_path, deployment.address(deployment.free_port()))
-    assert deployment.announced(tmp_path) == ""
-    _check_free(tmp_path, deployment.free_port())
+    path = deployment.announcement(tmp_path)
+    with deployment.listen() as somebody_else:
+        path.write_bytes(profile(deployment.address(somebody_else)))
+        assert deployment.announced(tmp_path) is None
+    with deployment._claimed(tmp_path) as file:
+        assert file.read() == b"" and path.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_damage_of_a_living_announcement_is_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with deployment.listen() as nobody:
+        whole = profile(deployment.address(nobody))
+    with deployment._claimed(tmp_path) as file:
+        for place in range(len(whole)):
+            damaged = bytearray(whole)
+            damaged[place] ^= 0x80 if place % 2 else 0x10
+            file.seek(0)
+            file.write(damaged)
+            file.flush()
+            assert deployment.announced(tmp_path) is None
+    assert "server.toml is damaged" in capsys.readouterr().err
+
+
+def profile(url: str) -> bytes:
+    text = f'active = "infuser"\n[profiles.infuser]\nPREFECT_API_URL = "{url}"\nPREFECT_API_AUTH_STRING = "word"\n'
+    return text.encode()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_killed_owner_leaves_no_server_behind(tmp_path: Path) -> None:
     code = (
         "import time; from flows import deployment; "
-        f"print(deployment.start({deployment.free_port()}, extra={{}}).pid, flush=True); time.sleep(60)"
+        "print(deployment.start(deployment.listen(), extra={}).pid, flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path)}
     owner = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)

@@ -37,7 +37,7 @@ def test_no_password_or_token_stands_in_a_file():
     for file in FILES:
         for service in yaml.safe_load(file.read_text())["services"].values():
             for name, value in service.get("environment", {}).items():
-                if re.search("TOKEN|SECRET|KEY|PASSWORD", name):
+                if re.search("TOKEN|SECRET|KEY|PASSWORD|AUTH", name):
                     assert value is None or str(value).startswith("${"), f"{file.name}: {name}"
 
 
@@ -88,7 +88,7 @@ def test_docker_compose_accepts_and_merges_the_files(tmp_path: Path, overlay: st
         # Version 1 knows the specification as it was before `name`.
         (tmp_path / file.name).write_text(re.sub(r"^name: .*\n", "", file.read_text(), flags=re.MULTILINE))
     command = [program, "-p", "infuser", "-f", "compose.yaml", *(["-f", overlay] if overlay else []), "config"]
-    environment = {**os.environ, "POSTGRES_PASSWORD": "fake0password"}
+    environment = {**os.environ, "POSTGRES_PASSWORD": "fake0password", "PREFECT_API_AUTH_STRING": "fake0word"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     merged: dict[str, Any] = yaml.safe_load(done.stdout)["services"]
@@ -97,12 +97,14 @@ def test_docker_compose_accepts_and_merges_the_files(tmp_path: Path, overlay: st
     assert "fake0password@database" in merged["server"]["environment"]["PREFECT_API_DATABASE_CONNECTION_URL"]
 
 
-def test_a_missing_password_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("missing", ["POSTGRES_PASSWORD", "PREFECT_API_AUTH_STRING"])
+def test_a_missing_password_is_refused(tmp_path: Path, missing: str):
     program = shutil.which("docker-compose")
     if program is None:
         pytest.skip("docker-compose is not installed: apt-get install docker-compose")
     text = (ROOT / "docker" / "compose.yaml").read_text()
     (tmp_path / "compose.yaml").write_text(re.sub(r"^name: .*\n", "", text, flags=re.MULTILINE))
-    environment = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
+    environment = {**os.environ, "POSTGRES_PASSWORD": "fake0password", "PREFECT_API_AUTH_STRING": "fake0word"}
+    del environment[missing]
     done = subprocess.run([program, "config"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode != 0 and "set a password" in done.stderr

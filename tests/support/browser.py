@@ -89,6 +89,15 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def enter(self, selector: str, text: str) -> None:
+        """Type into a field, and press Enter."""
+        self.click(selector)
+        self.ask("Input.insertText", text=text)
+        for kind, typed in (("keyDown", "\r"), ("keyUp", "")):
+            self.ask(
+                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text=typed, windowsVirtualKeyCode=13
+            )
+
     def photograph(self, path: Path) -> None:
         """Save what is visible as a PNG file."""
         path.parent.mkdir(parents=True, exist_ok=True)

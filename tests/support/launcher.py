@@ -174,11 +174,11 @@ def serve(folder: Path) -> None:
     """Fork commands until nobody holds the lock `users`."""
     from flows import deployment
 
-    port = deployment.free_port()
-    process = deployment.start(port, extra={**deployment.PRIVATE, **ENVIRONMENT, **UNWATCHED})
-    os.environ["PREFECT_API_URL"] = deployment.address(port)
+    door = deployment.listen()
+    process = deployment.start(door, extra={**deployment.PRIVATE, **ENVIRONMENT, **UNWATCHED})
+    url = os.environ["PREFECT_API_URL"] = deployment.address(door)
     _import_everything()
-    deployment.wait_until_up(deployment.address(port), process)
+    deployment.wait_until_up(url, process)
     with socket.socket(socket.AF_UNIX) as listening, (folder / "users").open("w") as users:
         (folder / "socket").unlink(missing_ok=True)
         listening.bind(str(folder / "socket"))

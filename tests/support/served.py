@@ -1,5 +1,6 @@
 """A running `infuser serve` and its API, and the small run that tests start on it."""
 
+import base64
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from browser import Page
 from places import ROOT
 
 from flows import deployment
@@ -27,25 +29,25 @@ SMALL = {
 class Served:
     """A running `infuser serve` and its API."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, *options: str) -> None:
         self.store = store
-        self.port = deployment.free_port()
-        self.url = deployment.address(self.port)
         # Prefect's own variables of this process must not leak in.
         outer = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         self.environment = {**outer, "INFUSER_STORE": str(store), "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
-        command = [sys.executable, "-m", "flows.cli.main", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-m", "flows.cli.main", "serve", "--port", str(deployment.free_port()), *options]
         self.log = store.parent / "serve.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=HERE, env=self.environment, stdout=log, stderr=log)
-        eventually(lambda: (store / "server.json").exists(), 150)
-        eventually(lambda: self.post("deployments/filter", {}), 30)
+        self.announcement = deployment.announcement(store)
+        found = eventually(lambda: deployment.announced(store), 150)
+        self.url, self.password = found.url, found.password
+        self.headers = {"authorization": "Basic " + base64.b64encode(self.password.encode()).decode()}
+        eventually(lambda: self.post("deployments/filter", {}), 150)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Answer of the REST API."""
-        request = urllib.request.Request(
-            f"{self.url}/{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-        )
+        headers = {"content-type": "application/json", **self.headers}
+        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
@@ -57,6 +59,16 @@ class Served:
         """Flow runs that are no sub-flows, the newest first."""
         found: list[dict[str, Any]] = self.post("flow_runs/filter", {"sort": "START_TIME_DESC"})
         return [run for run in found if run["parent_task_run_id"] is None]
+
+    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Prefect's command line, told of the server as `infuser serve` says."""
+        return self.command("prefect", *arguments, PREFECT_PROFILES_PATH=str(self.announcement))
+
+    def show(self, page: Page, host: str = "127.0.0.1") -> None:
+        """Open Prefect's UI as its owner does."""
+        page.open(self.url.removesuffix("/api").replace("127.0.0.1", host))
+        page.enter("input[type=password]", self.password)
+        page.until("document.body.innerText.includes('Logout')")
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """A Python module's command line in another terminal."""

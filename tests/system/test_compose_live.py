@@ -1,5 +1,6 @@
 """The compose file's services for real, without containers: Postgres, the server, the worker, and one whole run."""
 
+import base64
 import json
 import os
 import re
@@ -64,9 +65,9 @@ class Team:
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Answer of the REST API."""
-        request = urllib.request.Request(
-            f"{self.url}/{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-        )
+        word = base64.b64encode(PASSWORD.encode()).decode()
+        headers = {"content-type": "application/json", "authorization": f"Basic {word}"}
+        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
@@ -98,7 +99,10 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     """The three services of compose.yaml with their own commands; only addresses and ports are ours."""
     folder = tmp_path_factory.mktemp("team")
     parts, port = services(), free_port()
-    here = {"${POSTGRES_PASSWORD:?set a password}": PASSWORD, "server:4200": f"127.0.0.1:{port}", ":4200": f":{port}"}
+    here = {
+        "${POSTGRES_PASSWORD:?set a password}": PASSWORD, "${PREFECT_API_AUTH_STRING:?set a password}": PASSWORD,
+        "server:4200": f"127.0.0.1:{port}", ":4200": f":{port}",
+    }  # fmt: skip
     assert PROGRAMS is not None
     with postgres(environment_of(parts["database"], here), PROGRAMS) as database:
         here["database:5432"] = f"127.0.0.1:{database.port}"

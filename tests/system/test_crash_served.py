@@ -31,10 +31,9 @@ def test_what_died_with_its_runner_is_crashed_when_serving_starts_again_and_can_
     (rule,) = automations(first)
     assert rule["enabled"] and rule["trigger"]["posture"] == "Proactive"
     assert rule["trigger"]["after"] == ["prefect.flow-run.heartbeat"]
-    started = first.command(
-        "prefect", "deployment", "run", "infuser/full-pipeline",
+    started = first.prefect(
+        "deployment", "run", "infuser/full-pipeline",
         "--param", f"configs={json.dumps([CONFIG])}", "--param", f"overrides={json.dumps(SMALL)}",
-        PREFECT_API_URL=first.url,
     )  # fmt: skip
     flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
     name = eventually(lambda: runs.list_runs(first.store), 120)[0]
@@ -45,13 +44,12 @@ def test_what_died_with_its_runner_is_crashed_when_serving_starts_again_and_can_
     os.kill(int(holder.split()[1]), signal.SIGKILL)
     first.process.wait()
     eventually(lambda: not runs.is_held(first.store, name), 20)
-    (first.store / "server.json").unlink()
 
     again = Served(tmp_path / "store")
     try:
         eventually(lambda: again.state(flow_run) == "Crashed", 150)
         assert len(automations(again)) == 1, "installed once"
-        retried = again.command("prefect", "flow-run", "retry", flow_run, PREFECT_API_URL=again.url)
+        retried = again.prefect("flow-run", "retry", flow_run)
         assert retried.returncode == 0, retried.stderr
         eventually(lambda: again.state(flow_run) == "Completed", 240)
         assert runs.Journal(again.store, name).is_finished()

@@ -18,7 +18,7 @@ from flows import deployment
 OWNER = """
 import time
 from flows import deployment
-process = deployment.start(deployment.free_port(), extra={})
+process = deployment.start(deployment.listen(), extra={})
 print(process.pid, flush=True)
 time.sleep(60)
 """
@@ -64,7 +64,7 @@ def test_a_run_whose_server_is_killed_ends_with_the_same_bits(
 
 @pytest.mark.slow
 def test_a_run_goes_on_without_a_server_that_never_answers(launch: Launcher, small_run: SmallRun, tmp_path: Path):
-    store, nobody = tmp_path / "store", deployment.address(deployment.free_port())
+    store, nobody = tmp_path / "store", f"http://127.0.0.1:{deployment.free_port()}/api"
     running = start(small_run, store, PREFECT_API_URL=nobody, INFUSER_SERVER_SECONDS="1")
     assert running.wait(400) == 0
     said = (tmp_path / "log").read_text()
@@ -91,7 +91,7 @@ def servers(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
             command = Path(f"/proc/{child}/cmdline")
-            if lives(child) and command.exists() and b"create_app" in command.read_bytes():
+            if lives(child) and command.exists() and b"flows.server" in command.read_bytes():
                 yield child
 
 

@@ -33,7 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(timeout=20) in (0, 130), running.log.read_text()
     assert not deployment.is_up(running.url)
-    assert not (running.store / "server.json").exists()
+    assert running.announcement.read_text() == ""
 
 
 @pytest.fixture
@@ -50,16 +50,16 @@ def finished(served: Served) -> str:
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
+def page(served: Served, tmp_path: Path) -> Iterator[Page]:
     with browser(tmp_path / "profile", deployment.free_port()) as found:
+        served.show(found)
         yield found
 
 
 def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(served: Served) -> None:
-    started = served.command(
-        "prefect", "deployment", "run", "infuser/full-pipeline",
+    started = served.prefect(
+        "deployment", "run", "infuser/full-pipeline",
         "--param", f"configs={json.dumps([CONFIG])}", "--param", f"overrides={json.dumps(SMALL)}",
-        PREFECT_API_URL=served.url,
     )  # fmt: skip
     assert started.returncode == 0, started.stderr
     flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
@@ -71,7 +71,7 @@ def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(serv
     eventually(lambda: served.state(flow_run) == "Crashed", 60)
     before = {entry.key for entry in journal.entries()}
 
-    retried = served.command("prefect", "flow-run", "retry", flow_run, PREFECT_API_URL=served.url)
+    retried = served.prefect("flow-run", "retry", flow_run)
     assert retried.returncode == 0, retried.stderr
     eventually(lambda: served.state(flow_run) == "Completed", 150)
 

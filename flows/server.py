@@ -1,0 +1,96 @@
+"""Prefect's server as a process: the habits that SQLite needs, and a door that no foreign web page gets through.
+
+Who may speak with it is decided by Prefect's own API authentication; these are the checks of Host and Origin before it.
+"""
+
+import fcntl
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from prefect.server.api.server import create_app as prefect_app
+from prefect.server.database.configurations import AioSqliteConfiguration
+from prefect.settings import get_current_settings
+from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
+
+
+def main(listening: int, hosts: list[str]) -> None:
+    """Serve on the socket of this number, which the parent has bound: nobody else can have taken the port."""
+    server = uvicorn.Server(uvicorn.Config(create_app(hosts), log_level="critical", lifespan="on"))
+    server.run(sockets=[socket.socket(fileno=listening)])
+
+
+def create_app(hosts: list[str]) -> FastAPI:
+    """Prefect's server, with two habits that SQLite needs, behind the checks of Host and Origin.
+
+    `hosts` are names of a reverse proxy. A transaction takes the write lock when it begins: one that reads first fails
+    as soon as another writes, and the client then waits for seconds. And servers that share a database start one after
+    the other, migrations included.
+    """
+    begin = AioSqliteConfiguration.begin_transaction
+
+    @asynccontextmanager
+    async def begin_writing(self: Any, session: Any, with_for_update: bool = False) -> AsyncIterator[Any]:
+        async with begin(self, session, with_for_update=True) as transaction:
+            yield transaction
+
+    setattr(AioSqliteConfiguration, begin.__name__, begin_writing)
+    app = prefect_app()
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def start_alone(app: Any) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+            with _start_lock():
+                state = await stack.enter_async_context(lifespan(app))
+            yield state
+
+    app.router.lifespan_context = start_alone
+    app.add_middleware(OwnPages, hosts=hosts)
+    # A name that somebody else's DNS turned into this machine's address is a foreign page's way around its origin.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, *hosts], www_redirect=False)
+    return app
+
+
+class OwnPages:
+    """Refuses what a browser sends on behalf of a page from elsewhere: such requests, and sockets, name its Origin."""
+
+    def __init__(self, app: ASGIApp, hosts: list[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket") and not self._own(Headers(scope=scope)):
+            await PlainTextResponse("foreign Origin", status_code=403)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _own(self, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        if origin is None:
+            return True
+        place = origin.partition("://")[2]
+        # A proxy may ask by another name than the one that people, and so the pages, know the server by.
+        return place == headers.get("host") or place.partition(":")[0] in self._hosts
+
+
+@contextmanager
+def _start_lock() -> Iterator[None]:
+    home = get_current_settings().home
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "start.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

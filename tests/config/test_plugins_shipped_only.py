@@ -1,0 +1,44 @@
+"""Where only the project's own code may be named, a setting that names other code is refused before it is imported."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from corpus.find.catalogue import SHIPPED
+from infuser_core import plugins
+from infuser_core.errors import ConfigError
+
+FINDS: list[Any] = [
+    lambda: plugins.reward("antigravity:open"),
+    lambda: plugins.route("antigravity.more"),
+    lambda: plugins.verifier("antigravity:open"),
+    lambda: plugins.benchmark("antigravity:open"),
+    lambda: SHIPPED.find("antigravity.more", "find"),
+    lambda: plugins.named("antigravity:open", key="cotrain.question.labeller"),
+]
+
+
+@pytest.mark.parametrize("find", FINDS, ids=["reward", "route", "verifier", "benchmark", "catalogue", "labeller"])
+def test_code_from_outside_is_refused_and_never_imported(find: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFUSER_PLUGINS", "shipped")
+    with pytest.raises(ConfigError, match=r"antigravity.* is code from outside INFUSER") as refused:
+        find()
+    assert "infuser serve --allow-plugins" in refused.value.hint
+    assert "antigravity" not in sys.modules
+
+
+def test_the_project_s_own_code_may_be_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFUSER_PLUGINS", "shipped")
+    assert plugins.named("infuser_core.nano.lab:label", key="cotrain.question.labeller")
+    assert plugins.reward("infuser_core.rewards.variance:reward") and plugins.reward("influence")
+
+
+def test_any_code_may_be_named_by_who_runs_it_himself():
+    assert plugins.named("json:dumps", key="cotrain.question.labeller")
+
+
+def test_another_word_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFUSER_PLUGINS", "yes")
+    with pytest.raises(ConfigError, match="INFUSER_PLUGINS = 'yes'"):
+        plugins.route("package.module")
