@@ -19,6 +19,7 @@ from infuser_core.planning.plan import Plan, plan_of
 from infuser_core.planning.reasons import Before, Leaf, Step, leaves_that_differ
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe, Record
 from infuser_core.store.store import Store
 from tasks.run import digests_of, looked_at
@@ -118,7 +119,7 @@ def _is_shared(recipe: Recipe, at: int) -> bool:
 
 def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:
     seen = frozenset(
-        entry.key for run in runs.list_runs(root) for entry in runs.Journal(root, run).entries() if entry.digest
+        entry.key for run in runs.list_runs(root) for entry in Journal(root, run).entries() if entry.digest
     )
     records: list[Record] = list(graph.records.values()) if graph else []
     changed = _changed(root, graph.run, history.latest) if graph else []
@@ -132,7 +133,7 @@ def _changed(root: Path, run: str, config: RunConfig) -> list[Leaf]:
 
 def _nearest(root: Path, name: str, history: History) -> str:
     """The run to compare with: itself, its origin, or the one with the fewest other settings, the latest of equals."""
-    known = [run for run in runs.list_runs(root) if runs.Journal(root, run).path.exists()]
+    known = [run for run in runs.list_runs(root) if Journal(root, run).path.exists()]
     for own in (name, history.forked_from):
         if own in known:
             return own

@@ -13,6 +13,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import StageError
 from infuser_core.planning.preflight import preflight
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 BASE = CONFIGS / "nano.yaml"
@@ -30,7 +31,7 @@ def quickstart(*, iterations: int, seed: int) -> None:
     deployment.prepare_environment(root)
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
     with deployment.server(root):
-        if runs.Journal(root, control.run_name()).is_finished():
+        if Journal(root, control.run_name()).is_finished():
             # Nothing is left to compute beside the main arm: a second process would only cost its imports.
             execute(main, main.run_name())
             execute(control, control.run_name())

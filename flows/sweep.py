@@ -22,7 +22,7 @@ from infuser_core.config.overlays import load
 from infuser_core.errors import StageError
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.sweeps import Member, Pace
-from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 
 PRELOADED = [
     "flows.full_pipeline",
@@ -103,7 +103,7 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
     Raises StageError naming the runs that failed.
     """
     root = settings.writable_store_root()
-    open_ = [member for member in members if not runs.Journal(root, member.run).is_finished()]
+    open_ = [member for member in members if not Journal(root, member.run).is_finished()]
     say = partial(typer.echo, err=quiet)
     say(f"{len(members)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
     if not open_:

@@ -1,6 +1,5 @@
 """Validation, checkpoint selection and benchmarks as stages, then the report. Answers are saved, then scored."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,7 +169,7 @@ def write_report(run: Run) -> None:
         "peak_memory_mb": round(peak_memory_mb(), 1),
         "phases": count_phases(run.journal.last_attempt()),
     }
-    (runs.runs_folder(root) / run.name / "attempt.json").write_text(json.dumps(record, indent=1) + "\n")
+    runs.write_record(root, run.name, runs.ATTEMPT, record)
     if run.published:
         show_lineage(run)
     run.journal.finish()

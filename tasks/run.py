@@ -25,9 +25,9 @@ from infuser_core.planning.history import History, history_of
 from infuser_core.planning.place import SALT, Asked, Salts
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.terminal import Console
 from tasks.run_control import Control, Only, Planning

@@ -18,12 +18,13 @@ from infuser_core.phases.answering import answer_questions, template_digest
 from infuser_core.prompts.load import Template, load_or_shipped, render_question
 from infuser_core.report import charts
 from infuser_core.schemas import Checkpoint, Document, InfluenceScore, Question, QuestionLabel, Role, Rollout
+from infuser_core.sealed import digest_of
 from infuser_core.statistics.correlation import RankCorrelation, rank_correlations
 from infuser_core.statistics.question_quality import CheckedQuestion
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.store.pieces import Pieces
-from infuser_core.store.recipe import ArtifactRef, Recipe, digest_of
-from infuser_core.store.runs import Journal
+from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table
 from tasks.answers import Judge
 from tasks.run import Execution, Run, plain

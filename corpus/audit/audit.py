@@ -21,8 +21,8 @@ from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import AuditFact, Overlap
+from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
-from infuser_core.store.recipe import digest_of
 
 VERSION = 1
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"

@@ -9,6 +9,7 @@ from flows.cli.options import AsJson, Html, RunName, show, write_page
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 from infuser_core.terminal import printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def status(
     if digest:
         _print_digest(root, name, as_json=as_json)
         return
-    entries = runs.Journal(root, name).last_attempt()
+    entries = Journal(root, name).last_attempt()
     rows = [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries]
     lines = [f"{name}: {_state(root, name)}"]
     for entry in entries:
@@ -68,7 +69,7 @@ def _list_runs(root: Path, *, as_json: bool) -> None:
 
 
 def _state(root: Path, name: str) -> str:
-    journal = runs.Journal(root, name)
+    journal = Journal(root, name)
     if runs.is_held(root, name):
         return "running"
     if journal.is_finished():
@@ -82,9 +83,9 @@ def _state(root: Path, name: str) -> str:
 
 def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
     """One line per artifact and one for the run: independent of times, hosts and paths."""
-    from infuser_core.store.recipe import digest_of
+    from infuser_core.sealed import digest_of
 
-    lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in runs.Journal(root, name).latest()})
+    lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in Journal(root, name).latest()})
     total = digest_of(lines)
     show({"run": name, "digest": total, "artifacts": lines}, "\n".join([*lines, f"run {total}"]), as_json=as_json)
 

@@ -13,6 +13,7 @@ from flows.cli.options import AsJson, Changes, RunName, show
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 
 if TYPE_CHECKING:
     from infuser_core.config.run import RunConfig
@@ -138,7 +139,7 @@ def _start(
     from flows.execute import execute
 
     execute(config, name, wait=wait, asked=asked)
-    journal = runs.Journal(settings.store_root(), name)
+    journal = Journal(settings.store_root(), name)
     if journal.is_finished():
         from infuser_core.report.build import describe_result
 
@@ -291,7 +292,7 @@ def sweep(
     root = settings.store_root()
     if dry_run:
         rows = [
-            {"run": m.run, "variant": m.variant, "seed": m.seed, "done": runs.Journal(root, m.run).is_finished()}
+            {"run": m.run, "variant": m.variant, "seed": m.seed, "done": Journal(root, m.run).is_finished()}
             for m in members
         ]
         lines = [f"{row['run']}  {'done' if row['done'] else 'to do'}" for row in rows]

@@ -65,13 +65,14 @@ def _repair(run: str | None, iteration: int | None) -> None:
     if prepared.aside:
         typer.echo("\n".join(each.line for each in prepared.aside))
     mend(root, names, [*prepared.restore, *wanted])
+    repairing.end_repair(root, names)
     typer.echo(repairing.describe(root, prepared, names, wanted))
 
 
 def _check_file_system(folder: Path, *, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from infuser_core.store import filesystem
+    from infuser_core import filesystem
 
     found = filesystem.probe(folder)
     show([asdict(promise) for promise in found], lambda: filesystem.text(folder, found), as_json=as_json)

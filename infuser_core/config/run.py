@@ -20,7 +20,7 @@ from infuser_core.config.sources import (
     Settings,
     World,
 )
-from infuser_core.store.recipe import digest_of
+from infuser_core.sealed import digest_of
 
 
 class SamplingSettings(Settings):

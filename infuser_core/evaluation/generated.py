@@ -11,6 +11,7 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation.plan import Plan, single
 from infuser_core.prompts.load import LETTERS, render_question
 from infuser_core.schemas import BenchmarkVerdict, Document, QuestionScore
+from infuser_core.sealed import digest_of
 from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.question_quality import (
     CheckedQuestion,
@@ -22,8 +23,8 @@ from infuser_core.statistics.question_quality import (
 )
 from infuser_core.statistics.tally import Tally, accuracy, from_scores, shares
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.recipe import ArtifactRef, digest_of
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
+from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 

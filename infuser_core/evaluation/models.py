@@ -12,8 +12,8 @@ from infuser_core.config.sources import FolderAnchor, HubAnchor, World
 from infuser_core.errors import UsageError
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 
 ADDRESS = "openai:"

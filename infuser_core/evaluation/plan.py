@@ -18,7 +18,7 @@ from infuser_core.evaluation.settings import EvaluationSettings
 from infuser_core.phases.answering import solver_templates, template_digest
 from infuser_core.phases.evaluate import Ask, AskSettings, Key
 from infuser_core.schemas import Question
-from infuser_core.store.recipe import digest_of
+from infuser_core.sealed import digest_of
 
 FORMAT = 1
 """Raised when responses are made differently, so that old and new ones never mix."""

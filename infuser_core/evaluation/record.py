@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
+from infuser_core import sealed
 from infuser_core.errors import ConfigError, DamagedArtifactError, UsageError
 from infuser_core.evaluation.plan import Sheet
 from infuser_core.store import runs
-
-FILE = "evaluation.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +27,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
-        durable.write_json(folder / FILE, self.to_json())
+        sealed.write(folder / runs.EVALUATION, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """JSON object, the form that is stored."""
@@ -39,7 +37,7 @@ class Record:
     def read(path: Path) -> "Record":
         """The record in a file. Raises DamagedArtifactError for anything else in it."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = sealed.read(path)
             sheets = [Sheet(**sheet) for sheet in values.pop("sheets")]
             return Record(sheets=sheets, **values)
         except (ValueError, KeyError, TypeError) as error:
@@ -54,7 +52,7 @@ def folder_of(root: Path, name: str) -> Path:
 
 def read_record(root: Path, name: str) -> Record:
     """The record of an evaluation of the store. Raises UsageError where there is none."""
-    path = folder_of(root, name) / FILE
+    path = folder_of(root, name) / runs.EVALUATION
     if not path.is_file():
         raise UsageError(f"{name}: there is no such evaluation", hint="`infuser eval` makes one")
     return Record.read(path)
@@ -65,9 +63,9 @@ def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
 
     Raises ConfigError naming both values of what differs, UsageError for a folder of something else.
     """
-    if (out / FILE).is_file():
+    if (out / runs.EVALUATION).is_file():
         asked = json.loads(json.dumps(dict(identity)))
-        differing = runs.differing(Record.read(out / FILE).identity, asked)
+        differing = runs.differing(Record.read(out / runs.EVALUATION).identity, asked)
         changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing]
         if changed:
             raise ConfigError(

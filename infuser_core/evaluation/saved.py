@@ -13,14 +13,14 @@ from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.evaluation.plan import Plan, Sheet, asked_question, single
-from infuser_core.evaluation.record import FILE, Record, folder_of, read_record
+from infuser_core.evaluation.record import Record, folder_of, read_record
 from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.recipe import Record as Committed
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 
 RESPONSES, QUESTIONS = "responses.parquet", "questions.parquet"
@@ -196,10 +196,10 @@ def find(store: Store, text: str, questions: Path | None) -> "Answers | Files":
     """
     path = Path(text)
     own = folder_of(store.root, path.name)
-    if text in (path.name, str(own)) and (own / FILE).is_file():
+    if text in (path.name, str(own)) and (own / runs.EVALUATION).is_file():
         return of_evaluation(store, path.name)
-    if (path / FILE).is_file():
-        record = Record.read(path / FILE)
+    if (path / runs.EVALUATION).is_file():
+        record = Record.read(path / runs.EVALUATION)
         return Files(name=path.name, path=path / RESPONSES, questions=path / QUESTIONS, sheets=record.sheets)
     if text in runs.list_runs(store.root):
         return of_run(store, text)

@@ -11,8 +11,9 @@ from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.lineage.graph import Graph
 from infuser_core.schemas import BenchmarkScore, Source, Update
+from infuser_core.sealed import digest_of
 from infuser_core.store.catalogue import UPDATES
-from infuser_core.store.recipe import Record, digest_of
+from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 
 _ROLES = {

@@ -5,8 +5,9 @@ from functools import cached_property
 
 from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import UPDATES, Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import Journal, list_runs
+from infuser_core.store.runs import list_runs
 
 LOOP = (
     "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence",

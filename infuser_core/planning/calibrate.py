@@ -18,8 +18,9 @@ from infuser_core.capacity.phases import ORDER, phases_of
 from infuser_core.capacity.volume import within
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
+from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.recipe import read_record
-from infuser_core.store.runs import Entry, Journal, find_run, read_config
+from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.terminal import table
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ from infuser_core.config.overlays import merge, parse_override, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.planning.history import Earlier, History, history_of
-from infuser_core.planning.place import Repeat, record, repeats_of
+from infuser_core.planning.place import Repeat, repeats_of
 from infuser_core.planning.reasons import leaves_that_differ
+from infuser_core.sealed import digest_of
 from infuser_core.store import runs
-from infuser_core.store.recipe import digest_of
 
 MEASURED = ("respond", "validate", "evaluate")
 """Phases whose iteration counts the iterations that a checkpoint has seen."""
@@ -130,11 +130,10 @@ def record_variant(root: Path, origin: str, name: str, change: Callable[[RunConf
 
 
 def _record(root: Path, name: str, history: History, repeats: Sequence[Repeat], facts: Mapping[str, Any]) -> None:
-    if repeats:
-        record(root, name, repeats)
     common = {
         "name": name,
         "config": history.latest.model_dump(mode="json"),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    runs.write_record(root, name, "run.json", {**common, **facts})
+    salted = {"repeats": [asdict(repeat) for repeat in repeats]} if repeats else {}
+    runs.write_record(root, name, runs.RECORD, {**common, **facts, **salted})

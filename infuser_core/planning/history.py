@@ -7,7 +7,6 @@ Three rules, by what a stage does:
   checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own time.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
-from infuser_core.store.runs import runs_folder
+from infuser_core.store import runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +94,7 @@ def origin_of(root: Path, name: str) -> str:
 
 
 def _record(root: Path, name: str) -> Mapping[str, Any]:
-    path = runs_folder(root) / name / "run.json"
     try:
-        found: Mapping[str, Any] = json.loads(path.read_text())
+        return runs.read_run(root, name)
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        hint = "start it again with its configuration files and --name: what the store has is not computed again"
-        raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
-    return found

@@ -1,11 +1,10 @@
 """Places in the pipeline, `PHASE@ITERATION`, and stages that are computed again from a place on."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infuser_core.errors import StoreError, UsageError
+from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef, Recipe
 
@@ -92,7 +91,6 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in spans)
 
 
-FILE = "again.json"
 SALT = "attempt"
 """Name of the salt among a recipe's settings."""
 
@@ -135,14 +133,10 @@ class Salts:
 
 def repeats_of(root: Path, name: str) -> list[Repeat]:
     """Repeats recorded in a run. Raises StoreError when the record is damaged."""
-    path = runs.runs_folder(root) / name / FILE
     try:
-        return [Repeat(**row) for row in json.loads(path.read_text())]
+        return [Repeat(**row) for row in runs.read_run(root, name).get("repeats", [])]
     except FileNotFoundError:
         return []
-    except (ValueError, TypeError) as error:
-        hint = "delete it: the run's former artifacts are used again"
-        raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
 def with_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> list[Repeat]:
@@ -151,8 +145,7 @@ def with_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> l
     if asked_by and any(repeat.asked_by == asked_by for repeat in known):
         return known
     assert place.iteration is not None, "settled() names the iteration"
-    others = (folder.parent.name for folder in runs.runs_folder(root).glob(f"*/{FILE}"))
-    used = max((repeat.attempt for other in others for repeat in repeats_of(root, other)), default=0)
+    used = max((repeat.attempt for other in runs.list_runs(root) for repeat in repeats_of(root, other)), default=0)
     new = Repeat(phase=place.phase, iteration=place.iteration, attempt=used + 1, asked_by=asked_by)
     kept = [repeat for repeat in known if (repeat.phase, repeat.iteration) != (new.phase, new.iteration)]
     return [*kept, new]
@@ -160,4 +153,4 @@ def with_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> l
 
 def record(root: Path, name: str, repeats: Sequence[Repeat]) -> None:
     """Remember the run's repeats, in one atomic step."""
-    runs.write_record(root, name, FILE, [asdict(repeat) for repeat in repeats])
+    runs.change_run(root, name, repeats=[asdict(repeat) for repeat in repeats])

@@ -21,8 +21,8 @@ from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
@@ -291,7 +291,7 @@ def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dic
     return {"run": name, "first": mean(means[:5]), "last": mean(means[-5:]), "curve": curve}
 
 
-def count_phases(entries: Sequence[runs.Entry]) -> dict[str, dict[str, float]]:
+def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
     """Per phase, how many stages ran or were found, and the seconds spent."""
     phases: dict[str, dict[str, float]] = {}
     for entry in entries:
@@ -311,8 +311,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
             "select iteration, s.* exclude (iteration) from benchmark_scores s where phase = 'evaluate'"
         )
         seen = lens.query("select benchmark, share from leaks order by benchmark")
-    path = runs.runs_folder(root) / name / "attempt.json"
-    attempt = json.loads(path.read_text()) if path.exists() else {}
+    attempt = runs.read_attempt(root, name)
     return {
         "run": name,
         "benchmarks": _benchmarks(scores, selected),

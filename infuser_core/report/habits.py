@@ -23,8 +23,9 @@ from infuser_core.report.content import (
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, Change, Manners, Retained
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import read_record
-from infuser_core.store.runs import Journal, find_run
+from infuser_core.store.runs import find_run
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 

@@ -1,13 +1,14 @@
 """The catalogue of the store: every commit record by key, and the runs that hold each artifact."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError
 from infuser_core.store import lease, runs, verify
+from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, last_of, newest_of
 from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, read_record
-from infuser_core.store.runs import Entry, Journal
 
 UPDATES = ("update_solver", "update_generator")
 """Phases that make a checkpoint from another."""
@@ -89,8 +90,10 @@ class Holder:
 
     name: str
     """Name of the run."""
+    shelf: str
+    """Folder of the store with its record: of runs or of evaluations."""
     entries: tuple[Entry, ...]
-    """Newest journal entry of each artifact, studies included."""
+    """Newest journal entry of each artifact, studies included; of a damaged journal, what can be read of it."""
     finished: bool
     """Whether some attempt completed: all of it is in the store then, or lost."""
     ended: bool
@@ -100,9 +103,21 @@ class Holder:
     current: tuple[Entry, ...]
     """Entries of the attempt that began last."""
     torn: tuple[str, ...]
-    """Journals with unreadable lines, and their numbers."""
-    broken: str
-    """Why the run's record cannot be read; empty for a sound one."""
+    """Journals with a line that a kill tore, and its number."""
+    damaged: Mapping[str, str]
+    """Damage by file of its record that can be made anew; empty where there is none."""
+    lost: str
+    """Why nobody knows what it is; empty where somebody does."""
+
+    @property
+    def broken(self) -> str:
+        """Why it is unknown what it holds; empty for a sound record."""
+        return self.lost or next(iter(self.damaged.values()), "")
+
+    @property
+    def folder(self) -> str:
+        """The folder of its record below the store."""
+        return f"{self.shelf}/{self.name}"
 
     @property
     def keys(self) -> set[str]:
@@ -112,56 +127,60 @@ class Holder:
 
 def holders(root: Path) -> list[Holder]:
     """Every folder of a run, also one whose record is lost, by name."""
-    folders = sorted(path for path in runs.runs_folder(root).glob("*") if path.is_dir())
-    return [_holder(root, folder) for folder in folders]
+    return _holders(root, RUNS, runs.RECORD)
 
 
 def evaluations(root: Path) -> list[Holder]:
     """Every evaluation of a model, by name: its artifacts are held as long as its record is there."""
-    found = []
-    for folder in sorted(path for path in (root / runs.EVALUATIONS).glob("*") if path.is_dir()):
-        journal = Journal(root, folder.name, shelf=runs.EVALUATIONS)
-        holder = Holder(
-            name=folder.name,
-            entries=tuple(journal.latest()),
-            finished=journal.was_finished(),
-            ended=journal.is_finished(),
-            live=lease.is_held(folder),
-            current=tuple(journal.newest_attempt()),
-            torn=(),
-            broken="",
-        )
-        found.append(holder)
-    return found
+    return _holders(root, runs.EVALUATIONS, runs.EVALUATION)
 
 
-def _holder(root: Path, folder: Path) -> Holder:
-    journals = [Journal(root, folder.name, file=path.name) for path in sorted(folder.glob("*.jsonl"))]
-    torn = [f"{journal.path.name}: line {number}" for journal in journals for number in journal.torn()]
-    main = Journal(root, folder.name)
+def _holders(root: Path, shelf: str, record: str) -> list[Holder]:
+    return [_holder(root, folder, record) for folder in sorted((root / shelf).glob("*")) if folder.is_dir()]
+
+
+def _holder(root: Path, folder: Path, record: str) -> Holder:
+    shelf, name = folder.parent.name, folder.name
+    main = Journal(root, name, shelf=shelf)
+    names = {path.with_suffix(".jsonl").name for kind in ("jsonl", "head") for path in folder.glob(f"*.{kind}")}
+    journals = [Journal(root, name, file=each, shelf=shelf) for each in sorted(names)]
+    known, newest = main.readable(), main.started()
+    former = [journal for journal in journals if journal.path.name.endswith(ASIDE)]
     return Holder(
-        name=folder.name,
-        entries=tuple(entry for journal in journals for entry in journal.latest()),
-        finished=main.was_finished(),
-        ended=main.is_finished(),
-        live=runs.is_held(root, folder.name),
-        current=tuple(main.newest_attempt()),
-        torn=tuple(torn),
-        broken=_broken(root, folder, main),
+        name=name,
+        shelf=shelf,
+        entries=tuple(entry for journal in journals for entry in newest_of(journal.readable())),
+        finished=(folder / runs.ATTEMPT).exists() or any(journal.was_finished() for journal in (main, *former)),
+        ended=main.ended(),
+        live=lease.is_held(folder),
+        current=tuple(entry for entry in last_of(known) if entry.attempt >= newest),
+        torn=tuple(f"{journal.path.name}: line {journal.torn()}" for journal in journals if journal.torn()),
+        damaged=_damaged(folder, journals),
+        lost=_lost(folder, record, main),
     )
 
 
-def _broken(root: Path, folder: Path, journal: Journal) -> str:
-    if not (folder / "run.json").is_file():
-        # A folder with nothing but a lock is left by a start that was refused.
-        return f"{folder / 'run.json'} is lost" if journal.path.exists() else ""
+def _damaged(folder: Path, journals: Sequence[Journal]) -> dict[str, str]:
+    found = {journal.path.name: f"{journal.path}: {journal.damage()}" for journal in journals if journal.damage()}
     try:
-        runs.read_config(root, folder.name)
-    except StoreError as error:
-        return error.message
-    if (folder / "attempt.json").exists() and not journal.entries():
-        return f"{journal.path} is lost, or empty although the run has ended"
-    return ""
+        sealed.read(folder / runs.ATTEMPT)
+    except FileNotFoundError:
+        pass
+    except ValueError as error:
+        found[runs.ATTEMPT] = f"{folder / runs.ATTEMPT}: {error}"
+    return found
+
+
+def _lost(folder: Path, record: str, journal: Journal) -> str:
+    """Why it cannot be known what lies in this folder: its record is lost, or all that told of its attempts."""
+    if not (folder / record).is_file():
+        # A folder with nothing but a lock is left by a start that was refused.
+        return f"{folder / record} is lost" if journal.path.exists() and record == runs.RECORD else ""
+    try:
+        sealed.read(folder / record)
+    except ValueError as error:
+        return f"{folder / record}: {error}"
+    return "" if journal.is_known() else f"{journal.path} is lost"
 
 
 def with_inputs(catalogue: Catalogue, keys: Iterable[str]) -> set[str]:

@@ -9,13 +9,16 @@ from pathlib import Path
 
 from infuser_core.errors import UsageError
 from infuser_core.store import lease, pruned, runs, verify
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Holder, checkpoints, held_keys, holders
+from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Holder, checkpoints, evaluations, held_keys, holders
+from infuser_core.store.journal import ASIDE, Journal
 from infuser_core.store.leftovers import leftovers
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size
 
 _KINDS = {"staging": "workspace of a stage", "pieces": "finished pieces", "draft": "temporary file"}
+_STUDY = "run its study or corpus build again; or remove the file, and gc may take what it alone told of"
+
 _SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
 """Phases that need a checkpoint's weights alone."""
 
@@ -53,6 +56,7 @@ class _Scope:
         self._catalogue = Catalogue(root)
         self._all = holders(root)
         self._holders = [holder for holder in self._all if run in (None, holder.name)]
+        self._evaluations = [] if run else evaluations(root)
         if run is not None and not self._holders:
             raise UsageError(f"no run named {run} in {root}", hint="`infuser status --all` lists them")
 
@@ -70,6 +74,11 @@ class _Scope:
             for key in held_keys(self._catalogue, holder):
                 found.setdefault(key, []).append(holder.name)
         return found
+
+    @cached_property
+    def _held(self) -> frozenset[str]:
+        """Artifacts that a run or an evaluation holds."""
+        return frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
 
     def with_runs(self, problem: Problem) -> Problem:
         """The problem with the runs that hold its artifact, and the remedy for them."""
@@ -96,9 +105,9 @@ class _Scope:
                     )
 
     def journals(self) -> Iterator[Problem]:
-        """Artifacts that a journal names and the store has not, or has with another digest."""
+        """Artifacts that a sound journal names and the store has not, or has with another digest."""
         there = {path.name for path in self.folders}
-        for holder in self._holders:
+        for holder in [each for each in self._holders if not each.broken]:
             command = f"infuser doctor {holder.name} --repair" if holder.finished else f"infuser resume {holder.name}"
             for entry in holder.entries:
                 record = self._catalogue.records.get(entry.key)
@@ -115,13 +124,12 @@ class _Scope:
                 )
 
     def records(self) -> Iterator[Problem]:
-        """Records of the runs themselves."""
+        """Records of the runs and evaluations themselves."""
+        for holder in self._evaluations:
+            yield from _unreadable(holder)
         for holder in self._holders:
             names, name = (holder.name,), holder.name
-            if holder.broken:
-                remedy = f"start it again with its configuration files and --name {name}: nothing is computed twice"
-                what = f"run {name}: {holder.broken}"
-                yield Problem(kind="run_record", damage=True, what=what, remedy=remedy, runs=names)
+            yield from _unreadable(holder)
             for line in holder.torn:
                 what = f"run {name}, {line} is torn and passed over; what it told of is in the store"
                 yield Problem(kind="journal_torn", damage=False, what=what, runs=names)
@@ -135,7 +143,7 @@ class _Scope:
     def leftovers(self) -> Iterator[Problem]:
         """Leftovers; of a run, those of its own keys and folder."""
         own = runs.runs_folder(self._root) / self._run if self._run else None
-        for left in leftovers(self._root, held=frozenset(self._runs_of)):
+        for left in leftovers(self._root, held=self._held):
             key = left.path.name.partition(".")[0]
             if own is None or left.path.parent == own or self._run in self._runs_of.get(key, ()):
                 what = _KINDS.get(left.kind, f"what was moved to {left.path.parent.name}")
@@ -146,12 +154,36 @@ class _Scope:
                 yield Problem(kind=left.kind, damage=False, what=line, remedy=remedy, bytes=left.bytes)
 
 
+def _unreadable(holder: Holder) -> Iterator[Problem]:
+    """Records of a run or an evaluation that are lost, or damaged and can be made anew."""
+    again = f"start it again with its configuration files and --name {holder.name}: nothing is computed twice"
+    if holder.shelf == runs.EVALUATIONS:
+        again = "run the same `infuser eval` again: the answers in the store are kept"
+    if holder.lost:
+        # What was begun and has no journal goes on by itself: all it made is found by its key.
+        remedy = again if runs.RECORD in holder.lost or runs.EVALUATION in holder.lost else _resume(holder, again)
+        what = f"{holder.folder}: {holder.lost}"
+        yield Problem(kind="record_lost", damage=True, lost=True, what=what, remedy=remedy, runs=(holder.name,))
+    for file, what in holder.damaged.items():
+        renewed = holder.shelf == runs.RUNS and (file == runs.ATTEMPT or file.startswith("journal."))
+        remedy = f"`infuser doctor {holder.name} --repair` makes it anew from what the store holds"
+        if not renewed:
+            remedy = f"`infuser doctor --repair`, then {again if holder.shelf == runs.EVALUATIONS else _STUDY}"
+        yield Problem(
+            kind="journal_damaged", damage=True, lost=not renewed, what=what, remedy=remedy, runs=(holder.name,)
+        )
+
+
+def _resume(holder: Holder, again: str) -> str:
+    return f"`infuser resume {holder.name}` goes on" if holder.shelf == runs.RUNS else again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aside:
     """A damaged artifact that was moved away."""
 
     key: str
-    """Its key."""
+    """Its key, or the name of a record."""
     path: Path
     """Where it lies now."""
     why: str
@@ -186,24 +218,51 @@ def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, to
     if run:
         runs.refuse_held(root, runs.find_run(root, run))
     damage = examine(root, run, progress=progress).damage
-    affected = sorted({name for problem in damage for name in problem.runs if problem.kind != "run_record"})
+    everybody = [*holders(root), *([] if run else evaluations(root))]
+    affected = {name for problem in damage for name in problem.runs}
     with ExitStack() as held:
-        for name in affected:
-            held.enter_context(runs.holding(root, name))
+        for holder in [each for each in everybody if each.name in affected]:
+            held.enter_context(runs.holding(root, holder.name, shelf=holder.shelf))
+        aside = [each for holder in everybody if holder.name in affected for each in _renew(root, holder)]
         known = [entry for holder in holders(root) for entry in holder.entries]
         holding = [holder for holder in holders(root) if holder.name in affected]
         digests = {entry.key: entry.digest for holder in holding for entry in holder.entries}
         keys = {each.key for each in damage if each.key and each.kind != "input_missing"}
         places = {entry.key: entry.iteration for entry in known if entry.key in keys}
         needed = restoration(Catalogue(root), sorted(keys), places)
-        aside = _move(root, damage)
+        aside += _move(root, damage)
     missing = {problem.key for problem in damage if problem.key}
     return Prepared(
         aside=aside,
         lost={key: digests.get(key, "") for key in sorted(keys)},
         restore=needed,
-        runs=[holder.name for holder in holding if holder.keys & missing],
+        runs=[holder.name for holder in holding if holder.keys & missing or (holder.damaged and holder.keys)],
     )
+
+
+def _renew(root: Path, holder: Holder) -> Iterator[Aside]:
+    """Move damaged records out of the way: what they told is found again by the commands that wrote them."""
+    store, folder = Store(root), root / holder.folder
+    for file, why in holder.damaged.items():
+        if file == runs.ATTEMPT:
+            yield Aside(key=file, path=store.put_aside(folder / file), why=why)
+        elif not file.endswith(ASIDE):
+            yield Aside(key=file, path=Journal(root, holder.name, file=file, shelf=holder.shelf).set_aside(), why=why)
+    for record in (runs.RECORD, runs.EVALUATION):
+        if record in holder.lost and (folder / record).exists():
+            yield Aside(key=record, path=store.put_aside(folder / record), why=holder.lost)
+
+
+def end_repair(root: Path, names: Collection[str]) -> None:
+    """Move damaged journals away whose runs, just repaired, have sound ones that tell the same; of others, none."""
+    for holder in [*holders(root), *evaluations(root)]:
+        repaired = holder.name in names if holder.shelf == runs.RUNS else holder.ended
+        for file in [file for file in holder.damaged if file.endswith(ASIDE)]:
+            stem = file.partition(".")[0]
+            journal = Journal(root, holder.name, file=f"{stem}.jsonl", shelf=holder.shelf)
+            if not journal.damage() and ((repaired and stem == "journal") or journal.is_finished()):
+                for path in (root / holder.folder).glob(f"{file.removesuffix('.jsonl')}.*"):
+                    Store(root).put_aside(path)
 
 
 def _move(root: Path, damage: Iterable[Problem]) -> list[Aside]:
@@ -287,7 +346,7 @@ def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Seq
     lines = [_fate(catalogue.records.get(key), key, digest) for key, digest in prepared.lost.items()]
     lines += [f"restored {key}: the same digest" for key in dict.fromkeys([*prepared.restore, *restored])]
     for name in ended:
-        ran = [entry for entry in runs.Journal(root, name).last_attempt() if entry.state == "ran"]
+        ran = [entry for entry in Journal(root, name).last_attempt() if entry.state == "ran"]
         lines.append(f"run {name}: {len(ran)} stages ran, all others were kept")
     return "\n".join(lines or ["nothing is damaged or pruned there"])
 

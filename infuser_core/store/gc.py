@@ -24,6 +24,7 @@ from infuser_core.store.recipe import Record, read_record
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts
 from infuser_core.store.verify import size
 
+_NAMED = 5
 _HEADINGS = {
     "moments": "optimizer moments of old checkpoints",
     "weights": "weights and moments of old checkpoints",
@@ -93,14 +94,12 @@ class Plan:
 def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     """Items that may go now. Raises StoreError where a run's record cannot be read: nobody knows then what it holds."""
     catalogue, found = Catalogue(root), holders(root)
-    for holder in found:
-        if holder.broken:
-            raise StoreError(
-                f"gc cannot know what run {holder.name} holds: {holder.broken}",
-                hint=f"`infuser doctor {holder.name}` says what to do; or remove the run's folder if it is not wanted",
-            )
     everybody = [*found, *evaluations(root)]
     held = {key for holder in everybody for key in held_keys(catalogue, holder)}
+    _refuse_broken(everybody, sorted(catalogue.records.keys() - held))
+    for key, what in catalogue.damaged.items():
+        hint = "`infuser doctor --repair` moves it aside and computes it again where a run needs it"
+        raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
     wanted = _wanted(catalogue, found, Rule(keep_full=keep_full, every=every))
     items = [item for key, verdict in wanted.items() for item in _thinned(catalogue.folder(key), verdict)]
     notes: list[str] = []
@@ -120,6 +119,18 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     order = list(_HEADINGS)
     items.sort(key=lambda item: order.index(item.kind))
     return Plan(items=items, kept=_kept(catalogue, found, wanted), notes=notes)
+
+
+def _refuse_broken(everybody: Sequence[Holder], free: Sequence[str]) -> None:
+    """Raises StoreError where a record is not whole, with the artifacts that no readable record holds."""
+    for holder in everybody:
+        if holder.broken:
+            some = f"{', '.join(free[:_NAMED])}{', ...' if len(free) > _NAMED else ''}"
+            what = f"; by what can be read, {len(free)} artifacts would be removed: {some}" if free else ""
+            raise StoreError(
+                f"gc cannot know what {holder.folder} holds: {holder.broken}{what}",
+                hint="`infuser doctor` says what to do; or remove that folder if it is not wanted",
+            )
 
 
 def users_first(records: Mapping[str, Record]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from infuser_core.store.recipe import digest_of
+from infuser_core.sealed import digest_of
 from infuser_core.store.tables import read_rows, save_rows
 
 Row = TypeVar("Row")

@@ -4,13 +4,12 @@ The record is written before the first file goes and taken away after the last o
 the artifact is there, or listed here.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infuser_core import faults
-from infuser_core.durable import fsync, write_json
+from infuser_core import faults, sealed
+from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, StoreError
 
 FILE = "pruned.json"
@@ -45,7 +44,7 @@ def read(folder: Path) -> dict[str, Removed]:
     """Removed files by name; empty for a whole artifact. Raises DamagedArtifactError for an unreadable record."""
     path = folder / FILE
     try:
-        record = json.loads(path.read_bytes())
+        record = sealed.read(path)
         return {entry["file"]: Removed(**entry) for entry in record["removed"]}
     except FileNotFoundError:
         return {}
@@ -58,7 +57,7 @@ def read(folder: Path) -> dict[str, Removed]:
 
 def write(folder: Path, removed: Sequence[Removed]) -> None:
     """The record, complete and durable, or not there at all."""
-    write_json(folder / FILE, {"format": FORMAT, "removed": [asdict(entry) for entry in removed]})
+    sealed.write(folder / FILE, {"format": FORMAT, "removed": [asdict(entry) for entry in removed]})
 
 
 def restore(source: Path, target: Path) -> None:

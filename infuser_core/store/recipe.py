@@ -1,12 +1,12 @@
 """Recipes, the keys that follow from them, and the commit records of the artifacts that were made from them."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError
 
 JSON = dict[str, Any]
@@ -55,22 +55,12 @@ class Recipe:
 
     def to_json(self) -> JSON:
         """JSON object with sorted keys, the form that is hashed and stored."""
-        return json.loads(canonical(asdict(self)))
+        return json.loads(sealed.canonical(asdict(self)))
 
     @property
     def key(self) -> str:
         """`phase-` and 16 hex digits of the sha256 of the canonical JSON."""
-        return f"{self.phase}-{hashlib.sha256(canonical(asdict(self)).encode()).hexdigest()[:16]}"
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no blanks: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def digest_of(value: Any) -> str:
-    """sha256 of the canonical JSON, hex."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+        return f"{self.phase}-{sealed.digest_of(asdict(self))[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +124,7 @@ class Record:
     @property
     def config(self) -> str:
         """The phase's sub-configuration, JSON with sorted keys."""
-        return canonical(self.recipe["config"])
+        return sealed.canonical(self.recipe["config"])
 
     @property
     def inputs(self) -> Mapping[str, str]:
@@ -163,7 +153,7 @@ def read_record(folder: Path) -> Record:
         if place.is_symlink():
             raise DamagedArtifactError(f"{place} {LINKED}", hint=REMEDY)
     try:
-        record = json.loads((folder / MANIFEST).read_bytes())
+        record = sealed.read(folder / MANIFEST)
         _refuse_changed(record)
         if record["key"] != folder.name:
             raise ValueError(f"it is the record of {record['key']}")
@@ -187,15 +177,9 @@ def read_record(folder: Path) -> Record:
 
 
 def _refuse_changed(record: JSON) -> None:
-    """Take a commit record's seal off. Raises ValueError where it does not fit, nor the digests without one."""
-    seal = record.pop("seal", None)
-    if seal is not None:
-        if seal != digest_of(record):
-            raise ValueError("its content changed since it was written")
-        return
-    # Records of older versions have no seal.
+    """Raises ValueError where digests contradict the content: a record of an older version has no other seal."""
     content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
-    if digest_of(content) != record["digest"]:
+    if sealed.digest_of(content) != record["digest"]:
         raise ValueError("it names other files than its digest was taken from")
     if Recipe(**record["recipe"]).key != record["key"]:
         raise ValueError("its recipe gives another key")

@@ -1,22 +1,19 @@
 """Retention of checkpoints: keep all of one, its weights, or the facts about it; pins keep it whole.
 
 Training goes on from whole checkpoints alone: AdamW's moments enter the influence score. Sampling needs the weights.
-Pins are in `pins.json` in the folder of their run.
+Pins are in the record of their run.
 """
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import StoreError, UsageError
+from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, holders
 from infuser_core.store.doctor import checkpoints_at, thinned
-
-FILE = "pins.json"
 
 
 class Extent(IntEnum):
@@ -92,14 +89,10 @@ def _ordinal(number: int) -> str:
 
 def pinned(root: Path, run: str) -> set[int]:
     """Iterations after which this run's checkpoints are pinned. Raises StoreError for an unreadable record."""
-    path = runs.runs_folder(root) / run / FILE
     try:
-        return {int(number) for number in json.loads(path.read_bytes())["iterations"]}
+        return {int(number) for number in runs.read_run(root, run).get("pins", [])}
     except FileNotFoundError:
         return set()
-    except (ValueError, TypeError, KeyError) as error:
-        hint = "remove the file and pin again; gc touches nothing until then"
-        raise StoreError(f"{path} is damaged: {error}", hint=hint) from error
 
 
 def pin(root: Path, place: str) -> str:
@@ -140,7 +133,7 @@ def lines(found: list[dict[str, Any]]) -> list[str]:
 
 
 def _save(root: Path, run: str, iterations: set[int]) -> None:
-    runs.write_record(root, run, FILE, {"iterations": sorted(iterations)})
+    runs.change_run(root, run, pins=sorted(iterations))
 
 
 def _parse(root: Path, place: str) -> tuple[Holder, int]:

@@ -4,54 +4,32 @@ Layout: `runs/<name>/{run.json, journal.jsonl, lock, lease.json, report/}`.
 """
 
 import fcntl
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
+from infuser_core import durable, sealed
 from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError
 from infuser_core.store import lease
+from infuser_core.store.journal import RUNS, Journal, keep_newest
 
+RECORD = "run.json"
+"""File with the record that a run was created with, and with what was decided about it since."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-RUNS = "runs"
-"""Folder of the store with the records of runs."""
+EVALUATION = "evaluation.json"
+"""File with the record of an evaluation: its model and benchmarks."""
 EVALUATIONS = "evaluations"
 """Folder of the store with the records of evaluations of any model."""
-FINISHED = "run"
-"""Pseudo-stage that ends a complete attempt."""
-_TICK_NS = 1000
+ATTEMPT = "attempt.json"
+"""File with what the last complete attempt of a run cost."""
+_OWN = ("journal.jsonl", RECORD, "journal.head")
+_KEPT = "what the store has is not computed again"
 _SWEEP = Path("locks") / "gc"
 _LOOK_AGAIN = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One stage of one attempt."""
-
-    attempt: int
-    """Count of starts of the run, from 1."""
-    phase: str
-    """Stage name."""
-    iteration: int
-    """Co-training iteration, or -1 outside the loop."""
-    key: str
-    """Artifact key."""
-    digest: str
-    """Artifact digest; empty for a failed stage."""
-    state: str
-    """ran, cached, failed, stopped or killed; done for the end of a complete attempt."""
-    seconds: float
-    """Wall-clock time of the stage in this attempt, seconds."""
-    rows: int
-    """Rows of all tables."""
-    message: str
-    """Why it failed, or how it was killed; empty otherwise."""
 
 
 def runs_folder(root: Path) -> Path:
@@ -60,29 +38,21 @@ def runs_folder(root: Path) -> Path:
 
 
 def list_runs(root: Path) -> list[str]:
-    """Names of all runs, the latest started last."""
-    found = [path.parent for path in runs_folder(root).glob("*/run.json")]
+    """Names of all runs, the latest started last; also of one that has lost its record, or its journal."""
+    found = {path.parent for name in _OWN for path in runs_folder(root).glob(f"*/{name}")}
     return [path.name for path in sorted(found, key=lambda path: (_started(path), path.name))]
 
 
 def _started(folder: Path) -> float:
-    journal = folder / "journal.jsonl"
-    return (journal if journal.exists() else folder / "run.json").stat().st_mtime
+    there = next(folder / name for name in _OWN if (folder / name).exists())
+    return there.stat().st_mtime
 
 
 def mark_latest(root: Path, name: str) -> None:
     """Make the run the one that commands mean when none is named."""
     journal = runs_folder(root) / name / "journal.jsonl"
     journal.touch()
-    _keep_newest(journal)
-
-
-def _keep_newest(journal: Path) -> None:
-    """The latest run is the one with the newest journal, also when the clock was put back meanwhile."""
-    others = (path for path in journal.parent.parent.glob(f"*/{journal.name}") if path != journal)
-    newest = max((path.stat().st_mtime_ns for path in others), default=0)
-    if journal.stat().st_mtime_ns <= newest:
-        os.utime(journal, ns=(newest + _TICK_NS, newest + _TICK_NS))
+    keep_newest(journal)
 
 
 def find_run(root: Path, name: str | None) -> str:
@@ -105,7 +75,7 @@ def create_run(
     `complete` fills in what a record of an older version does not know: its keys' defaults.
     """
     check_name(name)
-    path = runs_folder(root) / name / "run.json"
+    path = runs_folder(root) / name / RECORD
     if path.is_file():
         known = complete(read_config(root, name))
         changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing(known, config)]
@@ -116,14 +86,26 @@ def create_run(
             )
         return
     record = {"name": name, "config": config, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    durable.write_json(path, record)
+    sealed.write(path, record)
 
 
-def write_record(root: Path, name: str, file: str, value: Any) -> None:
-    """Replace a JSON file of the run's record in one atomic step. Raises StoreError when it cannot be written."""
+def write_record(root: Path, name: str, file: str, record: Mapping[str, Any]) -> None:
+    """Replace a sealed JSON file of the run's record in one step. Raises StoreError when it cannot be written."""
     path = runs_folder(root) / name / file
     with durable.write_errors(path, hint="free some space, or set INFUSER_STORE to a folder you may write"):
-        durable.write_json(path, value)
+        sealed.write(path, record)
+
+
+def change_run(root: Path, name: str, **facts: Any) -> None:
+    """Put facts into the run's record, beside its configuration, in one step. Raises StoreError."""
+    folder = runs_folder(root) / name
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        # A person may pin a checkpoint while the run records what it repeats.
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        write_record(root, name, RECORD, {**read_run(root, name), **facts})
+    finally:
+        os.close(handle)
 
 
 def check_name(name: str) -> None:
@@ -134,11 +116,40 @@ def check_name(name: str) -> None:
 
 def read_config(root: Path, name: str) -> dict[str, Any]:
     """The resolved configuration that the run was created with."""
-    path = runs_folder(root) / name / "run.json"
+    config: dict[str, Any] = read_run(root, name)["config"]
+    return config
+
+
+def read_run(root: Path, name: str) -> dict[str, Any]:
+    """The record that the run was created with. Raises StoreError for a damaged one."""
+    path = runs_folder(root) / name / RECORD
     try:
-        return json.loads(path.read_text())["config"]
-    except (json.JSONDecodeError, KeyError) as error:
-        hint = "start it again with its configuration files and --name: what the store has is not computed again"
+        record = sealed.read(path)
+        if not isinstance(record.get("config"), dict):
+            raise ValueError("it has no configuration")
+        return record
+    except FileNotFoundError as error:
+        if not Journal(root, name).is_known():
+            raise
+        hint = f"start it again with its configuration files and --name {name}: {_KEPT}"
+        raise StoreError(f"the record {path} is lost", hint=hint) from error
+    except ValueError as error:
+        hint = (
+            f"`infuser doctor {name} --repair` moves it aside; then start the run again with its configuration files "
+            f"and --name {name}: {_KEPT}"
+        )
+        raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
+
+
+def read_attempt(root: Path, name: str) -> dict[str, Any]:
+    """Facts about the last complete attempt; empty before there is one. Raises StoreError for a damaged record."""
+    path = runs_folder(root) / name / ATTEMPT
+    try:
+        return sealed.read(path)
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        hint = f"`infuser doctor {name} --repair` makes it anew"
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
@@ -148,142 +159,6 @@ def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]
         keys = sorted({*old, *new})
         return [leaf for key in keys for leaf in differing(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
     return [] if old == new else [(where, old, new)]
-
-
-class Journal:
-    """Append-only record of what each attempt ran, found cached, or failed at."""
-
-    def __init__(self, root: Path, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> None:
-        self.path = root / shelf / run / file
-        self._attempt: int | None = None
-        self._torn = False
-
-    @property
-    def attempt(self) -> int:
-        """Number of this start of the run."""
-        assert self._attempt is not None, "start_attempt comes first"
-        return self._attempt
-
-    def start_attempt(self) -> int:
-        """Number this start of the run."""
-        self._attempt = max((entry.attempt for entry in self.entries()), default=0) + 1
-        if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
-            # A kill may have torn the last line; the next one must not be glued to it.
-            with self.path.open("ab") as handle:
-                handle.write(b"\n")
-        # So that gc sees an attempt that has not journalled anything yet. No room for it is no reason to stop here.
-        with suppress(OSError):
-            self._started.write_text(f"{self._attempt}\n")
-        return self._attempt
-
-    @property
-    def _started(self) -> Path:
-        return self.path.with_suffix(".attempt")
-
-    def newest_attempt(self) -> list[Entry]:
-        """Stages of the attempt that began last; empty where it has ended none yet."""
-        text = self._started.read_text() if self._started.exists() else ""
-        number = int(text) if text.strip().isdigit() else 0
-        return [entry for entry in self.last_attempt() if entry.attempt >= number]
-
-    def append(
-        self,
-        *,
-        phase: str,
-        iteration: int,
-        state: str,
-        seconds: float,
-        key: str = "",
-        digest: str = "",
-        rows: int = 0,
-        message: str = "",
-        attempt: int | None = None,
-    ) -> None:
-        """Add one line, to this attempt or an earlier one. One write per line, so a kill tears at most the last.
-
-        Raises StoreError when it cannot be written.
-        """
-        entry = Entry(
-            attempt=self.attempt if attempt is None else attempt,
-            phase=phase,
-            iteration=iteration,
-            key=key,
-            digest=digest,
-            state=state,
-            seconds=round(seconds, 4),
-            rows=rows,
-            message=message,
-        )
-        line = json.dumps(asdict(entry)).encode() + b"\n"
-        try:
-            with self.path.open("ab") as handle:
-                # What a full disk tore must not be glued to this line.
-                handle.write(b"\n" + line if self._torn else line)
-        except OSError as error:
-            self._torn = True
-            hint = "free some space, then `infuser resume`: what is committed is kept"
-            raise StoreError(f"cannot write {self.path}: {error.strerror or error}", hint=hint) from error
-        self._torn = False
-        _keep_newest(self.path)
-
-    def finish(self) -> None:
-        """Mark this attempt complete: it touched every artifact of the run."""
-        self.append(phase=FINISHED, iteration=-1, state="done", seconds=0.0)
-
-    def entries(self) -> list[Entry]:
-        """All lines in order; a torn last line is passed over."""
-        if not self.path.exists():
-            return []
-        lines = [line for line in self.path.read_bytes().split(b"\n") if line]
-        try:
-            # All lines as one array: three times faster than one by one.
-            found = json.loads(b"[" + b",".join(lines) + b"]")
-            if len(found) == len(lines):
-                return [Entry(**fields) for fields in found]
-        except (ValueError, TypeError):
-            pass
-        return [entry for entry in map(_entry, lines) if entry is not None]
-
-    def torn(self) -> list[int]:
-        """Numbers, from 1, of the lines that cannot be read."""
-        lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
-        return [number for number, line in enumerate(lines, 1) if line.strip() and _entry(line) is None]
-
-    def latest(self) -> list[Entry]:
-        """The newest entry of each artifact the run consists of.
-
-        A complete attempt touches everything, so what only older attempts knew (other code, other inputs) is gone.
-        """
-        entries = self.entries()
-        complete = max((entry.attempt for entry in entries if entry.phase == FINISHED), default=0)
-        newest: dict[tuple[str, int, str], Entry] = {}
-        for entry in entries:
-            if entry.attempt >= complete and entry.state in ("ran", "cached"):
-                newest[(entry.phase, entry.iteration, entry.key)] = entry
-        return list(newest.values())
-
-    def last_attempt(self) -> list[Entry]:
-        """Stages of the newest attempt."""
-        entries = self.entries()
-        last = max((entry.attempt for entry in entries), default=0)
-        return [entry for entry in entries if entry.attempt == last and entry.phase != FINISHED]
-
-    def was_finished(self) -> bool:
-        """Whether some attempt completed: `latest` then names everything the run consists of."""
-        return any(entry.phase == FINISHED for entry in self.entries())
-
-    def is_finished(self) -> bool:
-        """Whether the newest attempt completed."""
-        entries = self.entries()
-        return bool(entries) and entries[-1].phase == FINISHED
-
-
-def _entry(line: bytes) -> Entry | None:
-    """One line of a journal, or None for a torn or garbled one: no beginning of a JSON object is JSON itself."""
-    try:
-        return Entry(**json.loads(line))
-    except (ValueError, TypeError):
-        return None
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. A 
 
 import errno
 import fcntl
-import json
 import os
 import platform
 import shutil
@@ -17,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from infuser_core import faults
+from infuser_core import faults, sealed
 from infuser_core.durable import fsync, write_errors
 from infuser_core.errors import StoreError
 from infuser_core.schemas import SCHEMA_VERSION
+from infuser_core.sealed import digest_of
 from infuser_core.store import pruned, tables, verify
-from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, digest_of, read_record
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, read_record
 
 Row = TypeVar("Row")
 _restoring: set[str] = set()
@@ -121,9 +121,7 @@ class Store:
             digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
             ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
             record = _record(ref, recipe, files, volatile, outcome, seconds)
-            # Of what will be read: keys that are no strings sort otherwise.
-            record["seal"] = digest_of(json.loads(json.dumps(record)))
-            (workspace / MANIFEST).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+            (workspace / MANIFEST).write_text(sealed.dumps(record))
             for path in [*workspace.rglob("*"), workspace]:
                 fsync(path)
             faults.point(f"{recipe.phase}:before_rename")

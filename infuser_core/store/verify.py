@@ -1,6 +1,5 @@
 """Verification of artifacts against their commit records: every file, its size and digest, for readers and doctor."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,10 +11,10 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
+from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.store import pruned
-from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, digest_of, read_record
+from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, read_record
 
 Progress = Callable[[int, int], None]
 """Bytes looked at, bytes to look at."""
@@ -47,6 +46,8 @@ class Problem:
     """True for damage; False for a note: harmless, and explained."""
     what: str
     """One line for people, with the path or the key."""
+    lost: bool = False
+    """For damage: nothing here can make it anew; a person has to say what it was."""
     remedy: str = ""
     """Remedy in words; empty where nothing need be done."""
     key: str = ""
@@ -101,10 +102,18 @@ class Health:
         """Harmless problems."""
         return [problem for problem in self.problems if not problem.damage]
 
+    @property
+    def state(self) -> str:
+        """healthy, repairable by `infuser doctor --repair`, or lost: a person must say what it was."""
+        if not self.damage:
+            return "healthy"
+        return "lost" if any(problem.lost for problem in self.damage) else "repairable"
+
     def to_json(self) -> dict[str, Any]:
         """The finding for scripts."""
         return {
             "scope": self.scope,
+            "state": self.state,
             "healthy": not self.damage,
             "artifacts": self.artifacts,
             **{name: getattr(self.checked, name) for name in ("files", "bytes", "pruned")},
@@ -118,7 +127,8 @@ class Health:
         found = self.checked
         looked = f"{self.artifacts} artifacts, {found.files} files, {size(found.bytes)} in {self.seconds:.1f} s"
         pruned = f"; {found.pruned} checkpoints pruned by gc" if found.pruned else ""
-        state = f"{len(self.damage)} damaged" if self.damage else "healthy"
+        lost = sum(problem.lost for problem in self.damage)
+        state = f"{len(self.damage)} damaged" + (f", {lost} of it lost" if lost else "") if self.damage else "healthy"
         lines = [problem.line for problem in (*self.damage, *self.notes)]
         return "\n".join([*lines, f"{self.scope}: {state} ({looked}{pruned}; {len(self.notes)} notes)"])
 
@@ -238,8 +248,7 @@ def _place(root: Path, file: _File) -> str:
 def _remembered(root: Path) -> dict[str, list[Any]]:
     """Identity and digest of large files that were read before, by their place; nothing where that is damaged."""
     try:
-        found = json.loads((root / REMEMBERED).read_bytes())
-        return dict(found["files"]) if found["seal"] == digest_of(found["files"]) else {}
+        return dict(sealed.read(root / REMEMBERED)["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -255,7 +264,7 @@ def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], k
         files = {place: facts for place, facts in known.items() if (root / place).is_file()} | fresh
         # Who may only read the store reads it all the same.
         with suppress(OSError):
-            durable.write_json(root / REMEMBERED, {"files": files, "seal": digest_of(files)})
+            sealed.write(root / REMEMBERED, {"files": files})
 
 
 def check(folders: Sequence[Path], progress: Progress = lambda done, total: None) -> Checked:

@@ -7,7 +7,7 @@ import pytest
 from launcher import Launcher, SmallRun
 
 from infuser_core.schemas import BenchmarkScore, Selection
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 SEVEN = [
     "rollout_dev",

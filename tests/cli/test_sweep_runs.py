@@ -9,7 +9,7 @@ from launcher import ROOT, Launcher, SmallRun, copy_store
 
 from flows.sweep import PRELOADED
 from infuser_core.planning.sweeps import Member, read
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 NANO = ROOT / "configs" / "nano.yaml"
 FIXED = ROOT / "configs" / "ablation" / "fixed_generator.yaml"

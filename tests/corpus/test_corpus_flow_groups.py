@@ -9,7 +9,7 @@ from places import CONFIGS
 
 from infuser_core.config.overlays import load
 from infuser_core.schemas import Document, Judgement, Page, Source
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("corpus_store")
 

@@ -11,8 +11,8 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
 from infuser_core.report.corpus import mixture as section
 from infuser_core.schemas import AuditFact, Document, Question
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from tasks import audits, documents

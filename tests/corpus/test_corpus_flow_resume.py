@@ -11,7 +11,7 @@ from launcher import Launcher
 from test_corpus_flow_structure import KEEP, LINE, boundaries
 from test_endpoint_replies import Log, said, server
 
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 pytestmark = pytest.mark.slow
 SETTINGS = ("corpus.judge={type: rules}", "evaluate.benchmarks=[]", "data.validation.size=8")

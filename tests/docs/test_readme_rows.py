@@ -11,7 +11,7 @@ import pytest
 from launcher import Launcher, SmallRun
 from places import CONFIGS, ROOT
 
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TABLES = [README.split(f"\n## {title}\n")[1].split("\n## ")[0] for title in ("I want to...", "Textbooks")]

@@ -15,8 +15,8 @@ from places import ROOT
 from test_distributed_ranks import descendants
 
 from infuser_core.schemas import InfluenceScore, Rollout, TrainerLogprobs
+from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.store.runs import Entry, Journal
 from infuser_core.store.store import Store
 
 pytestmark = pytest.mark.distributed

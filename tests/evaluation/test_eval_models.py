@@ -11,7 +11,7 @@ from infuser_core.evaluation.models import find_model, is_nano
 from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import BenchmarkResponse, Selection
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 from infuser_core.store.tables import read_rows
 
 

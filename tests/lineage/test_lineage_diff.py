@@ -13,7 +13,7 @@ from infuser_core.lineage.diff import compare
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.undo import KINDS, plan
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 
 def test_a_run_is_the_same_as_itself(small_run: SmallRun):

@@ -3,7 +3,7 @@
 import pytest
 from launcher import SmallRun
 
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ from infuser_core.capacity.phases import phases_of
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.planning.calibrate import Observed, fitted, observed, residuals
-from infuser_core.store.runs import Journal, create_run
+from infuser_core.store.journal import Journal
+from infuser_core.store.runs import create_run
 
 
 def plan(*words: str) -> str:

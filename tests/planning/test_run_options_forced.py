@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from planned_run import fill, keys, short_config
 
-from infuser_core.errors import StoreError
 from infuser_core.planning import place as again
 from infuser_core.planning.place import Place
+from infuser_core.store.runs import create_run
 from infuser_core.store.store import Store
 
 PLACE = Place(phase="update_solver", iteration=1)
@@ -56,12 +56,14 @@ def test_asking_again_is_computing_again(root: Path):
 
 
 def test_no_other_run_of_the_store_has_the_salt(root: Path):
+    create_run(root, "other", {})
     again.record(root, "other", again.with_repeat(root, "other", PLACE))
     (mine,) = again.with_repeat(root, "base", PLACE)
     assert mine.attempt == 2
 
 
 def test_an_attempt_that_prefect_starts_again_asks_once(root: Path):
+    create_run(root, "base", {})
     once = again.with_repeat(root, "base", PLACE, asked_by="flow")
     again.record(root, "base", once)
     assert again.with_repeat(root, "base", PLACE, asked_by="flow") == once
@@ -75,12 +77,3 @@ def test_a_resumed_run_goes_on_with_what_was_asked(root: Path):
     first = fill(root, "base", short_config(), repeats=repeats, until="update_solver@1")
     later = fill(root, "base", short_config(), repeats=again.repeats_of(root, "base"))
     assert later["update_solver", 1] == [first["update_solver", 1][-1]]
-
-
-def test_a_damaged_record_is_named_with_the_remedy(root: Path):
-    path = root / "runs" / "base" / again.FILE
-    path.parent.mkdir(parents=True)
-    path.write_text("[{")
-    with pytest.raises(StoreError, match=r"again\.json is damaged") as caught:
-        again.repeats_of(root, "base")
-    assert caught.value.hint

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from launcher import Finished, Launcher
 
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 
 NANO = "configs/nano.yaml"

@@ -12,7 +12,8 @@ from infuser_core.report.build import compare
 from infuser_core.schemas import BenchmarkScore, QuestionScore, Selection
 from infuser_core.statistics.bootstrap import detectable, difference
 from infuser_core.statistics.tally import from_counts, shares
-from infuser_core.store.runs import Journal, create_run
+from infuser_core.store.journal import Journal
+from infuser_core.store.runs import create_run
 from infuser_core.store.store import Store
 
 QUESTIONS, SAMPLES = 40, 4

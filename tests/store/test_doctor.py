@@ -10,8 +10,8 @@ from launcher import Launcher
 from infuser_core.errors import UsageError
 from infuser_core.store.doctor import examine
 from infuser_core.store.gc import plan
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST, Recipe
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 
 KINDS = {
@@ -97,12 +97,12 @@ def test_a_workspace_of_a_living_process_is_said_to_be_in_use(tmp_path: Path):
     assert note.kind == "staging" and "works on it" in note.remedy
 
 
-def test_torn_journal_lines_are_notes(tmp_path: Path):
+def test_a_torn_journal_line_is_a_note(tmp_path: Path):
     made_up(tmp_path, "run", 1, selected=1)
     path = Journal(tmp_path, "run").path
-    path.write_bytes(path.read_bytes() + b'{"attempt": 2, "pha\n[]\n')
+    path.write_bytes(path.read_bytes() + b'{"attempt": 2, "pha')
     found = examine(tmp_path)
-    assert found.damage == [] and [note.kind for note in found.notes] == ["journal_torn", "journal_torn"]
+    assert found.damage == [] and [note.kind for note in found.notes] == ["journal_torn"]
     assert "journal.jsonl: line " in found.notes[0].what
 
 
@@ -112,7 +112,7 @@ def test_a_lost_record_of_a_run_is_damage_and_says_how_to_resume(tmp_path: Path,
     path = tmp_path / "runs" / "run" / "run.json"
     path.unlink() if content is None else path.write_text(content)
     (problem,) = examine(tmp_path).damage
-    assert problem.kind == "run_record" and "--name run" in problem.remedy
+    assert problem.kind == "record_lost" and "--name run" in problem.remedy
     with pytest.raises(UsageError, match="no run named other"):
         examine(tmp_path, "other")
 

@@ -20,8 +20,8 @@ from infuser_core.errors import UsageError
 from infuser_core.export.model import export
 from infuser_core.schemas import BenchmarkScore, Checkpoint, Selection, Source, Update
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Outcome, Store, Table
 
 GREEDY = SamplingParams(temperature=0.0, top_p=1.0, top_k=-1, max_tokens=24)

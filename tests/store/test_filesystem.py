@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from launcher import Launcher
 
+from infuser_core import filesystem
 from infuser_core.errors import StoreError
-from infuser_core.store import filesystem
 
 
 def test_a_local_folder_can_hold_a_store_and_nothing_is_left_there(tmp_path: Path):

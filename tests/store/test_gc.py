@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from launcher import Launcher
 
 from infuser_core.errors import BusyRunError, StoreError, UsageError
-from infuser_core.store import pruned, retention, runs
+from infuser_core.store import pruned, runs
 from infuser_core.store.doctor import examine
 from infuser_core.store.gc import Plan, apply, plan
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.retention import Extent, Rule, RunState, pin, unpin, verdicts
 from infuser_core.store.store import Store
@@ -96,7 +97,7 @@ def test_pinned_checkpoints_stay_until_they_are_unpinned(tmp_path: Path):
 
 def test_artifacts_of_no_run_go_and_their_users_go_first(tmp_path: Path):
     run, other = made_up(tmp_path, "run", 2, selected=2), made_up(tmp_path, "other", 3, selected=3, seed=1)
-    held = {entry.key for entry in runs.Journal(tmp_path, "run").latest()}
+    held = {entry.key for entry in Journal(tmp_path, "run").latest()}
     lost = {path.name for path in (tmp_path / "artifacts").glob("*/*")} - held
     forget(other)
     order = [item.path.name for item in plan(tmp_path).items if item.kind == "unreferenced"]
@@ -113,7 +114,7 @@ def test_beside_a_run_at_work_only_what_it_has_passed_goes(tmp_path: Path):
     run = made_up(tmp_path, "run", 6)
     forget(made_up(tmp_path, "other", 2, selected=2, seed=1))
     with runs.holding(tmp_path, "run"):
-        journal = runs.Journal(tmp_path, "run")
+        journal = Journal(tmp_path, "run")
         journal.start_attempt()
         assert sweep(tmp_path).items == [], "this attempt has reached nothing yet"
         folder = run.checkpoint(3)
@@ -127,7 +128,7 @@ def test_beside_a_run_at_work_only_what_it_has_passed_goes(tmp_path: Path):
 def test_workspaces_of_the_living_stay_and_those_of_the_dead_go(tmp_path: Path):
     made_up(tmp_path, "run", 1, selected=1)
     store, recipe = Store(tmp_path), Recipe(phase="judge", version=1, config={}, seed=0)
-    draft = tmp_path / "runs" / "run" / ".pins.json.0.tmp"
+    draft = tmp_path / "runs" / "run" / ".run.json.0.tmp"
     draft.write_text("{")
     with store.exclusive(recipe), store.workspace(recipe) as mine:
         (mine / "half").write_text("at work")
@@ -149,29 +150,6 @@ def test_what_was_set_aside_stays_until_it_is_computed_again(tmp_path: Path):
     made_up(tmp_path, "run", 2, selected=2)
     sweep(tmp_path)
     assert not aside.exists() and folder.exists()
-
-
-@pytest.mark.parametrize(
-    ("file", "said"), [("run.json", "gc cannot know"), ("journal.jsonl", "gc cannot know"), (retention.FILE, "damaged")]
-)
-def test_nothing_goes_while_a_runs_record_is_unreadable(tmp_path: Path, file: str, said: str):
-    made_up(tmp_path, "run", 6, selected=6)
-    path = tmp_path / "runs" / "run" / file
-    (path.parent / "attempt.json").write_text("{}")
-    path.unlink() if path.exists() else path.write_text("{")
-    with pytest.raises(StoreError, match=said) as caught:
-        plan(tmp_path)
-    assert caught.value.hint
-
-
-def test_an_emptied_journal_is_no_run_without_artifacts(tmp_path: Path):
-    made_up(tmp_path, "run", 6, selected=6)
-    folder = tmp_path / "runs" / "run"
-    (folder / "attempt.json").write_text("{}")
-    (folder / "journal.jsonl").write_bytes(b"")
-    assert [problem.kind for problem in examine(tmp_path).damage] == ["run_record"]
-    with pytest.raises(StoreError, match="gc cannot know what run run holds"):
-        plan(tmp_path)
 
 
 def test_a_run_begins_only_when_gc_has_ended(launch: Launcher, tmp_path: Path):

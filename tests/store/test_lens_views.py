@@ -7,8 +7,9 @@ import pytest
 
 from infuser_core.errors import MissingArtifactError, UsageError
 from infuser_core.schemas import AuditFact, Topic
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe
-from infuser_core.store.runs import Journal, create_run
+from infuser_core.store.runs import create_run
 from infuser_core.store.store import Outcome, Store, Table
 from infuser_core.store.views import TABLES, Lens
 

@@ -11,8 +11,8 @@ from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.doctor import describe, examine, prepare, pruned_at, restoration
 from infuser_core.store.gc import apply, plan
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 
 # The middle of a chain of checkpoints; its optimizer; an input of everything; a table between two phases.

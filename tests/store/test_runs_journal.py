@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infuser_core.store.runs import Entry, Journal, create_run, list_runs
+from infuser_core.store.journal import Entry, Journal
+from infuser_core.store.runs import create_run, list_runs
 
 STAGES = st.lists(
     st.tuples(
@@ -25,9 +26,14 @@ def write(root: Path, stages: list[tuple[str, int, str, str]]) -> Journal:
     create_run(root, "run", {})
     journal = Journal(root, "run")
     journal.start_attempt()
-    for phase, iteration, state, message in stages:
-        journal.append(phase=phase, iteration=iteration, state=state, seconds=0.5, key=f"{phase}-0", message=message)
+    for stage in stages:
+        add(journal, stage)
     return journal
+
+
+def add(journal: Journal, stage: tuple[str, int, str, str]) -> None:
+    phase, iteration, state, message = stage
+    journal.append(phase=phase, iteration=iteration, state=state, seconds=0.5, key=f"{phase}-0", message=message)
 
 
 def test_entries_come_back_as_written(tmp_path: Path):
@@ -56,12 +62,15 @@ def test_entries_come_back_as_written(tmp_path: Path):
 def test_a_torn_last_line_costs_that_line_alone(
     tmp_path_factory: pytest.TempPathFactory, stages: list[tuple[str, int, str, str]], keep: float
 ):
-    journal = write(tmp_path_factory.mktemp("root"), stages)
+    journal = write(tmp_path_factory.mktemp("root"), stages[:-1])
+    head, before = journal.path.with_suffix(".head"), journal.path.read_bytes() if stages[1:] else b""
+    told = head.read_bytes()
+    add(journal, stages[-1])
     whole = journal.entries()
-    content = journal.path.read_bytes()
-    start = content.rstrip(b"\n").rfind(b"\n") + 1
-    # The newline was not written either.
-    journal.path.write_bytes(content[: start + int(keep * (len(content) - 1 - start))])
+    line = journal.path.read_bytes()[len(before) :]
+    # Neither the newline was written nor, therefore, the head.
+    journal.path.write_bytes(before + line[: int(keep * (len(line) - 1))])
+    head.write_bytes(told)
     assert journal.entries() == whole[:-1]
 
     again = Journal(journal.path.parent.parent.parent, "run")

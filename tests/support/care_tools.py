@@ -11,8 +11,9 @@ from fault_tools import own_copy
 from launcher import Launcher, SmallRun, copy_store
 
 from infuser_core.schemas import AuditFact
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe
-from infuser_core.store.runs import Journal, create_run
+from infuser_core.store.runs import create_run
 from infuser_core.store.store import Outcome, Store, Table
 
 WEIGHTS = "model.safetensors"
@@ -179,5 +180,4 @@ def _commit(store: Store, recipe: Recipe, summary: dict) -> ArtifactRef:
 
 def forget(run: MadeUp) -> None:
     """Remove the record of a run, so that nobody holds its artifacts."""
-    for path in (run.root / "runs" / run.name).iterdir():
-        path.unlink()
+    shutil.rmtree(run.root / "runs" / run.name)

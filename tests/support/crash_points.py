@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from infuser_core.nano import world
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Store
 
 NANO = "configs/nano.yaml"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from launcher import Finished, Launcher, SmallRun, Started, copy_store
 
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
-from infuser_core.store.runs import Journal
 
 
 def store_without(small_run: SmallRun, target: Path, *phases: str) -> Path:

@@ -24,7 +24,7 @@ from typing import Any
 from places import ROOT
 
 from infuser_core.schemas import Checkpoint
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 
 PATIENCE = 180.0

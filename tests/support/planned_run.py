@@ -15,8 +15,8 @@ from infuser_core.planning.history import History, history_of
 from infuser_core.planning.place import Place, Repeat, Salts, asked_of
 from infuser_core.schemas import Selection
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.runs import Journal
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import digests_of, looked_at
 from tasks.run_control import Call, Planning, Stop

@@ -18,8 +18,9 @@ from infuser_core.schemas import (
     Selection,
     Source,
 )
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe
-from infuser_core.store.runs import Journal, create_run
+from infuser_core.store.runs import create_run
 from infuser_core.store.store import Outcome, Store, Table
 
 QUESTIONS, SAMPLES, ITERATIONS = 24, 4, 3

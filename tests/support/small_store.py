@@ -10,6 +10,7 @@ from places import ROOT
 
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store
 from infuser_core.store.views import Lens, Rows
@@ -29,7 +30,7 @@ def make_store(root: Path, *, run: str = "first", artifacts: int = 4) -> Store:
     """A finished run of a chain of artifacts."""
     store = Store(root)
     runs.create_run(root, run, {"seed": 1})
-    journal = runs.Journal(root, run)
+    journal = Journal(root, run)
     journal.start_attempt()
     before: dict[str, str] = {}
     for number in range(artifacts):

@@ -7,7 +7,7 @@ import pytest
 from crash_points import repeated
 from launcher import Launcher, SmallRun, copy_store
 
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 

@@ -29,6 +29,7 @@ from compose_tools import (
 )
 
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 
 PROGRAMS = postgres_programs()
 pytestmark = [
@@ -148,7 +149,7 @@ def test_one_run_goes_from_the_deployment_through_the_worker_to_its_end(team: Te
     eventually(lambda: state() in ("Completed", "Failed", "Crashed"), 400, "the run")
     assert state() == "Completed", team.log("worker")[-4000:]
     (name,) = runs.list_runs(team.folder / "store")
-    assert runs.Journal(team.folder / "store", name).is_finished()
+    assert Journal(team.folder / "store", name).is_finished()
 
 
 def test_no_key_of_the_worker_is_in_the_store_the_database_or_the_logs(team: Team):

@@ -28,8 +28,9 @@ from crash_points import (
 )
 from launcher import Launcher, SmallRun, copy_store
 
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
-from infuser_core.store.runs import Journal, is_held
+from infuser_core.store.runs import is_held
 
 # The second iteration, whose AdamW moments come from the first, and whatever else repeats.
 AGAIN = ["rollout_dev:inside", "update_generator:start", "update_solver:before_rename", "respond:inside"]

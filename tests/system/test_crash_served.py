@@ -11,6 +11,7 @@ import pytest
 from served import CONFIG, SMALL, Served, eventually
 
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +38,7 @@ def test_what_died_with_its_runner_is_crashed_when_serving_starts_again_and_can_
     )  # fmt: skip
     flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
     name = eventually(lambda: runs.list_runs(first.store), 120)[0]
-    eventually(lambda: runs.Journal(first.store, name).entries(), 120)
+    eventually(lambda: Journal(first.store, name).entries(), 120)
     holder = (runs.runs_folder(first.store) / name / "lock").read_text()
     # The runner first: it would notice.
     first.process.kill()
@@ -52,6 +53,6 @@ def test_what_died_with_its_runner_is_crashed_when_serving_starts_again_and_can_
         retried = again.prefect("flow-run", "retry", flow_run)
         assert retried.returncode == 0, retried.stderr
         eventually(lambda: again.state(flow_run) == "Completed", 240)
-        assert runs.Journal(again.store, name).is_finished()
+        assert Journal(again.store, name).is_finished()
     finally:
         end(again)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.store.runs import Journal
+from infuser_core.store.journal import Journal
 
 
 def digests(launch: Launcher, root: Path, name: str) -> list[str]:

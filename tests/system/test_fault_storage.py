@@ -9,8 +9,9 @@ import pytest
 from fault_tools import Faults, artifact, own_copy, remount, small_disk, used
 
 from infuser_core.errors import StoreError
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
-from infuser_core.store.runs import Journal, create_run, find_run, list_runs, mark_latest
+from infuser_core.store.runs import create_run, find_run, list_runs, mark_latest
 from infuser_core.store.store import Store
 
 EVALUATION = ("respond", "validate", "select", "leakage", "evaluate")

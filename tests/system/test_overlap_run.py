@@ -8,7 +8,8 @@ import pytest
 from fault_tools import eventually, is_stopped, store_without
 from launcher import Launcher, SmallRun
 
-from infuser_core.store.runs import Entry, Journal, is_held
+from infuser_core.store.journal import Entry, Journal
+from infuser_core.store.runs import is_held
 
 LOOP = (
     "respond",

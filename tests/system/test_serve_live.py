@@ -19,7 +19,8 @@ from flows import deployment
 from infuser_core.lineage.graph import graph_of
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.runs import Journal, list_runs
+from infuser_core.store.journal import Journal
+from infuser_core.store.runs import list_runs
 from tasks.display import artifact_key
 
 BROWSER = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
@@ -64,7 +65,7 @@ def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(serv
     assert started.returncode == 0, started.stderr
     flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
     name = eventually(lambda: runs.list_runs(served.store), 120)[0]
-    journal = runs.Journal(served.store, name)
+    journal = Journal(served.store, name)
     eventually(lambda: [e for e in journal.entries() if e.iteration == 0 and e.phase == "update_solver"], 120)
     holder = (runs.runs_folder(served.store) / name / "lock").read_text()
     os.kill(int(holder.split()[1]), signal.SIGKILL)

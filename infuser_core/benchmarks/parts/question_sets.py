@@ -18,8 +18,8 @@ from infuser_core.errors import DocumentError
 from infuser_core.nano import lab
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question
+from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
-from infuser_core.store.recipe import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text
 
 Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions

@@ -14,7 +14,7 @@ from infuser_core.benchmarks.parts.files import locate, rows_of, source_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
-from infuser_core.store.recipe import digest_of
+from infuser_core.sealed import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
 LARGE = 200_000_000

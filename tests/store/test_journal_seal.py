@@ -1,0 +1,128 @@
+"""No byte of a run's records can change unseen: readers refuse, doctor names it, gc removes nothing."""
+
+from pathlib import Path
+
+import pytest
+from care_tools import made_up
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.store import runs
+from infuser_core.store.doctor import end_repair, examine, prepare
+from infuser_core.store.gc import plan
+from infuser_core.store.journal import Journal
+
+RECORDS = ("run.json", "journal.jsonl", "journal.head", "attempt.json")
+
+
+def finished(root: Path) -> Path:
+    """A made-up run's folder, with every kind of record; of what it made, gc would remove some checkpoints alone."""
+    made_up(root, "run", 6, selected=6)
+    runs.change_run(root, "run", pins=[3])
+    runs.write_record(root, "run", runs.ATTEMPT, {"seconds": 1.5})
+    return root / "runs" / "run"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(tmp_path_factory.mktemp("store"))
+
+
+@settings(max_examples=120, deadline=None)
+@given(file=st.sampled_from(RECORDS), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_found_and_gc_removes_nothing(run: Path, file: str, place: float, bit: int):
+    path, root = run / file, run.parent.parent
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[int(place * len(whole))] ^= 1 << bit
+    path.write_bytes(flipped)
+    try:
+        damage = examine(root).damage
+        # A seal whose name is changed is no seal: such a record counts as one of an older version, and tells the same.
+        if damage or b'"seal"' in flipped:
+            assert [problem.kind for problem in damage] in (["journal_damaged"], ["record_lost"])
+            with pytest.raises(StoreError, match="gc cannot know what runs/run holds"):
+                plan(root)
+    finally:
+        path.write_bytes(whole)
+    assert examine(root).state == "healthy"
+
+
+@pytest.mark.parametrize("file", [record for record in RECORDS if record != "attempt.json"])
+@pytest.mark.parametrize("change", ["removed", "emptied", "cut"])
+def test_a_lost_or_cut_record_is_found(tmp_path: Path, file: str, change: str):
+    path = finished(tmp_path) / file
+    content = path.read_bytes()
+    path.unlink() if change == "removed" else path.write_bytes(
+        content[: len(content) * 2 // 3] if change == "cut" else b""
+    )
+    assert examine(tmp_path).state == ("lost" if file == "run.json" else "repairable")
+    with pytest.raises(StoreError, match="gc cannot know what runs/run holds"):
+        plan(tmp_path)
+
+
+def test_a_lost_end_is_told_from_a_torn_line_and_from_a_changed_middle(run: Path):
+    path, head = run / "journal.jsonl", run / "journal.head"
+    whole, lines = path.read_bytes(), path.read_bytes().splitlines(keepends=True)
+    journal = Journal(run.parent.parent, "run")
+
+    def after(content: bytes) -> tuple[str, int]:
+        path.write_bytes(content)
+        return journal.damage(), journal.torn()
+
+    try:
+        assert after(whole + b'{"attempt": 1, "pha') == ("", len(lines) + 1)
+        lost, _ = after(b"".join(lines[:-1]))
+        assert lost == f"its end is lost, {len(lines[-1])} bytes"
+        changed, _ = after(b"".join([lines[0], *lines[2:]]))
+        assert changed == "line 2 is not as it was written"
+        twice, _ = after(b"".join([lines[0], lines[0], *lines[1:]]))
+        assert twice == "line 2 is not as it was written"
+        with pytest.raises(DamagedArtifactError, match="line 2"):
+            journal.latest()
+        path.write_bytes(whole)
+        told = head.read_bytes()
+        head.unlink()
+        assert journal.damage() == "its head is lost"
+        head.write_bytes(told)
+    finally:
+        path.write_bytes(whole)
+    assert journal.damage() == ""
+
+
+def test_a_repair_keeps_the_sound_lines_and_what_the_others_told_until_the_run_has_gone_over_them(tmp_path: Path):
+    path = finished(tmp_path) / "journal.jsonl"
+    journal, before = Journal(tmp_path, "run"), Journal(tmp_path, "run").entries()
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[5] = lines[5].replace(b'"ran"', b'"rbn"')
+    path.write_bytes(b"".join(lines))
+    prepared = prepare(tmp_path, None)
+    assert (prepared.runs, [each.key for each in prepared.aside]) == (["run"], ["journal.jsonl"])
+    assert journal.entries() == before[:5]
+    # Killed here, the run is still to be repaired, and gc waits.
+    assert examine(tmp_path).state == "repairable" and prepare(tmp_path, None).runs == ["run"]
+    with pytest.raises(StoreError, match="gc cannot know"):
+        plan(tmp_path)
+    journal.start_attempt()
+    for entry in before[5:-1]:
+        journal.append(
+            phase=entry.phase, iteration=entry.iteration, state="cached", seconds=0, key=entry.key, digest=entry.digest
+        )
+    journal.finish()
+    end_repair(tmp_path, ["run"])
+    assert examine(tmp_path).state == "healthy" and sorted(tmp_path.glob("damaged/journal.*"))
+
+
+def test_a_journal_of_an_older_version_is_read_and_sealed_from_its_next_line_on(tmp_path: Path):
+    runs.create_run(tmp_path, "run", {})
+    journal = Journal(tmp_path, "run")
+    old = '{"attempt": 1, "phase": "chunk", "iteration": -1, "key": "k", "digest": "d", "state": "ran", '
+    old += '"seconds": 0.5, "rows": 1, "message": ""}\n{"attempt": 1, "pha\n'
+    journal.path.write_text(old)
+    assert (journal.damage(), [entry.key for entry in journal.entries()]) == ("", ["k"])
+    assert journal.start_attempt() == 2
+    journal.append(phase="judge", iteration=-1, state="ran", seconds=0, key="j")
+    assert (journal.damage(), [entry.key for entry in journal.entries()]) == ("", ["k", "j"])
+    journal.path.write_bytes(journal.path.read_bytes().replace(b'"digest": "d"', b'"digest": "e"'))
+    assert journal.damage() == "line 3 is not as it was written"
