@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-gpu experiments-nano crash-test test-long test-vllm test-distributed test-distributed-long images-check anchor clean
+  bench-plan bench-gpu experiments-nano crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -89,6 +89,10 @@ bench-verifiers: venv sandbox
 
 crash-test: venv
 	$(BIN)/python tests/bench/crash.py --kills $(or $(KILLS),200) --seed $(or $(SEED),0) --points
+
+# Faults of disks, processes, clocks and people, with every reader as judge. ONLY='...' repeats what a failure prints.
+chaos: venv
+	$(BIN)/python tests/bench/chaos --seed $(or $(SEED),0) --faults $(or $(FAULTS),100) --only "$(ONLY)"
 
 bench-statistics: venv
 	$(BIN)/python tests/bench/intervals.py

@@ -68,9 +68,9 @@ class Started:
     err: Path
     """File of its standard error."""
 
-    def wait(self) -> Finished:
-        """Its end."""
-        deadline = time.monotonic() + PATIENCE
+    def wait(self, patience: float = PATIENCE) -> Finished:
+        """Its end. Fails when it has not come after so many seconds."""
+        deadline = time.monotonic() + patience
         while (code := self.launcher.ask({"poll": self.pid})) is None:
             assert time.monotonic() < deadline, f"still running: {self.err.read_text()}"
             time.sleep(0.02)
@@ -198,8 +198,11 @@ def serve(folder: Path) -> None:
 def _import_everything() -> None:
     import torch
 
-    for name in ("flows.cli.main", "flows.full_pipeline", "tasks.display"):
+    for name in ("flows.cli.main", "flows.full_pipeline", "flows.plan", "tasks.display"):
         import_module(name)
+    for name in ("report.build", "report.paper_tables", "lineage.why", "lineage.diff", "store.views"):
+        import_module(f"infuser_core.{name}")
+    import_module("matplotlib.backends.backend_svg")
     for name in ("hf.causal_lm", "hf.sampler", "local.trainer"):
         import_module(f"infuser_core.engines.{name}")
     from infuser_core.engines.hf.causal_lm import load_model
