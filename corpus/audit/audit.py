@@ -18,7 +18,7 @@ from corpus.audit.references import Shard, shards_of
 from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, enter, matcher_of, pool_texts, scan_to
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
-from infuser_core import durable, faults
+from infuser_core import durable, faults, sealed
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of
@@ -176,7 +176,7 @@ def scans(
     """
     pairs = zip(shards, digests, strict=True)
     kept = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in pairs}
-    ahead = [shard for shard in shards if not kept[shard].is_file()]
+    ahead = [shard for shard in shards if not _is_sound(kept[shard])]
     total = sum(shard.num_bytes for shard in shards)
     before = total - sum(shard.num_bytes for shard in ahead)
 
@@ -191,6 +191,15 @@ def scans(
     return [Scan.from_file(kept[shard]) for shard in shards]
 
 
+def _is_sound(path: Path) -> bool:
+    """Whether a scan was kept here, and is what it was."""
+    try:
+        Scan.from_file(path)
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
+
+
 def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], shown: Callable[[int], None]) -> None:
     done = 0
     for shard in ahead:
@@ -199,7 +208,7 @@ def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], 
         def told(size: int, before: int = before) -> None:
             shown(before + size)
 
-        write_json(kept[shard], scanner.scan(shard, told).as_json())
+        sealed.write(kept[shard], scanner.scan(shard, told).as_json())
         faults.point("audit:shard")
         done += shard.num_bytes
 

@@ -17,7 +17,8 @@ from corpus.audit.minhash import PaperMatcher
 from corpus.audit.ngrams import places, words
 from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Reference, Shard, records, texts_of
-from corpus.pool import pool_file, write_json
+from corpus.pool import pool_file
+from infuser_core import sealed
 from infuser_core.errors import DocumentError
 from infuser_core.store.tables import foreign_rows, read_rows, write_rows
 
@@ -100,8 +101,8 @@ class Scan:
 
     @staticmethod
     def from_file(path: Path) -> "Scan":
-        """A scan that was kept."""
-        found = json.loads(path.read_bytes())
+        """A scan that was kept. Raises ValueError where it changed since."""
+        found = sealed.read(path)
         return Scan(findings=[Finding(**row) for row in found["findings"]], counts=found["counts"])
 
 
@@ -289,4 +290,4 @@ def scan_to(shard: Shard, path: Path) -> None:
             _done.value += size - told
         told = size
 
-    write_json(path, _scanner.scan(shard, progress).as_json())
+    sealed.write(path, _scanner.scan(shard, progress).as_json())

@@ -236,7 +236,7 @@ def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, to
         aside=aside,
         lost={key: digests.get(key, "") for key in sorted(keys)},
         restore=needed,
-        runs=[holder.name for holder in holding if holder.keys & missing or (holder.damaged and holder.keys)],
+        runs=[each.name for each in holding if each.keys & missing or (each.damaged and (each.keys or each.finished))],
     )
 
 

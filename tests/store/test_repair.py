@@ -45,6 +45,30 @@ def test_a_repaired_run_has_the_undisturbed_runs_bits(
     assert len(aside) == (harm != "lost artifact") and ("set aside" in repaired.out) == bool(aside)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [3, -2, None])
+def test_a_damaged_journal_is_made_anew_from_what_the_store_holds(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path, line: int | None
+):
+    store = copy_run(small_run, tmp_path / "store")
+    path = Journal(store, "small").path
+    lines = path.read_bytes().splitlines(keepends=True)
+    if line is not None:
+        lines[line] = lines[line].replace(b'"attempt"', b'"atteMpt"')
+    path.write_bytes(b"".join(lines) if line is not None else b"")
+    assert doctor(launch, store)["state"] == "repairable"
+    refused = launch("result", "small", store=store)
+    assert refused.code == 3 and "infuser doctor" in refused.err and "Traceback" not in refused.err
+    refused = launch("gc", "--apply", store=store)
+    assert refused.code == 3 and "gc cannot know what runs/small holds" in refused.err
+    repaired = launch("repair", "small", store=store)
+    assert repaired.code == 0, repaired.err
+    assert {entry.state for entry in Journal(store, "small").last_attempt()} == {"cached"}
+    assert differing(small_run, store) == [] and doctor(launch, store)["state"] == "healthy"
+    gone = {item.path.name for item in plan(store).items if item.kind == "unreferenced"}
+    assert not gone & {entry.key for entry in Journal(store, "small").latest()}
+
+
 def thinned(launch: Launcher, small_run: SmallRun, target: Path) -> Path:
     """The small run with nothing of its first update but the facts."""
     store = copy_run(small_run, target)

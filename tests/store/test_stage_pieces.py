@@ -3,10 +3,12 @@
 import signal
 from pathlib import Path
 
+import pytest
 from launcher import Launcher, SmallRun, copy_store
 
+from infuser_core.errors import DamagedArtifactError
 from infuser_core.schemas import BenchmarkResponse, Judgement
-from infuser_core.store.pieces import Pieces
+from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.tables import read_rows
 
 
@@ -20,6 +22,19 @@ def test_pieces_come_back_in_the_order_they_were_kept(tmp_path: Path):
     for start in (0, 2, 4):
         pieces.add([judgement(start), judgement(start + 1)])
     assert Pieces(tmp_path, Judgement).rows() == [judgement(number) for number in range(6)]
+
+
+def test_a_changed_piece_ends_the_stage_which_then_begins_anew(tmp_path: Path):
+    kept, ruled = Pieces(tmp_path / "stage", Judgement), Items(tmp_path / "stage", Judgement)
+    kept.add([judgement(1)])
+    ruled.keep("book/1", [judgement(2)])
+    (path,) = (tmp_path / "stage").glob("judgement/*.parquet")
+    changed = bytearray(path.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(DamagedArtifactError, match="changed since it was written"):
+        ruled.get("book/1")
+    assert ruled.get("book/1") is None and kept.rows() == []
 
 
 def test_a_killed_validation_keeps_its_answers_until_they_are_committed(
