@@ -21,6 +21,7 @@ from infuser_core.terminal import printable
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+_LINE = 2000
 _WHOLE: Mapping[str, str] = {}
 
 
@@ -122,7 +123,7 @@ def exit_code(command: Callable[[], object]) -> int:
 
 def print_error(message: str, hint: str) -> None:
     """Print an error and its remedy."""
-    typer.echo(printable(f"infuser: {' '.join(message.splitlines())}"), err=True)
+    typer.echo(printable(f"infuser: {' '.join(message.splitlines())[:_LINE]}"), err=True)
     if hint:
         typer.echo(printable(f"  hint: {hint}"), err=True)
 

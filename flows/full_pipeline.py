@@ -13,6 +13,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.planning.place import asked_of
 from infuser_core.planning.preflight import preflight
+from infuser_core.store.runs import check_name
 from tasks import evaluation
 from tasks.run import Run, opened
 from tasks.run_control import Stop
@@ -54,6 +55,7 @@ def infuser(
     from there on, stopped after it, this alone. Returns the run's name.
     """
     config = _resolve(configs or DEFAULT, overrides or {}, seed, settings)
+    check_name(name or config.run_name())
     preflight(config)
     return pipeline(config, name or config.run_name(), quiet=quiet, again=again, until=until, only=only)
 

@@ -1,5 +1,12 @@
 """Every error a user can meet. Each carries the value at fault and the remedy, and pickles across processes."""
 
+import reprlib
+
+NUMBER = "[0-9]{1,9}"
+"""A whole number as arguments write it: other digits of Unicode and ten thousand of them are none."""
+_CUT = reprlib.Repr()
+_CUT.maxstring = _CUT.maxother = _CUT.maxlong = 80
+
 
 class InfuserError(Exception):
     """Base of all user-facing errors: one readable line, then a hint."""
@@ -16,6 +23,11 @@ class InfuserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: on one line, and cut."""
+    return _CUT.repr(value)
 
 
 def _rebuild(cls: type[InfuserError], message: str, hint: str) -> InfuserError:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from infuser_core import settings
-from infuser_core.errors import ConfigError
+from infuser_core.errors import ConfigError, shown
 from infuser_core.schemas import Document, InfluenceScore, Question
 
 if TYPE_CHECKING:
@@ -56,9 +56,10 @@ class Registry:
         """
         module_name, _, attribute = name.partition(":")
         elsewhere = bool(attribute) if ":" in self.outside else "." in name
-        if not elsewhere and name not in self.names():
+        dotted = all(part.isidentifier() for part in module_name.split("."))
+        if not dotted or (not elsewhere and name not in self.names()):
             hint = f"one of {', '.join(self.names())}; or {self.outside}"
-            raise ConfigError(f"no {self.kind} {name!r}", hint=hint)
+            raise ConfigError(f"no {self.kind} {shown(name)}", hint=hint)
         if elsewhere:
             _check_allowed(self.kind, name)
         try:
@@ -76,7 +77,7 @@ def named(name: str, *, key: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
 
 

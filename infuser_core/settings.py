@@ -5,7 +5,7 @@ import re
 import uuid
 from pathlib import Path
 
-from infuser_core.errors import ConfigError, StoreError
+from infuser_core.errors import NUMBER, ConfigError, StoreError
 
 
 def store_root() -> Path:
@@ -52,7 +52,7 @@ def data_root() -> Path:
 def server_seconds() -> float:
     """Longest wait for Prefect's server at a run's start, `INFUSER_SERVER_SECONDS`; the run then goes on without it."""
     text = os.environ.get("INFUSER_SERVER_SECONDS") or "60"
-    if not text.isdigit():
+    if not re.fullmatch(NUMBER, text):
         raise ConfigError(f"INFUSER_SERVER_SECONDS = {text!r}", hint="whole seconds, e.g. 60; 0 does not wait")
     return float(text)
 

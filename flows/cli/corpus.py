@@ -10,7 +10,9 @@ from flows.cli.options import AsJson, group, show
 from infuser_core.errors import UsageError
 
 Out = Annotated[Path, typer.Option(help="Folder for the result; an unfinished one there is continued.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Number of processes; by default one per processor.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, max=4096, help="Number of processes; by default one per processor.")
+]
 _MODES = ("exact", "paper", "loose")
 _FORMATS = ("documents-json", "jsonl", "parquet")
 # Former names of `convert`.

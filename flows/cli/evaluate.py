@@ -1,6 +1,7 @@
 """Commands that evaluate models, score saved answers again, verify answers, and study the influence score."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, Changes, Configs, RunName, group, show, warn
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 
 Source = Annotated[str, typer.Argument(help="An evaluation, its exported folder, a run, or a file of responses.")]
 Questions = Annotated[Path | None, typer.Option(help="For a file: the questions it answers (parquet or JSON).")]
@@ -49,8 +50,10 @@ def evaluate(
     benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas; NAME=FILE for a file.")] = "",
     data: Annotated[Path | None, typer.Option(help="Folder with the benchmarks' files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Export answers and tables to this folder as well.")] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Responses per question.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Questions per benchmark, stratified by domain.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Responses per question.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Questions per benchmark, stratified by domain.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Which answer counts: paper, official or strict-last.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of the responses and of --limit.")] = None,
     prompts: Annotated[str | None, typer.Option(help="Prompt profile: a shipped one, or a folder.")] = None,
@@ -59,8 +62,10 @@ def evaluate(
     judge: Annotated[str, typer.Option(help="Model that breaks ties of fallible rules, named like --model.")] = "",
     max_tokens: Annotated[int | None, typer.Option(help="Response limit of benchmarks that set none.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Prompt limit.")] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Prompt and response tokens of one batch.")] = 262_144,
-    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests to an endpoint.")] = 16,
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, max=1_000_000_000, help="Prompt and response tokens of one batch.")
+    ] = 262_144,
+    concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent requests to an endpoint.")] = 16,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions and score its answers; after a crash, the same command continues."""
@@ -167,16 +172,18 @@ def _presets(text: str) -> list[str]:
 
 def _ks(text: str) -> list[int] | None:
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdigit() and part.isascii() and int(part) > 0 for part in parts):
+    if not all(re.fullmatch(NUMBER, part) and int(part) > 0 for part in parts):
         raise UsageError(f"--k {text}: expected whole numbers from 1", hint="e.g. --k 1,2,4,8")
     return sorted({int(part) for part in parts}) or None
 
 
 def influence(
     run: RunName = None,
-    iteration: Annotated[int, typer.Option(help="Iteration whose questions are studied.")] = 0,
-    questions: Annotated[int, typer.Option(help="Number of scored questions to take a step on.")] = 64,
-    rollouts: Annotated[int, typer.Option(help="Rollouts per dev and held-out question.")] = 64,
+    iteration: Annotated[int, typer.Option(min=0, help="Iteration whose questions are studied.")] = 0,
+    questions: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Number of scored questions to take a step on.")
+    ] = 64,
+    rollouts: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rollouts per dev and held-out question.")] = 64,
     figure: Annotated[Path | None, typer.Option(help="Write the study's figure (SVG) to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -17,7 +17,7 @@ Figures = Annotated[Path | None, typer.Option(help="Folder for every chart as an
 Solvers = Annotated[
     list[str] | None, typer.Option("--solver", help="A model, named as for eval; the first is the base.")
 ]
-Samples = Annotated[int, typer.Option(min=1, help="Responses per question.")]
+Samples = Annotated[int, typer.Option(min=1, max=1_000_000, help="Responses per question.")]
 _SOLVER = ("iteration", "solver", "questions", "agreement", "agreement_low", "agreement_high", "gap", "low", "high")
 _CHECKS = ("iteration", "questions", "distinct", "self_contained", "pointing", "judged", "oracle_sound")
 _GAP = ("solver", "questions", "agreement", "gap", "low", "high")
@@ -105,8 +105,12 @@ def quality(
     ] = "",
     strong: Annotated[str, typer.Option(help="Solver that checks the keys; by default the best one.")] = "",
     samples: Samples = 4,
-    limit: Annotated[int | None, typer.Option(min=1, help="Questions per iteration, drawn by a hash.")] = None,
-    examples: Annotated[int, typer.Option(min=0, help="Documents whose questions are shown side by side.")] = 3,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Questions per iteration, drawn by a hash.")
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(min=0, max=1000, help="Documents whose questions are shown side by side.")
+    ] = 3,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:
@@ -146,7 +150,7 @@ def _quality_text(found: dict[str, Any]) -> str:
 
 def swg(
     run: RunName = None,
-    iteration: Annotated[int, typer.Option(help="Iteration whose generated questions are asked.")] = 0,
+    iteration: Annotated[int, typer.Option(min=0, help="Iteration whose generated questions are asked.")] = 0,
     solver: Solvers = None,
     samples: Samples = 4,
     as_json: AsJson = False,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from flows.cli.options import AsJson, Changes, RunName, show
 from infuser_core import settings
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 
@@ -76,7 +77,7 @@ def run(
         undo(without=without, run=fork_ or None, apply=not dry_run, as_json=as_json)
     elif fork_:
         origin, _, at = fork_.rpartition("@")
-        if not origin or not at.isdigit():
+        if not origin or not re.fullmatch(NUMBER, at):
             raise UsageError(
                 f"--fork {fork_}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance"
             )
@@ -125,6 +126,7 @@ def _start(
     from flows import deployment
     from infuser_core.planning.place import asked_of
 
+    runs.check_name(name)
     places = asked_of(**asked)
     if dry_run:
         from infuser_core.planning.history import history_of
@@ -232,7 +234,7 @@ def plan(
         list[str] | None, typer.Option(help="Mean length or share, e.g. solver_response=900; --json lists them.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Known model or folder with config.json, for the anchor.")] = None,
-    disk: Annotated[float, typer.Option(min=0.01, help="Speed of the store's disk, GB/s.")] = 3.0,
+    disk: Annotated[float, typer.Option(min=0.01, max=1_000_000, help="Speed of the store's disk, GB/s.")] = 3.0,
     scale: Annotated[bool, typer.Option("--scale", help="Simulate 8 to 512 GPUs and say where scaling stops.")] = False,
     efficiency: Annotated[
         Path | None, typer.Option(help="File of constants written by --calibrate, instead of the published ones.")
@@ -280,7 +282,7 @@ def sweep(
         list[Path],
         typer.Argument(metavar="FILE...", help="Sweep files: base configurations and axes; see configs/sweep/."),
     ],
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option(min=1, max=4096, help="Runs at a time, one process each.")] = os.cpu_count() or 1,
     against: Annotated[str, typer.Option(help="Compare with this variant only, e.g. nano-infuser.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     as_json: AsJson = False,
@@ -306,7 +308,7 @@ def sweep(
 
 
 def serve(
-    port: Annotated[int, typer.Option(help="Port of the Prefect server and its UI.")] = 4200,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the Prefect server and its UI.")] = 4200,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Parameters of a flow run may name modules from outside INFUSER.")
     ] = False,
@@ -329,8 +331,10 @@ def quickstart(
 
 def nano_build(
     out: Annotated[Path, typer.Argument(help="Folder for the new anchor.")],
-    scale: Annotated[float, typer.Option(help="Share of the full number of training steps.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Random seed of the build.")] = 0,
+    scale: Annotated[
+        float, typer.Option(min=0.0001, max=100, help="Share of the full number of training steps.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, max=4_294_967_295, help="Random seed of the build.")] = 0,
     world: Annotated[
         str, typer.Option(help="basic, hard, strong or wide; the others start from the basic one.")
     ] = "basic",

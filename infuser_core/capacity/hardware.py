@@ -14,9 +14,10 @@ from typing import Annotated, ClassVar
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from infuser_core.errors import ConfigError, UsageError
+from infuser_core.config.limited_yaml import read_yaml
+from infuser_core.errors import ConfigError, UsageError, shown
 
-Positive = Annotated[float, Field(gt=0, strict=True)]
+Positive = Annotated[float, Field(gt=0, le=1e6, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +59,12 @@ def from_file(path: Path) -> Efficiency:
     """The constants in a YAML file, as `as_yaml` writes them. Raises ConfigError for what is none."""
     hint = "`infuser plan --calibrate RUN --to FILE` writes one"
     try:
-        return _EFFICIENCY.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return _EFFICIENCY.validate_python(read_yaml(path, hint=hint))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "content"
         value = "missing" if first["type"] == "missing" else repr(first["input"])
         raise ConfigError(f"--efficiency {path}: {name} is {value}: {first['msg']}", hint=hint) from error
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"--efficiency {path}: cannot be read: {error}", hint=hint) from error
 
 
 def as_yaml(efficiency: Efficiency, *, origin: str) -> str:
@@ -199,13 +198,13 @@ def cluster(text: str) -> Cluster:
 
     Raises UsageError for what is none of them.
     """
-    parts = re.fullmatch(r"\s*(?:(\d+)\s*[xX*]\s*)?(?:(\d+)\s*[xX*]\s*)?(.*?)\s*", text)
+    parts = re.fullmatch(r"\s*(?:(\d{1,6})\s*[xX*]\s*)?(?:(\d{1,6})\s*[xX*]\s*)?(.*?)\s*", text)
     *counts, kind = parts.groups() if parts else ("", text)
     if plain(kind) == "cpu":
         return Cluster(gpu=this_host(), nodes=1, per_node=1)
     found = _names().get(plain(kind))
     if found is None:
-        raise UsageError(f"--gpus {text}: unknown GPU {kind!r}", hint=f"known: {', '.join(gpus())}, cpu")
+        raise UsageError(f"--gpus {text[:80]}: unknown GPU {shown(kind)}", hint=f"known: {', '.join(gpus())}, cpu")
     numbers = [int(count) for count in counts if count]
     if not numbers or 0 in numbers:
         raise UsageError(f"--gpus {text}: says not how many", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight")

@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor, Settings, ShelfName, World
+from infuser_core.config.sources import (
+    Count,
+    FilePath,
+    FolderAnchor,
+    HubAnchor,
+    NanoAnchor,
+    Settings,
+    ShelfName,
+    Tokens,
+    World,
+)
 
 
 class EndpointModel(Settings):
@@ -15,7 +25,7 @@ class EndpointModel(Settings):
     """Name that the server knows it by."""
     url: str = Field(pattern=r"^https?://[^\s?#@]+$")
     """Address up to and with the version, e.g. `http://127.0.0.1:8000/v1`."""
-    concurrency: int = Field(default=16, gt=0)
+    concurrency: int = Field(default=16, gt=0, le=4096)
     """Requests under way at one time."""
 
 
@@ -78,17 +88,17 @@ class CatalogueSettings(Settings):
     """SPDX identifiers that are admitted; `CC-BY` stands for every version of it, NC and ND have to be named."""
     languages: list[str] = Field(default=[])
     """Two-letter codes of the languages that are admitted; all when empty, and entries that name none always."""
-    queries_per_topic: int = Field(default=3, gt=0)
+    queries_per_topic: Count = 3
     """Queries for one (domain, subdomain) pair, at most."""
-    books_per_topic: int = Field(default=5, ge=0)
+    books_per_topic: int = Field(default=5, ge=0, le=1_000_000)
     """Books taken for one pair, the best ranked; 0 takes all."""
     model: ModelSource | None = None
     """Model that labels questions without a pair, phrases queries and ranks books; rules do it when null."""
     answers: Literal["live", "recorded"] = "live"
     """`live` asks the catalogues and records their answers; `recorded` lives on the record and asks nobody."""
-    answer_days: float = Field(default=7.0, ge=0)
+    answer_days: float = Field(default=7.0, ge=0, le=36_500)
     """Age up to which a recorded answer is taken instead of asking again, days."""
-    host_delay_seconds: float = Field(default=1.0, ge=0)
+    host_delay_seconds: float = Field(default=1.0, ge=0, le=3600)
     """Pause between two requests to one host, seconds; hosts that ask for more get it."""
     robots_exempt: list[str] = Field(default=[])
     """Address prefixes asked in spite of robots.txt, where their owner allows it elsewhere."""
@@ -112,13 +122,13 @@ class ConvertSettings(Settings):
 
     type: Literal["auto", "pdfium", "marker"] = "auto"
     """`pdfium` reads the text layer, `marker` is the external command; `auto` takes it for what has no text layer."""
-    seconds: float = Field(default=600.0, gt=0)
+    seconds: float = Field(default=600.0, gt=0, le=604_800)
     """Wall-clock limit for one file, or for one range of pages under marker, seconds."""
-    max_pages: int = Field(default=4000, gt=0)
+    max_pages: Count = 4000
     """Pages a source may have."""
-    marker_pages: int = Field(default=40, gt=0)
+    marker_pages: Count = 40
     """Pages that one marker process converts."""
-    marker_gigabytes: float = Field(default=16.0, gt=0)
+    marker_gigabytes: float = Field(default=16.0, gt=0, le=65_536)
     """Resident memory at which a marker process is ended, GB."""
 
 
@@ -135,8 +145,8 @@ class ChunkSettings(Settings):
     """Header-aware chunking (T_min, T_max)."""
 
     mode: Literal["offsets", "langchain"] = "offsets"
-    min_tokens: int = Field(default=200, ge=0)
-    max_tokens: int = Field(default=2048, gt=0)
+    min_tokens: int = Field(default=200, ge=0, le=100_000_000)
+    max_tokens: Tokens = 2048
     small_sections: Literal["merge", "drop"] = "merge"
     tokenizer: TokenizerSource | None = None
     """Model whose tokenizer counts, or `rules`; the run's anchor when null."""
@@ -166,24 +176,24 @@ class OverlapSettings(Settings):
 
     mode: Literal["exact", "paper", "loose"] = "exact"
     """`exact` compares n-grams in both directions, `loose` shorter ones; `paper` decides on MinHash estimates."""
-    n: int = Field(default=0, ge=0)
+    n: int = Field(default=0, ge=0, le=1000)
     """Words per n-gram; 0 takes the mode's own, 13 or, if loose, 5."""
     containment: float = Field(default=0.0, ge=0, le=1)
     """Share of one text's n-grams in the other from which a pair matches, in the paper's mode estimated, and the
     Jaccard similarity as well; 0 takes the mode's own, 0.8 or, if loose, 0.5."""
-    run_words: int = Field(default=50, gt=0)
+    run_words: Count = 50
     """Common run from which a pair matches, words; not in the paper's mode."""
-    min_words: int = Field(default=5, gt=0)
+    min_words: Count = 5
     """A shorter text matches whole texts only, words; not in the paper's mode."""
-    min_chars: int = Field(default=200, ge=0)
+    min_chars: int = Field(default=200, ge=0, le=1_000_000)
     """Texts shorter than this are left out in the paper's mode, characters."""
     matched: Literal["drop", "stop", "report"] = "drop"
     """Treatment of a chunk that overlaps with a dev, validation or benchmark question."""
-    references: list[str] = Field(default=[])
+    references: list[FilePath] = Field(default=[])
     """Further data to compare with: parquet, jsonl or json files, or folders of them."""
     reference_matched: Literal["drop", "stop", "report"] = "report"
     """Treatment of a chunk that overlaps with one of these."""
-    mixture: list[str] = Field(default=[])
+    mixture: list[FilePath] = Field(default=[])
     """Data that an instruction-finetuned anchor was trained on, as parquet, jsonl or json files, or folders of them:
     it is compared with the kept chunks, the dev set and the validation set."""
     sft_matched: Literal["report", "stop"] = "report"
@@ -193,7 +203,7 @@ class OverlapSettings(Settings):
 class CorpusSettings(Settings):
     """From topics to the document pool."""
 
-    pool: str = ""
+    pool: FilePath = ""
     """Pool that exists, in place of one that is built: a folder or file of documents, read as `infuser corpus import`
     does. The overlap audit looks at it like at any other."""
     catalogue: CatalogueSettings = CatalogueSettings()
@@ -203,13 +213,13 @@ class CorpusSettings(Settings):
     headings alone, says that the first chapter begins and the closing matter stands; otherwise the judge alone
     decides."""
     chunk: ChunkSettings = ChunkSettings()
-    judge_tokens: int = Field(default=512, gt=0)
+    judge_tokens: Tokens = 512
     """Length limit of the judge's reply, tokens."""
     judge: JudgeSource | None = None
     """Model that judges chunks; the run's anchor when null."""
     overlap: OverlapSettings = OverlapSettings()
     exclude: ExcludeSettings = ExcludeSettings()
-    group: int = Field(default=16, gt=0)
+    group: Count = 16
     """Topics, or textbooks, per artifact: what is done of one stays when another changes."""
 
     @model_validator(mode="after")

@@ -1,24 +1,14 @@
 """From YAML files to a checked configuration: overlays merged left to right, then dotted overrides."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from infuser_core.config.limited_yaml import parse_yaml, read_yaml, refuse_vast
 from infuser_core.config.run import RunConfig
-from infuser_core.errors import ConfigError
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads `3e-4` as text; people mean a number."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+from infuser_core.errors import ConfigError, shown
 
 
 def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
@@ -28,7 +18,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
     """
     merged: dict[str, Any] = {}
     for path in files:
-        merged = merge(merged, _read_yaml(path))
+        merged = merge(merged, _read(path))
     for override in overrides:
         merged = merge(merged, parse_override(override))
     if seed is not None:
@@ -38,6 +28,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
 
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """The checked configuration. Raises ConfigError for the first thing that is wrong."""
+    refuse_vast(values, name="the configuration")
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
@@ -56,15 +47,8 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="shipped ones lie in configs/") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} is not valid YAML: {' '.join(str(error).split())}", hint="configs/nano.yaml shows the form"
-        ) from error
+def _read(path: Path) -> dict[str, Any]:
+    values = read_yaml(path, hint="shipped ones lie in configs/; configs/nano.yaml shows the form")
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
     return values
@@ -73,14 +57,12 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def parse_override(text: str) -> dict[str, Any]:
     key, mark, value = text.partition("=")
     if not mark or not key.strip():
-        raise ConfigError(f"--set {text}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
-    try:
-        nested: Any = yaml.load(value, Loader=_Loader)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"--set {text}: the value is not valid YAML: {reason}", hint="quote it for YAML") from error
+        raise ConfigError(f"--set {text[:60]}: not of the form key=value", hint="e.g. --set cotrain.iterations=40")
+    name = f"--set {key.strip()[:60]}: the value"
+    nested: Any = parse_yaml(value, name=name, hint="quote it for YAML")
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
+    refuse_vast(nested, name=name)
     return nested
 
 
@@ -88,15 +70,21 @@ _KINDS = ("nano", "file", "folder", "hub", "endpoint", "rules", "none")
 """Members of unions, which pydantic puts into the path of an error."""
 
 
+def _word(part: int | str) -> str:
+    return str(part) if len(str(part)) <= 60 and str(part).isprintable() else shown(part)
+
+
 def _explain(error: ValidationError) -> ConfigError:
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
+    key = ".".join(_word(part) for part in first["loc"] if part not in _KINDS)
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         hint = "no such key: check the spelling against configs/nano.yaml"
-        return ConfigError(f"{key} = {first['input']!r}: unknown key{more}", hint=hint)
+        return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
-    value = "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {first['input']!r}"
+    value = (
+        "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
+    )
     return ConfigError(f"{key or 'configuration'}{value}: {reason}{more}", hint="correct the value and start again")

@@ -5,7 +5,17 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infuser_core.config.corpus import EndpointModel
-from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor, QuestionSource, Settings
+from infuser_core.config.sources import (
+    Count,
+    FolderAnchor,
+    HubAnchor,
+    NanoAnchor,
+    QuestionSource,
+    Rows,
+    Seed,
+    Settings,
+    Size,
+)
 
 
 class ProblemSettings(Settings):
@@ -13,11 +23,11 @@ class ProblemSettings(Settings):
 
     source: QuestionSource
     """The problems; one that stands in it twice counts once."""
-    count: int = Field(gt=0)
+    count: Rows
     """Rows: the problems repeated in turn until there are as many, then shuffled."""
     route: Literal["direct", "free_form", "mcq"] = "direct"
     """`direct` puts the problem itself to the solver; otherwise problem and answer are a text to write from."""
-    seed: int = Field(default=42, ge=0)
+    seed: Seed = 42
     """Seed of the shuffle; the run's own seed does not change it."""
     exclude_dev: bool = True
     """Leave out problems of the dev set, by text. The authors' published pool keeps them."""
@@ -43,12 +53,12 @@ class BudgetSettings(Settings):
     """`uniform` draws from the whole pool; `shares` has constant weights; `bandit` follows recent mean influence."""
     by: Literal["domain", "source_id", "prompt_type"] = "domain"
     """Field of a document that names its arm."""
-    shares: dict[str, float] = Field(default={})
+    shares: dict[str, Size] = Field(default={})
     """`shares`: weight of every arm, 0 to leave it out. `bandit`: constant share of the batch of arms that it does not
     steer, such as a route without influence scores."""
-    window: int = Field(default=5, gt=0)
+    window: Count = 5
     """Iterations that the bandit looks back."""
-    exploration: float = Field(default=0.5, ge=0)
+    exploration: float = Field(default=0.5, ge=0, le=1e6)
     """Width of the bandit's bounds, in deviations of the rewards of the window."""
     floor: float = Field(default=0.05, ge=0, lt=1)
     """Least share of an arm that the bandit steers; an equal share where it is above that."""
@@ -72,8 +82,8 @@ class RoleSettings(Settings):
 
     update: bool = True
     """False keeps the role at its anchor."""
-    learning_rate: float = Field(ge=0)
-    minibatch: int = Field(default=32, gt=0)
+    learning_rate: float = Field(ge=0, le=1e6)
+    minibatch: Rows = 32
     """M: groups per optimizer step."""
     advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"]
     """`batch_std` is the preset's form of it."""
@@ -98,7 +108,7 @@ class GeneratorRole(RoleSettings):
 class SolverRole(RoleSettings):
     """The solver's part."""
 
-    accuracy_band: list[float] | None = Field(default=None, min_length=2, max_length=2)
+    accuracy_band: list[Size] | None = Field(default=None, min_length=2, max_length=2)
     """[low, high]: questions that the solver answers with an accuracy outside are not trained on; all when null."""
 
     @model_validator(mode="after")
@@ -115,7 +125,7 @@ class SolverRole(RoleSettings):
 class ExampleSettings(Settings):
     """Questions by people that the generator sees before the document (R-Few)."""
 
-    count: int = Field(gt=0)
+    count: Count
     """Examples in one prompt, drawn anew for every document of every iteration."""
     source: QuestionSource | None = None
     """Where they are drawn from; the dev set when null."""

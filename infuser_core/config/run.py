@@ -3,7 +3,7 @@
 Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -17,7 +17,12 @@ from infuser_core.config.roles import (
 )
 from infuser_core.config.sources import (
     AnchorSource,
+    Count,
+    FilePath,
+    Seed,
     Settings,
+    Size,
+    Tokens,
     World,
 )
 from infuser_core.sealed import digest_of
@@ -26,9 +31,9 @@ from infuser_core.sealed import digest_of
 class SamplingSettings(Settings):
     """How responses are drawn."""
 
-    temperature: float = Field(default=0.7, ge=0)
+    temperature: float = Field(default=0.7, ge=0, le=1000)
     top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = Field(default=-1, ge=-1)
+    top_k: int = Field(default=-1, ge=-1, le=100_000_000)
 
 
 class OptimizerSettings(Settings):
@@ -36,28 +41,28 @@ class OptimizerSettings(Settings):
 
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
-    epsilon: float = Field(default=1e-8, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    gradient_clip: float = Field(default=1.0, gt=0)
+    epsilon: float = Field(default=1e-8, gt=0, le=1e6)
+    weight_decay: float = Field(default=0.01, ge=0, le=1e6)
+    gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
 
 
 class LossSettings(Settings):
     """Constants of eq:unified_obj."""
 
-    clip_low: float = Field(default=0.2, gt=0)
-    clip_high: float = Field(default=0.2, gt=0)
-    dual_clip: float | None = Field(default=None, gt=1)
+    clip_low: float = Field(default=0.2, gt=0, le=1e6)
+    clip_high: float = Field(default=0.2, gt=0, le=1e6)
+    dual_clip: float | None = Field(default=None, gt=1, le=1e6)
     """Bound of the loss of a negative advantage, in units of |A|; null leaves it to the preset."""
-    tis_cap: float | None = Field(default=2.0, gt=0)
+    tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
     """rho_max of the truncated importance weight; null switches it off."""
 
 
 class QuestionSettings(Settings):
     """Rules for a valid generated question."""
 
-    min_choices: int = Field(default=4, ge=2)
-    max_choices: int = Field(default=8, le=10)
+    min_choices: int = Field(default=4, ge=2, le=10)
+    max_choices: int = Field(default=8, ge=2, le=10)
     choice_order: Literal["shuffled", "as_written"] = "shuffled"
     labeller: str = ""
     """`package.module:name` of a function that labels questions for the report; it influences nothing."""
@@ -70,7 +75,7 @@ class RewardSettings(Settings):
 
     name: str = "influence"
     """Module in `infuser_core/rewards`, or `package.module:name`."""
-    invalid: float = 0.0
+    invalid: Size = 0.0
     """rho_inv: reward of a text that is no question."""
 
 
@@ -80,9 +85,9 @@ class CotrainSettings(Settings):
     preset: Literal["paper", "official"] = "paper"
     """`official` follows the authors' code where it differs from the paper (table in `algorithm/preset.py`)."""
 
-    iterations: int = Field(default=100, ge=0)
+    iterations: int = Field(default=100, ge=0, le=10_000)
     """T."""
-    documents: int = Field(default=128, gt=0)
+    documents: Count = 128
     """B: documents per iteration."""
     route: str = ""
     """Route of all documents, a module in `infuser_core/routes`; each document's own prompt type when empty. A route
@@ -93,11 +98,11 @@ class CotrainSettings(Settings):
     """True draws the first iteration's documents every time: a control."""
     dev_only: bool = False
     """True trains the solver on dev rollouts alone: an ablation."""
-    group_size: int = Field(default=8, ge=2)
+    group_size: int = Field(default=8, ge=2, le=10_000)
     """n: questions per document and answers per question."""
-    prompt_tokens: int = Field(default=4096, gt=0)
-    generator_tokens: int = Field(default=8192, gt=0)
-    solver_tokens: int = Field(default=8192, gt=0)
+    prompt_tokens: Tokens = 4096
+    generator_tokens: Tokens = 8192
+    solver_tokens: Tokens = 8192
     sampling: SamplingSettings = SamplingSettings()
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
@@ -110,15 +115,15 @@ class CotrainSettings(Settings):
     """Questions by people in the generator's prompt; none when null."""
     labels: Literal["reference", "majority"] = "reference"
     """Key for answers to generated questions: the generator's own, or the majority's answer."""
-    mid_eos_penalty: float = Field(default=0.0, le=0)
+    mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)
     """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
     one_backward: bool = False
     """Scoring and solver update share one backward pass: possible where the update is a single optimizer step."""
     exclude_questions: list[str] = Field(default=[])
     """Generated questions, by identifier, that neither role is updated on."""
-    validate_every: int = Field(default=5, gt=0)
+    validate_every: Count = 5
     """Iterations between validations; the anchor and the last iteration are always validated."""
-    validation_samples: int = Field(default=1, gt=0)
+    validation_samples: Count = 1
     """Responses per validation question."""
 
     @model_validator(mode="after")
@@ -159,9 +164,9 @@ class EngineSettings(Settings):
     trainer: Literal["local", "deepspeed", "fake"] = "local"
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int = Field(default=1, gt=0)
+    threads: int = Field(default=1, gt=0, le=4096)
     """CPU threads of one process."""
-    token_budget: Annotated[int, Field(gt=0)] | Literal["auto"] = 16384
+    token_budget: Tokens | Literal["auto"] = 16384
     """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
     `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
     gradient_checkpointing: bool = False
@@ -169,7 +174,7 @@ class EngineSettings(Settings):
     """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
     deterministic: bool = False
     """True has torch use repeatable kernels alone, or fail where there is none: slower on an accelerator."""
-    ranks: int = Field(default=1, gt=0)
+    ranks: Count = 1
     """Processes of the trainer `deepspeed`, one per accelerator."""
     zero_stage: Literal[2, 3] = 3
     """Shards of `deepspeed`: 2 AdamW's state and gradients, 3 the weights as well."""
@@ -180,7 +185,7 @@ class EngineSettings(Settings):
     overlap: bool = False
     """Whether independent phases run beside each other: dev rollouts and dev gradient beside question generation, a
     validation beside the next iteration. It changes no result and is no part of a recipe."""
-    tensor_parallel: int = Field(default=1, gt=0)
+    tensor_parallel: int = Field(default=1, gt=0, le=4096)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)
     """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
@@ -213,13 +218,13 @@ class BenchmarkSettings(Settings):
 
     name: str
     """Module in `infuser_core/benchmarks`."""
-    path: str = ""
+    path: FilePath = ""
     """Data file or folder, where the benchmark reads one."""
     label: str = ""
     """Name in tables; the module's name when empty."""
-    samples: int | None = Field(default=None, gt=0)
+    samples: Count | None = None
     """Responses per question; the benchmark's own number when null."""
-    max_tokens: int | None = Field(default=None, gt=0)
+    max_tokens: Tokens | None = None
     """Response limit; the benchmark's own when null, else the solver's."""
     world: World = "basic"
     """Micro-world that the nano benchmarks ask about."""
@@ -250,12 +255,12 @@ class EvaluateSettings(Settings):
 class RunConfig(Settings):
     """A whole run."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)
     """Short name of the base configuration."""
-    variant: str = Field(default="", pattern=r"^[a-z0-9-]*$")
+    variant: str = Field(default="", pattern=r"^[a-z0-9-]*$", max_length=100)
     """Set by overlays, e.g. `fixed-generator`."""
-    seed: int = Field(default=42, ge=0)
-    prompts: str = "paper"
+    seed: Seed = 42
+    prompts: FilePath = "paper"
     """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
     anchor: AnchorSource
     data: DataSettings

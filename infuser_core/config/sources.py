@@ -1,15 +1,47 @@
 """Settings that name a model or a set of questions, and the base of all settings."""
 
+import os
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from infuser_core.errors import shown
 
 
 class Settings(BaseModel):
     """Base of every part: frozen, no unknown keys, no silent conversions of text to numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, strict=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        strict=True,
+        allow_inf_nan=False,
+        str_max_length=4096,
+    )
 
+
+# Ceilings that no experiment meets: a digit too many fails at once, and not after days or with the memory gone.
+Count = Annotated[int, Field(gt=0, le=1_000_000)]
+"""Things of a batch: documents, samples, requests, processes."""
+Rows = Annotated[int, Field(gt=0, le=100_000_000)]
+"""Rows of a set."""
+Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
+"""Length of a text, tokens."""
+Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+"""Seed of a random draw."""
+Size = Annotated[float, Field(ge=-1e9, le=1e9)]
+"""A number of any sign."""
+
+
+def _named(path: str) -> str:
+    if any(len(os.fsencode(part)) > 255 for part in path.split("/")) or "\0" in path:
+        raise ValueError(f"{shown(path)} is no path: a file's name has at most 255 bytes, none of them 0")
+    return path
+
+
+FilePath = Annotated[str, AfterValidator(_named)]
+"""Path of a file or a folder; relative ones start where the command runs."""
 
 World = Literal["basic", "hard", "strong", "wide"]
 ShelfName = Literal["mixed", "by_domain"]
@@ -28,7 +60,7 @@ class FolderAnchor(Settings):
     """A model folder in Hugging Face layout."""
 
     type: Literal["folder"]
-    path: str
+    path: FilePath
     """Folder with config.json, weights and tokenizer."""
 
 
@@ -36,7 +68,7 @@ class HubAnchor(Settings):
     """A model on the Hugging Face hub, or in its local cache."""
 
     type: Literal["hub"]
-    repo: str
+    repo: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?$", max_length=96)
     """Repository, `owner/name`."""
     revision: str = "main"
     """Branch, tag or commit."""
@@ -49,7 +81,7 @@ class NanoQuestions(Settings):
     split: Literal["train", "dev", "validation", "test"]
     topics: Literal["target", "transfer", "problems", "programs"] = "target"
     """Topics that the dev set covers or not, with choices; or the wide world's, to be answered by a number."""
-    size: int = Field(gt=0)
+    size: Rows
     world: World = "basic"
     """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, or eight with
     free-form problems and programs."""
@@ -59,8 +91,8 @@ class FileQuestions(Settings):
     """Questions in a JSON or JSONL file with question_id, question_text, choices, ground_truth."""
 
     type: Literal["file"]
-    path: str
-    size: int | None = Field(default=None, gt=0)
+    path: FilePath
+    size: Rows | None = None
     """Expected number of rows; another number is an error for the dev set."""
 
 
@@ -69,7 +101,7 @@ class Quota(Settings):
 
     benchmarks: list[str] = Field(min_length=1)
     """Modules in `infuser_core/benchmarks`; several share the quota as one pool."""
-    count: int = Field(gt=0)
+    count: Rows
     """Questions wanted."""
     subdomain: str = ""
     """Only questions with this `subdomain`, where a benchmark is split, e.g. `lettered` and `open` of `bbeh`."""
@@ -95,13 +127,13 @@ class BenchmarkQuestions(Settings):
 
     type: Literal["benchmarks"]
     quotas: list[Quota] = Field(default=PAPER_QUOTAS, min_length=1)
-    seed: int = Field(default=42, ge=0)
+    seed: Seed = 42
     """Seed of the sample; the run's own seed does not change it."""
     leak_free: bool = False
     """Leave out every question that `evaluate.benchmarks` will ask, by text."""
     shortfall: Literal["spread", "leave"] = "spread"
     """Where a quota lacks questions: the others give them in proportion to their size, or they stay lacking."""
-    paths: dict[str, str] = {}
+    paths: dict[str, FilePath] = {}
     """File or folder of a benchmark, by name; others come from the data folder or the hub.
 
     A larger set in the same layout is welcome: what is evaluated is taken out by text, what is left can be drawn.
@@ -127,9 +159,9 @@ class MixPart(Settings):
 
     source: SingleSource
     """Where its questions are from."""
-    count: int | None = Field(default=None, gt=0)
+    count: Rows | None = None
     """Questions drawn from it; all when null."""
-    seed: int = Field(default=42, ge=0)
+    seed: Seed = 42
     """Seed of the draw; the run's own seed does not change it."""
 
 

@@ -1,5 +1,6 @@
 """Generated questions as an evaluation: a run's questions for any solver, their checks, and what is known of them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.benchmarks.parts.question_sets import question_of
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.evaluation.plan import Plan, single
 from infuser_core.prompts.load import LETTERS, render_question
 from infuser_core.schemas import BenchmarkVerdict, Document, QuestionScore
@@ -63,7 +64,7 @@ def iterations_of(root: Path, run: str, wanted: str) -> list[int]:
     named = {"first": known[:1], "last": known[-1:], "all": known}
     chosen: list[int] = []
     for part in (part.strip() for part in wanted.split(",") if part.strip()):
-        numbers = named.get(part) or ([int(part)] if part.isdecimal() and int(part) in known else [])
+        numbers = named.get(part) or ([int(part)] if re.fullmatch(NUMBER, part) and int(part) in known else [])
         if not numbers:
             hint = f"iterations: {', '.join(map(str, known))}; or first, last, all"
             raise UsageError(f"--iterations {part}: run {run} has no generated questions there", hint=hint)

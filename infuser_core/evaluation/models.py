@@ -2,6 +2,7 @@
 address."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from infuser_core.anchors import anchor_digest, anchor_folder, anchor_path
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor, World
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
@@ -107,7 +108,7 @@ def _of_run(store: Store, name: str, place: str) -> NamedModel:
         entry.iteration + 1: entry.key for entry in journal.latest() if entry.phase in ("update_solver", "anchor")
     }
     number = _selected(store, journal) if place == "selected" else place
-    if not str(number).isdigit() or int(number) not in solvers:
+    if not re.fullmatch(NUMBER, str(number)) or int(number) not in solvers:
         known = ", ".join(map(str, sorted(solvers))) or "none yet"
         raise UsageError(f"--model {name}@{place}: no such checkpoint", hint=f"iterations: {known}; or {name}@selected")
     key = solvers[int(number)]

@@ -263,5 +263,5 @@ def name_of(model: str, plan: Plan, identity: dict[str, Any]) -> str:
     """Name of an evaluation's record: the same model, benchmarks and settings always give the same one."""
     shown = re.sub(r"[^A-Za-z0-9._]+", "-", model).strip("-.")[-40:]
     labels = [re.sub(r"[^A-Za-z0-9._]+", "-", sheet.label) for sheet in plan.sheets]
-    what = "+".join(labels) if len(labels) <= 3 else f"{len(labels)}-benchmarks"
+    what = "+".join(labels)[:80] if len(labels) <= 3 else f"{len(labels)}-benchmarks"
     return f"{shown}-{what}-{digest_of(identity)[:12]}"

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError
 
 from infuser_core.config import overlays
+from infuser_core.config.limited_yaml import read_yaml
 from infuser_core.config.overlays import load as load_config
 from infuser_core.config.run import BenchmarkSettings, EngineSettings, RunConfig, SamplingSettings
-from infuser_core.config.sources import Settings
+from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
 from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
-from infuser_core.errors import ConfigError
+from infuser_core.errors import ConfigError, shown
 from infuser_core.evaluation.models import NamedModel, is_nano
 
 BATCH_TOKENS = 262_144
@@ -27,17 +27,17 @@ class EvaluationSettings(Settings):
     """How an evaluation is done; the defaults are the paper's (appendix: sampling hyperparameters)."""
 
     engine: EngineSettings = EngineSettings()
-    prompts: str = "paper"
+    prompts: FilePath = "paper"
     """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
     sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
-    prompt_tokens: int = Field(default=4096, gt=0)
-    max_tokens: int = Field(default=8192, gt=0)
+    prompt_tokens: Tokens = 4096
+    max_tokens: Tokens = 8192
     """Response limit of benchmarks that name none."""
     preset: Literal["paper", "official", "strict-last"] = "paper"
     too_long: Literal["wrong", "drop"] = "wrong"
     benchmarks: list[BenchmarkSettings] = Field(default=[])
     """Benchmarks by label, with their files; those left out of it are found by name."""
-    seed: int = Field(default=42, ge=0)
+    seed: Seed = 42
 
 
 def of_run(config: RunConfig) -> EvaluationSettings:
@@ -69,13 +69,8 @@ def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, An
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
     """Settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="shipped ones lie in configs/") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"{path} is not valid YAML: {reason}", hint="a mapping of keys to values") from error
+    values = read_yaml(path, hint="a mapping of keys to values, or a shipped configuration in configs/")
+    values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
         return of_run(overlays.load([path]))
     if not isinstance(values, dict):
@@ -91,7 +86,7 @@ def changed(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) 
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         known = ", ".join(EvaluationSettings.model_fields)
-        raise ConfigError(f"{where}: {key} = {first['input']!r}: {first['msg']}", hint=f"keys: {known}") from None
+        raise ConfigError(f"{where}: {key} = {shown(first['input'])}: {first['msg']}", hint=f"keys: {known}") from None
 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:

@@ -1,6 +1,7 @@
 """Export of a checkpoint as a model folder of its own, written whole or not at all (`infuser export`)."""
 
 import hashlib
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from infuser_core.config.overlays import validate
 from infuser_core.durable import fsync
-from infuser_core.errors import StoreError, UsageError
+from infuser_core.errors import NUMBER, StoreError, UsageError
 from infuser_core.export.card import card
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.history import history_of
@@ -90,7 +91,7 @@ def _number(graph: Graph, store: Store, text: str) -> int:
         if not chosen:
             raise UsageError(f"run {graph.run} has selected no checkpoint yet", hint=f"finish it, or give {valid}")
         return store.rows(chosen[-1].ref, "selections", Selection)[0].selected_iteration
-    if not text.isdigit() or int(text) > done:
+    if not re.fullmatch(NUMBER, text) or int(text) > done:
         raise UsageError(f"--iteration {text}: run {graph.run} has no such checkpoint", hint=f"give {valid}")
     return int(text)
 

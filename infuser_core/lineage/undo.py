@@ -1,6 +1,7 @@
 """`infuser run --without`: what depends on a textbook, a chunk or a question, and a run without it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from infuser_core.config.overlays import merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.lineage.answer import table_lines
 from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import graph_of
@@ -129,7 +130,7 @@ def _of_material(view: RunView, kind: str, name: str) -> Plan:
 
 def _of_question(view: RunView, name: str) -> Plan:
     iteration = name.partition("/")[0]
-    records = view.graph.of("generate_questions", iteration=int(iteration)) if iteration.isdigit() else []
+    records = view.graph.of("generate_questions", iteration=int(iteration)) if re.fullmatch(NUMBER, iteration) else []
     row = view.row("questions", ("question_id",), "question_id = ?", name, of=records)
     if row is None:
         raise UsageError(

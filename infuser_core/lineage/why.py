@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.lineage import checkpoint, documents, question
 from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import Graph, graph_of, graphs
@@ -48,7 +48,7 @@ def _in_a_run(lens: Lens, name: str, run: str | None) -> Answer | None:
             found = of_reference_question(view, asked, label=label) if asked else of_benchmark(view, label)
             if found is not None:
                 return found
-        elif rest.isdigit():
+        elif re.fullmatch(NUMBER, rest):
             return _after(view, int(rest))
     return None
 
@@ -143,7 +143,7 @@ def _source(view: RunView, name: str) -> Answer | None:
 
 def _given_rollout(view: RunView, name: str) -> Answer | None:
     head, mark, sample = name.rpartition("/")
-    return of_reference_question(view, head, rollout_id=name) if mark and sample.isdigit() else None
+    return of_reference_question(view, head, rollout_id=name) if mark and re.fullmatch(NUMBER, sample) else None
 
 
 def _of_artifact(view: RunView, record: Record) -> Answer:

@@ -1,10 +1,11 @@
 """Places in the pipeline, `PHASE@ITERATION`, and stages that are computed again from a place on."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef, Recipe
 
@@ -55,7 +56,7 @@ def _place(text: str, option: str) -> Place | None:
     if not text:
         return None
     phase, mark, number = text.partition("@")
-    if not phase or (mark and not number.removeprefix("-").isdigit()):
+    if not phase or (mark and not re.fullmatch("-?" + NUMBER, number)):
         raise UsageError(f"{option} {text}: not a place in a run", hint=f"give {_FORM}")
     return Place(phase=phase, iteration=int(number) if mark else None)
 

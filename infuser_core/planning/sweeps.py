@@ -3,19 +3,22 @@
 import re
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError
 
+from infuser_core.config.limited_yaml import read_yaml
 from infuser_core.config.overlays import load
 from infuser_core.config.sources import Settings
 from infuser_core.errors import ConfigError
 
+RUNS = 1000
+"""Runs of a sweep."""
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
@@ -80,18 +83,32 @@ def read(path: Path) -> list[Member]:
     sweep = _parsed(path)
     folder = path.parent
     axes = [list(_choices(name, values, folder)) for name, values in sweep.axes.items()]
-    members = [_member(sweep, folder, chosen) for chosen in product(*axes)]
-    return list({member.run: member for member in members}.values())
+    many = prod(map(len, axes))
+    if many > RUNS:
+        raise ConfigError(
+            f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
+        )
+    members = {member.run: member for member in (_member(sweep, folder, chosen) for chosen in product(*axes))}
+    _refuse_alike(path, members.values())
+    return list(members.values())
+
+
+def _refuse_alike(path: Path, members: Iterable[Member]) -> None:
+    """Comparisons go by the label: other settings under the same one would be averaged as if they were seeds."""
+    named: dict[tuple[str, int], str] = {}
+    for member in members:
+        other = named.setdefault((member.label, member.seed), member.run)
+        if other != member.run:
+            raise ConfigError(
+                f"{path}: two variants are called {member.label}, runs {other} and {member.run}",
+                hint="name the choices, apart in a-z and 0-9: AXIS: {low: [KEY=-1], high: [KEY=1]}",
+            )
 
 
 def _parsed(path: Path) -> SweepFile:
     hint = "configs/sweep/ has examples"
     try:
-        return SweepFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}", hint=hint) from error
+        return SweepFile.model_validate(read_yaml(path, hint=hint))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

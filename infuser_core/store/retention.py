@@ -4,13 +4,14 @@ Training goes on from whole checkpoints alone: AdamW's moments enter the influen
 Pins are in the record of their run.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, holders
 from infuser_core.store.doctor import checkpoints_at, thinned
@@ -139,7 +140,7 @@ def _save(root: Path, run: str, iterations: set[int]) -> None:
 def _parse(root: Path, place: str) -> tuple[Holder, int]:
     """The run and the iteration that RUN@ITERATION names."""
     name, mark, number = place.rpartition("@")
-    if not mark or not number.isdigit():
+    if not mark or not re.fullmatch(NUMBER, number):
         raise UsageError(f"{place!r} names no checkpoint", hint="RUN@ITERATION, e.g. nano@5")
     name = runs.find_run(root, name)
     return next(each for each in holders(root) if each.name == name), int(number)

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import durable, sealed
-from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError
+from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError, shown
 from infuser_core.store import lease
 from infuser_core.store.journal import RUNS, Journal, keep_newest
 
 RECORD = "run.json"
 """File with the record that a run was created with, and with what was decided about it since."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(\.|$))[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9_-])?", re.ASCII)
+NAME_CHARS = 160
+"""Length of a run's name; file systems take 255, and files are named after runs."""
 EVALUATION = "evaluation.json"
 """File with the record of an evaluation: its model and benchmarks."""
 EVALUATIONS = "evaluations"
@@ -110,8 +112,11 @@ def change_run(root: Path, name: str, **facts: Any) -> None:
 
 def check_name(name: str) -> None:
     """Raises UsageError for what cannot name a run."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"--name {name}: not a name for a run", hint="letters, digits, '.', '_' and '-'")
+    if len(name) > NAME_CHARS or not _NAME.fullmatch(name):
+        hint = (
+            f"1 to {NAME_CHARS} letters, digits, '.', '_' or '-', a letter or digit first, no '.' last, no device (CON)"
+        )
+        raise UsageError(f"--name {shown(name)}: not a name for a run", hint=hint)
 
 
 def read_config(root: Path, name: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_a_run_with_other_settings_under_the_same_name_is_refused(launch: Launch
 
 def test_a_name_that_leads_out_of_the_store_is_refused(launch: Launcher, small_run: SmallRun, tmp_path: Path):
     ended = launch(*small_run.arguments[:3], "--name", "../../escaped", store=tmp_path / "a" / "store")
-    assert complains(ended, 2) == "--name ../../escaped: not a name for a run"
+    assert complains(ended, 2) == "--name '../../escaped': not a name for a run"
     assert list(tmp_path.rglob("escaped")) == []
 
 

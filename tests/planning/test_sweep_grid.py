@@ -76,3 +76,19 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path, axes: str, s
 def test_every_shipped_sweep_can_be_read(path: Path) -> None:
     members = read(path)
     assert {member.seed for member in members} == {42, 123, 456}
+
+
+@pytest.mark.parametrize(
+    "axes",
+    ["{cotrain.reward.invalid: [-1.0, 1.0]}", '{arm: {"a b": [cotrain.iterations=3], a-b: [cotrain.iterations=4]}}'],
+)
+def test_two_variants_of_one_name_are_refused(tmp_path: Path, axes: str) -> None:
+    """Comparisons would average them as if they were two seeds of one."""
+    with pytest.raises(ConfigError, match="two variants are called nano-"):
+        read(written(tmp_path, axes))
+
+
+def test_a_grid_beyond_any_experiment_is_refused_at_once(tmp_path: Path) -> None:
+    axes = ", ".join(f"cotrain.axis{number}: {list(range(100))}" for number in range(6))
+    with pytest.raises(ConfigError, match="1000000000000 runs, and 1000 are the most"):
+        read(written(tmp_path, f"{{{axes}}}"))
