@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 PROC = Path("/proc")
 MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")
 WATCH_SECONDS = 0.2
+LOOK_SECONDS = 1.0
 TAIL_BYTES = 8192
 REASON_CHARS = 300
 # None of these is a limit of ours: the processor's is SIGXCPU, and what breaks another limit is on record as a fault.
@@ -74,6 +75,24 @@ class Finished:
         return " ".join(printed.decode(errors="replace").split())[-TAIL_BYTES:]
 
 
+class Watch:
+    """A clock for limits on others: it stands still while this process is stopped itself, and they with it perhaps."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.seconds = 0.0
+        self.missed = 0.0
+        """Time in which this process did not run, seconds."""
+
+    def look(self) -> float:
+        """Seconds that were watched; looks follow each other within one."""
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        self.seconds += min(passed, LOOK_SECONDS)
+        self.missed += max(passed - LOOK_SECONDS, 0.0)
+        return self.seconds
+
+
 def _no_trouble() -> str:
     return ""
 
@@ -94,7 +113,7 @@ def run(
     `trouble` is asked several times a second; what it says, if anything, ends the command as a broken limit does.
     """
     pipe = subprocess.PIPE
-    deadline = time.monotonic() + wall_seconds
+    watch = Watch()
     fault, peak, out, err, ended = "", 0, b"", b"", False
     ahead = given or None
     with subprocess.Popen(
@@ -113,17 +132,17 @@ def run(
                 if max(len(out), len(err)) > answer_bytes:
                     fault = f"answered with more than {answer_bytes >> 20} MB"
                 elif not ended:
-                    fault = _over(peak, resident_bytes, deadline, wall_seconds) or trouble()
+                    fault = _over(peak, resident_bytes, watch.look() > wall_seconds, wall_seconds) or trouble()
         finally:
             kill_group(process)
     return Finished(out=out, err=err, status=process.returncode, fault=fault, peak_bytes=peak)
 
 
-def _over(peak: int, resident_bytes: int, deadline: float, wall_seconds: float) -> str:
+def _over(peak: int, resident_bytes: int, late: bool, wall_seconds: float) -> str:
     """The limit that a running command broke; empty while it broke none."""
     if resident_bytes and peak > resident_bytes:
         return f"used {peak / 1e9:.1f} GB of memory, {resident_bytes / 1e9:g} GB are allowed"
-    return f"still running after {wall_seconds:g} s" if time.monotonic() > deadline else ""
+    return f"still running after {wall_seconds:g} s" if late else ""
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -11,11 +11,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from infuser_core.child import Watch
 from infuser_core.sandbox import literals
 from infuser_core.sandbox.containment import ENVIRONMENT, NOBODY, WORK, Containment, filter_program
 from infuser_core.sandbox.processes import Exchange, Tree, of_user
@@ -47,8 +47,9 @@ class Cell:
     asked yet. Within a question it can claim any value: that is all a returned value ever is.
     """
 
-    def __init__(self, containment: Containment, program: Program, limits: Limits) -> None:
+    def __init__(self, containment: Containment, program: Program, limits: Limits, watch: Watch | None = None) -> None:
         self.limits = limits
+        self._watch = watch or Watch()
         self.ended = False
         self._closing = contextlib.ExitStack()
         self._memory_at = 0.0
@@ -189,11 +190,11 @@ class Cell:
     def wait(self, done: Callable[[], bool], seconds: float) -> Status | None:
         """Until `done` or the end of the process: None. A limit passed before that ends everything and is returned."""
         assert self._tree is not None, "started"
-        began = time.monotonic()
+        began = self._watch.look()
         waited = self._tree.waited_seconds()
         limit = seconds
         while not done() and not self.ended:
-            now = time.monotonic()
+            now = self._watch.look()
             if now - began > limit:
                 limit = seconds + min(self._tree.waited_seconds() - waited, PATIENCE * seconds)
                 if now - began > limit:

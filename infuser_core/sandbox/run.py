@@ -3,12 +3,12 @@
 import marshal
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 
+from infuser_core.child import Watch
 from infuser_core.sandbox.cell import Cell
 from infuser_core.sandbox.containment import Containment, candidates, contained, limited
 from infuser_core.sandbox.program import (
@@ -121,7 +121,7 @@ class _Batch:
         self.cases = cases
         self.limits = limits
         self.stop = stop
-        self.began = time.monotonic()
+        self.watch = Watch()
         self.killed = False
         """Whether a process was killed, by itself or from outside."""
 
@@ -137,7 +137,7 @@ class _Batch:
     def _whole_program(self, case: Case) -> CaseOutcome:
         if self._left() <= 0:
             return self._out_of_time()
-        with Cell(self.containment, self.program, self.limits) as cell:
+        with Cell(self.containment, self.program, self.limits, self.watch) as cell:
             cell.feed(case.stdin)
             status = cell.wait(lambda: cell.ended, self._left())
             if status is None and cell.failed:
@@ -152,7 +152,7 @@ class _Batch:
         while len(outcomes) < len(self.cases) and not stopped:
             if self._left() <= 0:
                 return [*outcomes, *[self._out_of_time()] * (len(self.cases) - len(outcomes))]
-            with Cell(self.containment, self.program, self.limits) as cell:
+            with Cell(self.containment, self.program, self.limits, self.watch) as cell:
                 failed = self._answer_of(cell, cell.ask())
                 if failed.status != Status.RETURNED:
                     # It would fail to load for every case alike.
@@ -190,7 +190,7 @@ class _Batch:
 
     def _left(self) -> float:
         """Time for the next case."""
-        return min(self.limits.seconds, self.began + self.limits.total_seconds - time.monotonic())
+        return min(self.limits.seconds, self.limits.total_seconds - self.watch.look())
 
     def _out_of_time(self) -> CaseOutcome:
         return CaseOutcome(status=Status.TIMEOUT, detail=f"{self.limits.total_seconds:g} s for all cases")

@@ -3,7 +3,8 @@
 `lock` is held through `flock`: it ends with its holder, however that ends. `lease.json` names the holder and is touched
 every few seconds. The rule for a run whose lock is free: no lease, or one from this boot of this machine, means that
 nobody is at work. A lease from elsewhere counts until it has not been touched for `STALE` seconds, by the clock of the
-file system that both machines share. A dead holder's lease stays behind, and says what it was doing.
+file system that both machines share; a touch in the future says nothing, and the lease is watched instead. A dead
+holder's lease stays behind, and says what it was doing.
 """
 
 import fcntl
@@ -29,6 +30,7 @@ STALE = 60.0
 AND = "; "
 """Between two stages that are at work beside each other."""
 _ASKING = 0.5
+_WATCHING = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +172,29 @@ def refuse_held(folder: Path, name: str) -> None:
         raise _busy(folder, name)
 
 
-def holder_elsewhere(folder: Path) -> Lease | None:
-    """The lease of a living holder on another machine, whose lock this kernel may not see."""
+def holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | None:
+    """The lease of a living holder on another machine, whose lock this kernel may not see.
+
+    A lease from the future, left before a clock was put back, is watched for `patience` seconds.
+    """
     found = _read(folder / FILE)
     if found is None or found.boot == _boot_id():
         return None
-    return found if _silence(folder) < STALE else None
+    silence = _silence(folder)
+    return found if (_stirs(folder / FILE, patience) if silence < 0 else silence < STALE) else None
+
+
+def _stirs(path: Path, patience: float) -> bool:
+    """Whether somebody touches the lease within this time. One that nobody touches is dated back: watched once."""
+    with suppress(OSError):
+        before = path.stat().st_mtime_ns
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            time.sleep(_WATCHING)
+            if path.stat().st_mtime_ns != before:
+                return True
+        os.utime(path, (0, 0))
+    return False
 
 
 def dead_holder(folder: Path) -> Lease | None:
@@ -265,7 +284,7 @@ def _read(path: Path) -> Lease | None:
 
 
 def _silence(folder: Path) -> float:
-    """Seconds since the lease was touched. A clock that went backwards makes it younger, never older."""
+    """Seconds since the lease was touched; below 0 where the clock was put back since."""
     probe = folder / f".now.{uuid.uuid4().hex}"
     try:
         touched = (folder / FILE).stat().st_mtime

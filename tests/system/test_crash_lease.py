@@ -6,6 +6,7 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -91,9 +92,21 @@ def test_a_silent_holder_on_another_machine_is_taken_over(tmp_path: Path):
         assert "fell silent with its machine in judge" in lease.describe_left(hold.left, "run")
 
 
-def test_a_clock_that_was_put_back_makes_nobody_dead(tmp_path: Path):
-    write_lease(tmp_path, boot="another boot", age=-100_000.0)
+def test_a_clock_that_was_put_back_makes_no_living_holder_dead(tmp_path: Path):
+    path = write_lease(tmp_path, boot="another boot", age=-100_000.0)
+    beat = threading.Timer(0.3, os.utime, [path])
+    beat.start()
     assert is_held(tmp_path, "run")
+    beat.join()
+    assert is_held(tmp_path, "run")
+
+
+def test_a_dead_holders_lease_from_the_future_blocks_nobody(tmp_path: Path):
+    path = write_lease(tmp_path, boot="another boot", age=-100_000.0)
+    assert lease.holder_elsewhere(path.parent, patience=0.5) is None
+    assert not is_held(tmp_path, "run")
+    with holding(tmp_path, "run") as hold:
+        assert hold.left is not None and hold.left.pid == 4711
 
 
 def test_who_was_taken_over_notices_and_leaves_the_new_lease_alone(tmp_path: Path):

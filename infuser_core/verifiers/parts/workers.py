@@ -10,16 +10,15 @@ import contextlib
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from queue import LifoQueue
 
+from infuser_core.child import FROM_OUTSIDE, WATCH_SECONDS, Watch
 from infuser_core.errors import EngineError, KilledProcessError
 
 LIMIT_SECONDS = 4.0
@@ -66,12 +65,14 @@ class Worker:
         return self._process.pid
 
     def start(self) -> None:
-        """Wait until it is ready, once. Raises EngineError with its last words when it does not come up."""
+        """Wait until it is ready, once. Raises EngineError with its last words when it fails, EOFError when killed."""
         if self._ready:
             return
         try:
-            self._receive(START_SECONDS)
+            self._receive(START_SECONDS, Watch())
         except (EOFError, TimeoutError) as error:
+            if isinstance(error, EOFError) and self.killed():
+                raise
             self.kill()
             assert self._process.stderr is not None, "asked for as a pipe"
             said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
@@ -80,20 +81,22 @@ class Worker:
             raise EngineError(message, hint="pip install 'math-verify[antlr4_13_2]>=0.9,<0.10'") from error
         self._ready = True
 
-    def ask(self, request: Mapping[str, object], *, seconds: float) -> str:
+    def ask(self, request: Mapping[str, object], *, seconds: float, watch: Watch) -> str:
         """The reply. Raises TimeoutError when it is late, EOFError or BrokenPipeError when the worker is lost."""
         self._outbox.send_bytes(json.dumps(request).encode())
-        return self._receive(seconds)
+        return self._receive(seconds, watch)
 
-    def _receive(self, seconds: float) -> str:
-        if not self._inbox.poll(seconds):
-            raise TimeoutError
+    def _receive(self, seconds: float, watch: Watch) -> str:
+        while not self._inbox.poll(min(seconds, WATCH_SECONDS)):
+            if watch.look() >= seconds:
+                raise TimeoutError
+        watch.look()
         return self._inbox.recv_bytes().decode()
 
     def killed(self) -> bool:
         """Whether somebody else ended the lost process: a request makes it crash, it does not kill it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(1.0) in (-signal.SIGKILL, -signal.SIGTERM)
+            return self._process.wait(1.0) in FROM_OUTSIDE
         return False
 
     def kill(self) -> None:
@@ -137,21 +140,23 @@ class Pool:
         )
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
-        """The reply of one worker; None where it was killed from outside."""
+        """The reply of one worker; None where it was killed or stopped from outside."""
         worker = self._places.get() or self._new()
         kept: Worker | None = None
         try:
-            worker.start()
-            began = time.monotonic()
+            watch = Watch()
             try:
-                text, kept = worker.ask(request, seconds=seconds), worker
+                worker.start()
+                watch = Watch()
+                text, kept = worker.ask(request, seconds=seconds, watch=watch), worker
             except (TimeoutError, EOFError, BrokenPipeError) as error:
                 text = "late" if isinstance(error, TimeoutError) else "lost"
                 # It starts while nobody waits for it.
                 kept = None if self._closed else self._new()
                 if text == "lost" and not self._closed and worker.killed():
                     return None
-            return Reply(text=text, seconds=time.monotonic() - began)
+            # It may have been stopped as this process was: nothing is late by that.
+            return Reply(text=text, seconds=watch.seconds) if text != "late" or not watch.missed else None
         finally:
             if kept is not worker:
                 self._workers.discard(worker)
