@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
+from infuser_core import durable, sealed
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Question
 from infuser_core.store.tables import foreign_rows
@@ -57,11 +57,14 @@ class Reference:
 
 def digests_of(shards: Sequence[Shard], record: Path) -> list[str]:
     """sha256 of the shards. A file whose size and time of change are in the record is not read again."""
-    known = json.loads(record.read_text()) if record.is_file() else {}
+    try:
+        known = sealed.read(record)
+    except (FileNotFoundError, ValueError):
+        known = {}
     names = [_stamp(shard) for shard in shards]
     fresh = {name: shard.digest() for name, shard in zip(names, shards, strict=True) if name not in known}
     if fresh:
-        durable.write_json(record, {**known, **fresh})
+        sealed.write(record, {**known, **fresh})
     return [(known | fresh)[name] for name in names]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
 from corpus.read.page import page_of, reason_of
-from infuser_core import child, durable
+from infuser_core import child, sealed
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
@@ -171,18 +171,14 @@ def _kept_folder(path: Path, config: MarkerConfig) -> Path:
 def _kept(kept: Path, first: int, last: int) -> _Range | None:
     """A range finished earlier, unless its file is damaged."""
     try:
-        value = json.loads((kept / f"{first:06}-{last:06}.json").read_text(encoding="utf-8"))
+        value = sealed.read(kept / f"{first:06}-{last:06}.json")
     except (OSError, ValueError):
-        return None
-    if hashlib.sha256(value["text"].encode()).hexdigest() != value["sha256"]:
         return None
     return _Range(text=value["text"], starts={int(page): start for page, start in value["starts"].items()})
 
 
 def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
-    value = {"text": made.text, "starts": made.starts, "sha256": hashlib.sha256(made.text.encode()).hexdigest()}
-    final = kept / f"{first:06}-{last:06}.json"
-    durable.write(final, json.dumps(value))
+    sealed.write(kept / f"{first:06}-{last:06}.json", {"text": made.text, "starts": made.starts})
 
 
 def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:

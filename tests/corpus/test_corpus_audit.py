@@ -101,6 +101,9 @@ def test_finished_shards_are_not_read_again_and_processes_agree(folder, launch):
     stamp = kept.stat().st_mtime_ns
     first = run(folder)
     assert kept.stat().st_mtime_ns == stamp
+    # Another count under the seal of the first: the shard is read again.
+    kept.write_text(kept.read_text().replace('"texts": ', '"texts": 1'))
+    assert run(folder) == first and kept.stat().st_mtime_ns != stamp
     again = audit_pool(folder / "pool", [folder / "ref"], "exact", folder / "other", workers=2)
     assert again == first
 
