@@ -29,12 +29,13 @@ SMALL = {
 class Served:
     """A running `infuser serve` and its API."""
 
-    def __init__(self, store: Path, *options: str) -> None:
+    def __init__(self, store: Path, **environment: str) -> None:
         self.store = store
         # Prefect's own variables of this process must not leak in.
         outer = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-        self.environment = {**outer, "INFUSER_STORE": str(store), "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
-        command = [sys.executable, "-m", "flows.cli.main", "serve", "--port", str(deployment.free_port()), *options]
+        own = {"INFUSER_STORE": str(store), "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
+        self.environment = {**outer, **own, **environment}
+        command = [sys.executable, "-m", "flows.cli.main", "serve", "--port", str(deployment.free_port())]
         self.log = store.parent / "serve.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=HERE, env=self.environment, stdout=log, stderr=log)

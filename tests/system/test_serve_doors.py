@@ -41,7 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     store.mkdir()
     (store / "server.toml").write_bytes(b"\xff{active\x00")
     (store / "server.toml").chmod(0o644)
-    running = Served(store)
+    running = Served(store, INFUSER_SERVE_HOSTS="infuser.example")
     yield running
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(timeout=20) in (0, 130), running.log.read_text()
@@ -88,6 +88,13 @@ def test_a_foreign_name_and_a_foreign_page_are_refused(served: Served, secret: b
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
     own = served.url.removesuffix("/api")
     assert ask(served, "POST", origin=own, **known).status == (200 if secret else 401)
+
+
+@pytest.mark.parametrize("host", ["infuser.example", "127.0.0.1:4200"])
+def test_a_reverse_proxy_comes_in_by_its_own_name_or_by_ours(served: Served, host: str) -> None:
+    page = "https://infuser.example"
+    assert ask(served, "POST", host=host, origin=page, **served.headers).status == 200
+    assert ask(served, "POST", host=host, origin=f"{page}.evil.example", **served.headers).status == 403
 
 
 @pytest.mark.parametrize("path", ["events/in", "events/out", "logs/out", "task_runs/subscriptions/scheduled"])
