@@ -15,7 +15,7 @@ import typer
 from flows import deployment
 from infuser_core import settings
 from infuser_core.config.run import RunConfig
-from infuser_core.errors import BusyRunError, InfuserError, StageError
+from infuser_core.errors import BusyRunError, InfuserError, StageError, UsageError, shown
 from infuser_core.store import runs
 from infuser_core.terminal import printable
 
@@ -115,6 +115,12 @@ def exit_code(command: Callable[[], object]) -> int:
     except InfuserError as error:
         print_error(error.message, error.hint)
         return error.exit_code
+    except OSError as error:
+        # A file that an argument or a setting names; the store's own are told as what they are.
+        if error.filename is None:
+            raise
+        print_error(f"{shown(str(error.filename))}: {error.strerror}", "correct the path")
+        return UsageError.exit_code
     except KeyboardInterrupt:
         print_error("interrupted", "finished work is kept: run the same command again, or `infuser resume`")
         return INTERRUPTED

@@ -4,6 +4,7 @@ import multiprocessing
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
@@ -20,6 +21,7 @@ from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
 from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.errors import KilledProcessError
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
@@ -228,6 +230,12 @@ def _in_processes(
                     for future in finished:
                         future.result()
                     shown(done.value)
+            except BrokenProcessPool as error:
+                raise KilledProcessError(
+                    "a process of the audit was killed from outside",
+                    hint="the system kills for want of memory: `dmesg` says so; use fewer workers, and repeat: "
+                    "what is scanned is kept",
+                ) from error
             finally:
                 processes.shutdown(cancel_futures=True)
 

@@ -49,6 +49,11 @@ WRONG_USE = {
     "unknown command": (["jog"], "No such command 'jog'."),
     "unknown option": (["run", NANO, "--fast"], "No such option: --fast"),
     "nothing to run": (["run"], "no configuration to run"),
+    "number of another script": (["run", "--fork", "x@²"], "--fork x@²: no iteration"),
+    "name without end": (["run", NANO, "--set", f"corpus.pool={'a' * 300}"], "corpus.pool: 'aaaaa"),
+    "folder without end": (["report", "tables", "--out", "a" * 300], "'aaaaa"),
+    "folder as a file": (["report", "tables", "--out", "/tmp"], "'/tmp': Is a directory"),
+    "no module's name": (["run", NANO, "--set", 'cotrain.route="../x"'], "no route '../x'"),
     "bad option": (["serve", "--port", "high"], "Invalid value for '--port': "),
     "unknown artifact": (["show", "rollout_dev-0000"], "no artifact rollout_dev-0000"),
     "bad SQL": (["sql", "select * from nowhere"], "Catalog Error: Table with name nowhere does not exist!"),
@@ -181,5 +186,5 @@ def test_the_installed_command_ends_the_same_way(tmp_path: Path):
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.splitlines() == [
         "infuser: cannot read missing.yaml: No such file or directory",
-        "  hint: shipped ones lie in configs/",
+        "  hint: shipped ones lie in configs/; configs/nano.yaml shows the form",
     ]

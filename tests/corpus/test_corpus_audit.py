@@ -1,7 +1,10 @@
 """A pool against data: what is planted is found, offsets point at it, shards resume, controls are printed."""
 
 import json
+import multiprocessing
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from corpus.audit.audit import audit_pool
 from corpus.audit.references import Shard, records, shards_of, texts_of
 from corpus.audit.scan import Finding
 from corpus.pool import DOCUMENTS, write_table
-from infuser_core.errors import DocumentError, UsageError
+from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 from infuser_core.schemas import Document
 from infuser_core.store.tables import read_rows
 
@@ -106,6 +109,21 @@ def test_finished_shards_are_not_read_again_and_processes_agree(folder, launch):
     assert run(folder) == first and kept.stat().st_mtime_ns != stamp
     again = audit_pool(folder / "pool", [folder / "ref"], "exact", folder / "other", workers=2)
     assert again == first
+
+
+def test_a_killed_process_is_no_verdict_and_the_next_attempt_finds_the_same(folder):
+    def kill() -> None:
+        while not multiprocessing.active_children():
+            time.sleep(0.01)
+        multiprocessing.active_children()[0].kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(KilledProcessError, match="a process of the audit was killed from outside"):
+        run(folder, workers=2)
+    killer.join()
+    assert not (folder / "out" / "overlaps.parquet").exists()
+    assert run(folder, workers=2) == audit_pool(folder / "pool", [folder / "ref"], "exact", folder / "other")
 
 
 def test_records_of_known_shapes_give_their_texts():
