@@ -119,10 +119,13 @@ def unpin(root: Path, place: str) -> str:
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
-    """Every pin: run, iteration and the keys of its checkpoints."""
+    """Every pin: run, iteration and the keys of its checkpoints. Raises StoreError where the run has lost an artifact."""
     catalogue, found = Catalogue(root), []
     for holder in holders(root):
-        for iteration in sorted(pinned(root, holder.name)):
+        pins = sorted(pinned(root, holder.name))
+        if pins:  # what cannot be read would be missing in the list
+            catalogue.held(holder.name)
+        for iteration in pins:
             keys = [record.key for number, record in checkpoints(catalogue, holder) if number == iteration]
             found.append({"run": holder.name, "iteration": iteration, "checkpoints": keys})
     return found

@@ -3,16 +3,13 @@
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import pytest
-from crash_points import content, mismatches, orphans, repeated
 from fault_tools import Faults, eventually, is_stopped
 
 from infuser_core.errors import ConfigError
 from infuser_core.settings import DEFAULT, phase_seconds
 from infuser_core.store.runs import is_held
-from infuser_core.store.store import Store
 
 AT_WORK = "stop@judge:inside"
 
@@ -139,38 +136,3 @@ def test_a_staging_folder_that_somebody_empties_costs_one_stage(faults: Faults, 
     assert [entry.phase for entry in failed] == [point.partition(":")[0]]
     assert "No such file" in failed[0].message
     faults.has_the_same_bits()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "trainer.json"])
-def test_a_process_killed_while_it_saves_a_checkpoint_leaves_none(faults: Faults, name: str):
-    faults.without("update_solver")
-    running = faults.begin()
-    eventually(lambda: any((faults.store / ".staging").glob(f"update_solver-*/{name}")), "a checkpoint", every=0.0005)
-    running.kill(signal.SIGKILL)
-    assert running.wait().code == -signal.SIGKILL
-    # The first update's; the second's needs the first.
-    assert len(list((faults.store / "artifacts").glob("update_solver/*"))) <= 1
-    for ref in Store(faults.store).refs():
-        Store(faults.store).verified_folder(ref)
-    faults.resumes()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", range(5))
-def test_one_of_two_starts_works_and_the_other_names_it(faults: Faults, tmp_path: Path, number: int):
-    store = faults.without("judge", "select")
-    both = [faults.begin() for _ in range(2)]
-    ended = [process.wait() for process in both]
-    assert 0 in [end.code for end in ended], ended
-    for process, end in zip(both, ended, strict=True):
-        if end.code != 0:
-            assert end.code == 2, end
-            other = next(each for each in both if each is not process)
-            assert end.err.startswith(f"infuser: run small is being executed by process {other.pid} on "), end
-    assert repeated(store, "small") == []
-    # Whoever came when the other was done found everything; nobody wrote between the other's lines.
-    attempts = [entry.attempt for entry in faults.journal.entries()]
-    assert attempts == sorted(attempts)
-    assert list(orphans(store)) == []
-    assert mismatches(content(faults.run.root, "small"), content(store, "small")) == []

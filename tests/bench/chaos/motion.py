@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crash_points import content, mismatches, orphans
+from crash_points import content, mismatches, orphans, repeated
 from fault_tools import eventually, remount, small_disk, used
 from launcher import Finished, Started
 from oracle import HARMLESS, LOST, RESTORED, TRACEBACK, WRONG, Finding, Verdict
@@ -20,7 +20,8 @@ from readers import Answer
 from script import Fault
 from world import World
 
-from infuser_core.store.runs import Journal, is_held, runs_folder
+from infuser_core.store.journal import Journal
+from infuser_core.store.runs import is_held, runs_folder
 
 _PATIENCE = 240.0
 _POINTS = 40
@@ -193,6 +194,7 @@ def disk(scene: Scene) -> None:
             remount(mounted, f"nr_inodes={taken.f_files - taken.f_ffree + int(scene.fault.at * 60)}")
         else:  # files that are open for writing would keep a mount writable: before the command, not meanwhile
             remount(mounted, "ro")
+            scene.ended(scene.begin("sql", "select count(*) from artifacts"), 0)
         scene.ended(scene.begin(), 0, 3)
         remount(mounted, "rw,size=400m,nr_inodes=0")
         settle(scene)
@@ -207,6 +209,8 @@ def start(scene: Scene) -> None:
     ended = [scene.ended(each, *([0, 2] if scene.fault.target == "same" else [0])) for each in both]
     if all(done.code for done in ended):
         scene.wrong("two starts", f"neither came through: {ended[0].err[:200]}")
+    if scene.fault.target == "same" and (twice := repeated(scene.store, run.name)):
+        scene.wrong("two starts", f"computed twice: {twice[0]}")
 
 
 def watch(scene: Scene) -> None:

@@ -1,6 +1,5 @@
 """The undisturbed store that faults are done to, with a bit of everything that a store can hold, and copies of it."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,11 @@ from infuser_core.store.recipe import MANIFEST
 KILLED = "killed"
 KEEP = ("--keep-full", "1", "--every", "0")
 """Retention that thins out what the runs do not need."""
+_DEAD_SERVER = """active = "infuser"
+[profiles.infuser]
+PREFECT_API_URL = "http://127.0.0.1:1/api"
+PREFECT_API_AUTH_STRING = "admin:gone"
+"""
 EVALUATION = ("eval", "--model", "nano", "--benchmarks", "nano_target", "--limit", "4")
 
 
@@ -77,7 +81,7 @@ def world(launch: Launcher, run: SmallRun, folder: Path) -> World:
     longer = [*run.arguments[:-1], KILLED, "--set", "cotrain.iterations=3"]
     do(*longer, code=-9, INFUSER_CRASH_AT="update_solver:inside")
     do("gc", "--apply", *KEEP)
-    (root / "server.json").write_text(json.dumps({"api": deployment.address(deployment.free_port()), "pid": 1}))
+    deployment.announcement(root).write_text(_DEAD_SERVER)
     copy(root, alone)
     do("resume", KILLED, store=alone)
     reference = {name: content(alone, name) for name in (run.name, run.fixed, KILLED)}
