@@ -5,7 +5,9 @@ A workspace in `.staging` belongs to a key. Whoever works on a key holds its loc
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ TRASH = ".trash"
 DAMAGED = "damaged"
 _DRAFTS = ("*.tmp", ".now.*", "lease.*.dead")
 _UNKNOWN = "an unknown process"
+_FRESH = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +49,13 @@ def leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftove
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder."""
-    if path.is_file() or path.is_symlink():
-        return path.lstat().st_size
+    """Bytes of a file, or of all files below a folder; none for what its owner takes away meanwhile."""
+    alone = path.is_file() or path.is_symlink()
+    files = [path] if alone else [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
     total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += (Path(folder) / name).lstat().st_size
-            except FileNotFoundError:  # its owner is at work
-                continue
+    for file in files:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
     return total
 
 
@@ -81,8 +81,15 @@ def _drafts(root: Path) -> Iterator[Leftover]:
                 yield Leftover(kind="draft", path=path, owner=f"run {folder.name}")
     for path in (root / "artifacts").glob("*/*/.*.tmp"):
         yield Leftover(kind="draft", path=path, owner=path.parent.name)
-    for path in [*root.glob(".writable.*"), *root.glob(".*.tmp")]:
+    for path in [*root.glob(".writable.*"), *filter(_is_left, root.glob(".*.tmp"))]:
         yield Leftover(kind="draft", path=path, owner="a start")
+
+
+def _is_left(draft: Path) -> bool:
+    """Whether it is older than any reader needs to replace its record of what it has verified."""
+    with suppress(FileNotFoundError):
+        return time.time() - draft.stat().st_mtime > _FRESH
+    return False
 
 
 def _damaged(root: Path, held: frozenset[str]) -> Iterator[Leftover]:

@@ -119,7 +119,7 @@ def unpin(root: Path, place: str) -> str:
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
-    """Every pin: run, iteration and the keys of its checkpoints. Raises StoreError where the run has lost an artifact."""
+    """Every pin: run, iteration, keys of its checkpoints. Raises StoreError where the run has lost an artifact."""
     catalogue, found = Catalogue(root), []
     for holder in holders(root):
         pins = sorted(pinned(root, holder.name))
