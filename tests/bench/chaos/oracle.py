@@ -52,8 +52,7 @@ class Verdict:
 def damaged(world: World, readers: Readers, script: Script) -> Verdict:
     """Do damage at rest to a fresh copy, ask every reader, clean up, repair, and compare."""
     world.renew()
-    keys = [path.parent.name for path in _targets(world, script) if "artifacts" in path.parts]
-    wanted = readers.of(keys, page=script[0].which < _PAGES)
+    wanted = readers.of(_keys(world, script), page=script[0].which < _PAGES)
     before = readers.undisturbed(wanted)
     world.renew()
     harmed = [path for path in (rest.harm(world.store, fault) for fault in script) if path]
@@ -66,8 +65,11 @@ def damaged(world: World, readers: Readers, script: Script) -> Verdict:
     return Verdict(findings=[*findings, *problems], fate=RESTORED if restored else TOLD, harmed=harmed)
 
 
-def _targets(world: World, script: Script) -> list[Path]:
-    return [path for path in (rest.chosen(world.store, fault) for fault in script) if path is not None]
+def _keys(world: World, script: Script) -> list[str]:
+    """Keys of the artifacts that a script hits."""
+    paths = [path for path in (rest.chosen(world.store, fault) for fault in script) if path is not None]
+    parts = [path.relative_to(world.store).parts for path in paths]
+    return [found[2] for found in parts if found[0] == "artifacts"]
 
 
 def _answers(before: Mapping[str, Answer], after: Mapping[str, Answer]) -> Iterator[Finding]:

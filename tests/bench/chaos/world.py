@@ -10,7 +10,6 @@ from crash_points import content
 from launcher import Finished, Launcher, SmallRun
 
 from flows import deployment
-from infuser_core.store.recipe import MANIFEST
 
 KILLED = "killed"
 KEEP = ("--keep-full", "1", "--every", "0")
@@ -46,11 +45,6 @@ class World:
     def ask(self, *arguments: str) -> Finished:
         """A command on the copy."""
         return self.launch(*arguments, store=self.store)
-
-    def held(self) -> dict[str, set[str]]:
-        """Files of every artifact of the undisturbed store, by key: runs and evaluations hold all of them."""
-        folders = (path.parent for path in (self.run.root / "artifacts").glob(f"*/*/{MANIFEST}"))
-        return {folder.name: {path.name for path in folder.iterdir()} for folder in folders}
 
 
 def copy(source: Path, target: Path) -> None:
