@@ -31,7 +31,7 @@ def test_likely_faults_are_survived(launch: Launcher, small_run: SmallRun, tmp_p
     chosen = (parse(words) for words in LIKELY if words.partition(":")[0] not in missing())
     tally = torment(Readers(world=made), chosen, seconds=SECONDS, stopped=5.0)
     assert not tally.findings, capsys.readouterr().out
-    assert tally.faults.total() >= 2
+    assert tally.faults
 
 
 def test_a_seed_gives_the_same_script_and_its_words_repeat_it():
