@@ -267,10 +267,10 @@ def end_repair(root: Path, names: Collection[str]) -> None:
 
 def _move(root: Path, damage: Iterable[Problem]) -> list[Aside]:
     store, moved = Store(root), dict[str, Aside]()
-    for problem in damage:
+    # A run's own record has no key: the folder of none would be that of all artifacts.
+    for problem in [each for each in damage if each.key and each.kind.startswith(("file_", "record_"))]:
         folder = store.folder(problem.key.rpartition("-")[0], problem.key)
-        movable = problem.kind.startswith(("file_", "record_"))
-        if movable and problem.key not in moved and (folder.is_dir() or folder.is_symlink()):
+        if problem.key not in moved and (folder.is_dir() or folder.is_symlink()):
             moved[problem.key] = Aside(key=problem.key, path=store.put_aside(folder), why=problem.what)
     return list(moved.values())
 

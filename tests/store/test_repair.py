@@ -148,6 +148,15 @@ def test_everything_damaged_moves_aside_and_nothing_else(tmp_path: Path):
     assert said.count("the same digest") == 3 and examine(tmp_path).damage == []
 
 
+def test_a_damaged_record_of_a_run_takes_no_artifact_with_it(tmp_path: Path):
+    run = made_up(tmp_path, "run", 1)
+    there = {path.name for path in (tmp_path / "artifacts").glob("*/*")}
+    record = tmp_path / "runs" / "run" / "run.json"
+    record.write_text(record.read_text() * 2)
+    assert [each.key for each in prepare(tmp_path, None).aside] == ["run.json"]
+    assert {path.name for path in (tmp_path / "artifacts").glob("*/*")} == there and run.checkpoint(1).exists()
+
+
 def test_a_chain_of_pruned_checkpoints_is_restored_back_to_the_last_whole_one(tmp_path: Path):
     run = made_up(tmp_path, "run", 9, selected=4)
     with runs.sweeping(tmp_path):

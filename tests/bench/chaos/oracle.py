@@ -62,6 +62,11 @@ def damaged(world: World, readers: Readers, script: Script) -> Verdict:
     if all(after[name] == before[name] for name in wanted):
         return Verdict(findings=findings, fate=HARMLESS, harmed=harmed)
     restored, problems = _repaired(world, harmed)
+    lost = sorted(there.keys() - _artifacts(world.store).keys())
+    if len(lost) > 2 * len(harmed):  # one fault hits two artifacts at most
+        problems.append(
+            Finding(kind=LOST, who="doctor --repair", what=f"{len(lost)} artifacts are gone, e.g. {lost[0]}")
+        )
     return Verdict(findings=[*findings, *problems], fate=RESTORED if restored else TOLD, harmed=harmed)
 
 
