@@ -1,5 +1,6 @@
 """Executes one run of the pipeline: server, flow, exit codes, and errors that people can read."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from infuser_core.errors import BusyRunError, InfuserError, StageError, UsageErr
 from infuser_core.store import runs
 from infuser_core.terminal import printable
 
+_PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES}
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 _LINE = 2000
@@ -116,8 +118,8 @@ def exit_code(command: Callable[[], object]) -> int:
         print_error(error.message, error.hint)
         return error.exit_code
     except OSError as error:
-        # A file that an argument or a setting names; the store's own are told as what they are.
-        if error.filename is None:
+        # A file that an argument or a setting names; a disk that fails is something else.
+        if error.filename is None or error.errno not in _PATH_ERRORS:
             raise
         print_error(f"{shown(str(error.filename))}: {error.strerror}", "correct the path")
         return UsageError.exit_code
