@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from infuser_core.config.overlays import load
 from infuser_core.schemas import (
     BenchmarkScore,
     Document,
@@ -23,6 +24,7 @@ from infuser_core.store.recipe import Recipe
 from infuser_core.store.runs import create_run
 from infuser_core.store.store import Outcome, Store, Table
 
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
 QUESTIONS, SAMPLES, ITERATIONS = 24, 4, 3
 BENCHMARKS = {"gpqa_diamond": "Physics", "math500": "Algebra", "medqa": "Anatomy", "humaneval_plus": "Code"}
 RUNS = {"plain-1": ("", 1), "plain-2": ("", 2), "fixed-1": ("fixed", 1)}
@@ -124,9 +126,10 @@ def train(maker: Maker, draw: np.random.Generator, *, iteration: int, scored: bo
 
 def make(root: Path, run: str, *, variant: str = "", seed: int = 1, **leaves: Any) -> None:
     """A finished run."""
-    config = {"name": "tiny", "variant": variant, "seed": seed, "anchor": {"type": "nano"}}
-    cotrain = {"generator": {"update": not variant, "learning_rate": 1e-3}, "solver": {"update": True}, **leaves}
-    create_run(root, run, {**config, "cotrain": cotrain})
+    nano = load([CONFIGS / "nano.yaml"]).model_dump(mode="json")
+    generator = {**nano["cotrain"]["generator"], "update": not variant, "learning_rate": 1e-3}
+    cotrain = {**nano["cotrain"], "generator": generator, **leaves}
+    create_run(root, run, {**nano, "name": "tiny", "variant": variant, "seed": seed, "cotrain": cotrain})
     maker = Maker(store=Store(root), journal=Journal(root, run), run=run)
     maker.journal.start_attempt()
     draw = np.random.default_rng([seed, len(variant)])
