@@ -1,6 +1,6 @@
 """The second half of `infuser doctor --repair`: runs go over what they hold and compute what is missing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flows import deployment
@@ -8,6 +8,7 @@ from flows.execute import execute
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
+from infuser_core.planning.reasons import Step
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
 from infuser_core.store.store import restoring
@@ -38,10 +39,18 @@ def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str
     history = history_of(root, holder.name, config)
     last = asked_of(until=until).until
     planned = walk(root, holder.name, history, place.repeats_of(root, holder.name), until=last)
-    steps = [step for step in planned.steps if step.is_final and not step.stored]
+    steps = [step for step in _certain(planned.steps) if step.is_final and not step.stored]
     foreign = [step.recipe for step in steps if step.recipe.key not in holder.keys]
     if foreign:
         raise StoreError(
             f"run {holder.name} was made by another version of the code: {foreign[0].phase} would be {foreign[0].key}",
             hint=f"`infuser resume {holder.name} --dry-run` says what is different; `infuser resume` computes it anew",
         )
+
+
+def _certain(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps up to a lost selection: nobody knows yet which checkpoint the others are about."""
+    for step in steps:
+        yield step
+        if step.recipe.phase == "select" and not step.stored:
+            return

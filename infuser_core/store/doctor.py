@@ -348,6 +348,8 @@ def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Seq
     for name in ended:
         ran = [entry for entry in Journal(root, name).last_attempt() if entry.state == "ran"]
         lines.append(f"run {name}: {len(ran)} stages ran, all others were kept")
+    if not lines and prepared.aside:
+        lines = ["no run computes these again: `infuser doctor` says what remains to be done"]
     return "\n".join(lines or ["nothing is damaged or pruned there"])
 
 

@@ -19,7 +19,8 @@ from infuser_core.store.store import Store
 SOLVER = ("update_solver", 0, WEIGHTS)
 MOMENTS = ("update_generator", 0, "optimizer.safetensors")
 TABLE = ("judge", -1, "judgements.parquet")
-CASES = [("flipped bit", *SOLVER), ("truncated", *MOMENTS), ("lost record", *TABLE)]
+CHOICE = ("select", -1, "selections.parquet")
+CASES = [("flipped bit", *SOLVER), ("truncated", *MOMENTS), ("lost record", *TABLE), ("lost artifact", *CHOICE)]
 MORE = [("deleted", *SOLVER), ("garbled record", *SOLVER), ("lost artifact", *MOMENTS), ("flipped bit", *TABLE)]
 
 
