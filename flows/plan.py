@@ -10,7 +10,7 @@ from infuser_core import settings
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
-from infuser_core.lineage.graph import Graph, graph_of
+from infuser_core.lineage.graph import Graph
 from infuser_core.planning import place
 from infuser_core.planning.fork import MEASUREMENTS, Fork
 from infuser_core.planning.history import History, history_of
@@ -79,7 +79,7 @@ def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Rep
     if asked.only is not None:
         _check_only(walked, asked.only, name)
     other = _nearest(root, name, history)
-    graph = graph_of(catalogue(), other) if other else None
+    graph = _graph(catalogue(), other) if other else None
     return plan_of(
         name,
         walked.steps,
@@ -91,6 +91,13 @@ def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Rep
         asked=asked,
         notes=_notes(root, name, history, walked),
     )
+
+
+def _graph(catalogue: Catalogue, run: str) -> Graph:
+    """What a run holds, as far as it is not deleted: a plan says what is to be computed again."""
+    known = {*catalogue.records, *catalogue.damaged}
+    entries = Journal(catalogue.root, run).latest()
+    return Graph(catalogue, run, dict.fromkeys(entry.key for entry in entries if entry.key in known))
 
 
 def plan_fork(fork: Fork) -> Plan:

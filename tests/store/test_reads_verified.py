@@ -37,8 +37,8 @@ def test_a_flipped_bit_is_refused_in_one_line(launch: Launcher, small_run: Small
     HARMS["garbled record" if name == "artifact.json" else "flipped bit"](folder, name)
     stands_for = {"KEY": folder.name, "FOLDER": str(tmp_path / "out")}
     ended = launch(*[stands_for.get(word, word) for word in words], store=store)
+    assert (ended.code, ended.out) == (3, ""), ended
     said, hint = ended.err.splitlines()
-    assert (ended.code, ended.out) == (3, "")
     assert str(folder / name) in said and "`infuser doctor --repair`" in hint
 
 

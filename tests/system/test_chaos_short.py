@@ -1,4 +1,4 @@
-"""A minute of chaos: damage and disturbances that a person can meet, each survived with the same answers and bits."""
+"""Most of a minute of chaos: damage and disturbances that a person can meet, each survived with the same answers and bits."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from readers import Readers
 from script import Fault, parse, scripts, shrink
 from world import world
 
-SECONDS = 75.0
+SECONDS = 45.0
 # The likeliest first: a slow machine does not come to the last.
 LIKELY = (
     "kill:main:0.7:0.2",

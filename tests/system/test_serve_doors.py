@@ -139,9 +139,11 @@ def test_a_second_server_of_the_store_is_told_where_the_first_is(served: Served)
 @pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_the_owner_sees_the_flow_runs_in_a_browser_by_the_password(served: Served, host: str, tmp_path: Path) -> None:
+    (run,) = served.roots()
     with browser(tmp_path / "profile", deployment.free_port()) as page:
         served.show(page, host)
-        page.until("/Flow Runs\\s+1 total/.test(document.body.innerText)")
+        page.open(f"{served.url.removesuffix('/api').replace('127.0.0.1', host)}/runs/flow-run/{run['id']}")
+        page.until("document.body.innerText.includes('is code from outside INFUSER')")
 
 
 def ask(served: Served, method: str, **headers: str) -> Any:

@@ -33,7 +33,7 @@ own = pool()
 own.ask({"ask": "parse", "text": "1"})
 print("go", flush=True)
 equal = {"ask": "equal", "within": [0, 0], "gold": "x"}
-found = {own.ask(equal | {"answer": f"x+{number}"}).text for number in range(1, 150)}
+found = {own.ask(equal | {"answer": f"x+{number}"}).text for number in range(1, 1000)}
 print(sorted(found & {"late", "lost"}))
 """
 WORK = {
@@ -65,7 +65,7 @@ def test_a_stop_of_the_whole_tree_changes_no_verdict(work: str, said: str):
         [sys.executable, "-c", f"import sys\n{work}"], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert process.stdout is not None and process.stdout.readline() == "go\n"
-    time.sleep(0.6)
+    time.sleep(0.4)
     stopped = tree(process.pid)
     assert len(stopped) > 1
     for pid in stopped:
