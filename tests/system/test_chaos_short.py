@@ -1,4 +1,4 @@
-"""Most of a minute of chaos: damage and disturbances that a person can meet, each survived with the same answers and bits."""
+"""Chaos in short: damage and disturbances that a person can meet, each survived with the same answers and bits."""
 
 from pathlib import Path
 
