@@ -94,7 +94,7 @@ def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Rep
 
 
 def _graph(catalogue: Catalogue, run: str) -> Graph:
-    """What a run holds, as far as it is not deleted: a plan says what is to be computed again."""
+    """Artifacts that a run holds and that are not deleted: the plan says what is to be computed again."""
     known = {*catalogue.records, *catalogue.damaged}
     entries = Journal(catalogue.root, run).latest()
     return Graph(catalogue, run, dict.fromkeys(entry.key for entry in entries if entry.key in known))

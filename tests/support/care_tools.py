@@ -20,8 +20,12 @@ WEIGHTS = "model.safetensors"
 
 
 def copy_run(small_run: SmallRun, target: Path) -> Path:
-    """The small run with its record: artifacts share their bytes with the original, the record does not."""
+    """The small run alone, with its record: artifacts share their bytes with the original, the record does not."""
     store = copy_store(small_run.root, target)
+    held = {entry.key for entry in Journal(small_run.root, small_run.name).entries()}
+    for folder in store.glob("artifacts/*/*"):
+        if folder.name not in held:
+            shutil.rmtree(folder)
     shutil.copytree(small_run.root / "runs" / small_run.name, store / "runs" / small_run.name)
     return store
 
