@@ -50,9 +50,16 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     durable.write(path, dumps(record))
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The record in a file. Raises ValueError for a damaged one, OSError for one that cannot be read."""
-    return loads(path.read_bytes())
+def read(path: Path, **expected: Any) -> dict[str, Any]:
+    """The record in a file. Raises ValueError for a damaged one, OSError for one that cannot be read.
+
+    `expected` are facts by which a record is told from a whole one that belongs elsewhere; older versions lack some.
+    """
+    record = loads(path.read_bytes())
+    for name, value in expected.items():
+        if record.get(name, value) != value:
+            raise ValueError(f"it is the record of {record[name]}")
+    return record
 
 
 def checksum(data: bytes) -> str:

@@ -165,6 +165,7 @@ def write_report(run: Run) -> None:
         run.console.start("report", -1)
         report(root, run.name)
     record = {
+        "run": run.name,
         "seconds": round(time.monotonic() - run.started, 3),
         "peak_memory_mb": round(peak_memory_mb(), 1),
         "phases": count_phases(run.journal.last_attempt()),

@@ -163,7 +163,7 @@ def _holder(root: Path, folder: Path, record: str) -> Holder:
 def _damaged(folder: Path, journals: Sequence[Journal]) -> dict[str, str]:
     found = {journal.path.name: f"{journal.path}: {journal.damage()}" for journal in journals if journal.damage()}
     try:
-        sealed.read(folder / runs.ATTEMPT)
+        sealed.read(folder / runs.ATTEMPT, run=folder.name)
     except FileNotFoundError:
         pass
     except ValueError as error:
@@ -177,7 +177,7 @@ def _lost(folder: Path, record: str, journal: Journal) -> str:
         # A folder with nothing but a lock is left by a start that was refused.
         return f"{folder / record} is lost" if journal.path.exists() and record == runs.RECORD else ""
     try:
-        sealed.read(folder / record)
+        sealed.read(folder / record, **({"name": folder.name} if record == runs.RECORD else {}))
     except ValueError as error:
         return f"{folder / record}: {error}"
     return "" if journal.is_known() else f"{journal.path} is lost"

@@ -44,7 +44,7 @@ def read(folder: Path) -> dict[str, Removed]:
     """Removed files by name; empty for a whole artifact. Raises DamagedArtifactError for an unreadable record."""
     path = folder / FILE
     try:
-        record = sealed.read(path)
+        record = sealed.read(path, artifact=folder.name)
         return {entry["file"]: Removed(**entry) for entry in record["removed"]}
     except FileNotFoundError:
         return {}
@@ -57,7 +57,8 @@ def read(folder: Path) -> dict[str, Removed]:
 
 def write(folder: Path, removed: Sequence[Removed]) -> None:
     """The record, complete and durable, or not there at all."""
-    sealed.write(folder / FILE, {"format": FORMAT, "removed": [asdict(entry) for entry in removed]})
+    entries = [asdict(entry) for entry in removed]
+    sealed.write(folder / FILE, {"format": FORMAT, "artifact": folder.name, "removed": entries})
 
 
 def restore(source: Path, target: Path) -> None:

@@ -158,10 +158,8 @@ def read_record(folder: Path) -> Record:
         if place.is_symlink():
             raise DamagedArtifactError(f"{place} {LINKED}", hint=REMEDY)
     try:
-        record = sealed.read(folder / MANIFEST)
+        record = sealed.read(folder / MANIFEST, key=folder.name)
         _refuse_changed(record)
-        if record["key"] != folder.name:
-            raise ValueError(f"it is the record of {record['key']}")
         return Record(
             ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
             recipe=asdict(Recipe(**record["recipe"])),

@@ -129,7 +129,7 @@ def read_run(root: Path, name: str) -> dict[str, Any]:
     """The record that the run was created with. Raises StoreError for a damaged one."""
     path = runs_folder(root) / name / RECORD
     try:
-        record = sealed.read(path)
+        record = sealed.read(path, name=name)
         if not isinstance(record.get("config"), dict):
             raise ValueError("it has no configuration")
         return record
@@ -150,7 +150,7 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
     """Facts about the last complete attempt; empty before there is one. Raises StoreError for a damaged record."""
     path = runs_folder(root) / name / ATTEMPT
     try:
-        return sealed.read(path)
+        return sealed.read(path, run=name)
     except FileNotFoundError:
         return {}
     except ValueError as error:

@@ -18,7 +18,7 @@ PATIENCE = 60.0
 _MOMENTS = (
     (re.compile(r"in \d+\.\d s"), "in N s"),
     (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?([+-]\d{4}|Z)?)?"), "DATE"),
-    (re.compile(r'"seconds": [\d.]+'), '"seconds": 0'),
+    (re.compile(r'"(seconds|peak_memory_mb)": [\d.]+'), r'"\1": 0'),
 )
 _VIEWS = """select table_name from information_schema.tables where table_schema = 'main'
             and table_name not like '\\_%' escape '\\' order by 1"""
@@ -72,7 +72,7 @@ class Readers:
             "result": ("result", name, "--json"),
             "sql": ("sql", rows, "--json"),
             "sql run": ("sql", "select avg(reward) from rollouts", "--run", name),
-            "why question": ("why", question, "--json"),
+            "why question": ("why", question, "--run", name, "--json"),
             "why run": ("why", f"{name}@2", "--json"),
             "why --graph": ("why", "--graph", name, "--json"),
             "diff": ("diff", name, fixed, "--json"),
