@@ -8,6 +8,7 @@ from prefect.runtime import flow_run
 
 from flows.life_cycle import life_cycle
 from flows.plan import checked
+from infuser_core.config import shipped
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
@@ -19,7 +20,7 @@ from tasks.run import Run, opened
 from tasks.run_control import Stop
 from tasks.stage import stopped
 
-DEFAULT = [str(Path(__file__).parent.parent / "configs" / "nano.yaml")]
+DEFAULT = [str(shipped.named("nano"))]
 
 
 def _title() -> str:
@@ -50,9 +51,9 @@ def infuser(
 ) -> Any:
     """Run, or go on with, the run that these parameters describe; the same parameters always mean the same run.
 
-    `configs` are YAML files merged left to right, `overrides` a nested mapping on top. `settings` is a complete
-    resolved configuration and wins over both. `again`, `until` and `only` are places, PHASE@ITERATION: computed again
-    from there on, stopped after it, this alone. Returns the run's name.
+    `configs` are YAML files or names of shipped ones, merged left to right, `overrides` a nested mapping on top.
+    `settings` is a complete resolved configuration and wins over both. `again`, `until` and `only` are places,
+    PHASE@ITERATION: computed again from there on, stopped after it, this alone. Returns the run's name.
     """
     config = _resolve(configs or DEFAULT, overrides or {}, seed, settings)
     check_name(name or config.run_name())

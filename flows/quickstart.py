@@ -8,6 +8,7 @@ import typer
 from flows import deployment
 from flows.execute import execute, spawn
 from infuser_core import settings
+from infuser_core.config import shipped
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StageError
@@ -15,9 +16,8 @@ from infuser_core.planning.preflight import preflight
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 
-CONFIGS = Path(__file__).parent.parent / "configs"
-BASE = CONFIGS / "nano.yaml"
-CONTROL = CONFIGS / "ablation" / "fixed_generator.yaml"
+BASE = shipped.named("nano")
+CONTROL = shipped.named("ablation/fixed_generator")
 
 
 def quickstart(*, iterations: int, seed: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.evaluate import Order, evaluate_plan
 from infuser_core import settings
+from infuser_core.config import shipped
 from infuser_core.config.overlays import load, validate
 from infuser_core.errors import UsageError
 from infuser_core.planning.preflight import preflight
@@ -250,7 +251,7 @@ def _page(root: Path, name: str, found: dict[str, Any], html: Path | None) -> Pa
     return shown
 
 
-FROZEN = Path(__file__).parent.parent / "configs" / "ablation" / "frozen_solver.yaml"
+FROZEN = shipped.named("ablation/frozen_solver")
 
 
 def validate_influence(

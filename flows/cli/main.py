@@ -1,14 +1,16 @@
 """The `infuser` command: its groups, former names, exit codes, and how errors are printed."""
 
 import os
+import platform
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flows.cli import corpus, evaluate, inspect, options, report, run, store
+from flows.cli import configs, corpus, evaluate, inspect, options, report, run, store
 from flows.execute import INTERRUPTED, exit_code, print_error
 from infuser_core.benchmarks.parts.spec import one_line
 from infuser_core.errors import UsageError
@@ -51,9 +53,25 @@ app = typer.Typer(
 _READING = ("sql", "result", "report", "show", "why", "diff", "export")
 
 
+def _version(asked: bool) -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    if not asked:
+        return
+    try:
+        number = version("infuser")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
+        number = "-"
+    typer.echo(f"infuser {number}, Python {platform.python_version()}, {Path(__file__).parents[2]}")
+    raise typer.Exit
+
+
 @app.callback()
 def _shared(
     context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print version, Python and folder.")
+    ] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help=f"Do not compare the digests of what is read: {', '.join(_READING)}.")
     ] = False,
@@ -65,7 +83,7 @@ def _shared(
     verify.trust()
 
 
-for _commands in (run, inspect, report, evaluate, store, corpus):
+for _commands in (run, configs, inspect, report, evaluate, store, corpus):
     _commands.register(app)
 
 

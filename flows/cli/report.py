@@ -8,7 +8,6 @@ import typer
 
 from flows.cli.options import AsJson, Html, RunName, group, show
 from infuser_core import settings
-from infuser_core.errors import UsageError
 from infuser_core.store import runs
 
 Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the latest if omitted.")]
@@ -184,8 +183,8 @@ def habits(
 
 
 def paper() -> None:
-    """Print where the paper's tables disagree with their own cells: docs/paper-inconsistencies.md of the checkout."""
-    page = Path(__file__).parents[2] / "docs" / "paper-inconsistencies.md"
-    if not page.is_file():
-        raise UsageError(f"{page}: no such file", hint="read docs/paper-inconsistencies.md in the repository")
+    """Print where the paper's tables disagree with their own cells: docs/paper-inconsistencies.md."""
+    from infuser_core.config import shipped
+
+    page = shipped.ROOT / "docs" / "paper-inconsistencies.md"
     typer.echo(page.read_text(encoding="utf-8"), nl=False)

@@ -46,7 +46,10 @@ def register(app: typer.Typer) -> None:
 def run(
     configs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONFIG]...", help="YAML files, merged left to right; with --resume, a run's name."),
+        typer.Argument(
+            metavar="[CONFIG]...",
+            help="YAML files or names of shipped ones, merged left to right; with --resume, a run.",
+        ),
     ] = None,
     set_: Changes = None,
     name: Name = "",
@@ -87,7 +90,7 @@ def run(
         preflight(config)
         _start(config, name or config.run_name(), asked, dry_run=dry_run, as_json=as_json, wait=wait)
     else:
-        raise UsageError("no configuration to run", hint="e.g. `infuser run configs/nano.yaml`; or --resume, --fork")
+        raise UsageError("no configuration to run", hint="e.g. `infuser run nano`; or --resume, --fork")
 
 
 def resume(
@@ -226,7 +229,9 @@ def _run_without(root: Path, found: "Plan", *, as_json: bool) -> None:
 def plan(
     configs: Annotated[
         list[Path],
-        typer.Argument(metavar="CONFIG...", help="YAML files, merged left to right; with --calibrate, names of runs."),
+        typer.Argument(
+            metavar="CONFIG...", help="YAML files or names of shipped ones; with --calibrate, names of runs."
+        ),
     ],
     gpus: Annotated[str, typer.Option(help="8xH100, 1xRTX4090, 2x8xH100 for two nodes of eight, or cpu.")],
     set_: Changes = None,
@@ -280,7 +285,7 @@ def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -
 def sweep(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Sweep files: base configurations and axes; see configs/sweep/."),
+        typer.Argument(metavar="FILE...", help="Sweep files or names of shipped ones: base configurations and axes."),
     ],
     jobs: Annotated[int, typer.Option(min=1, max=4096, help="Runs at a time, one process each.")] = os.cpu_count() or 1,
     against: Annotated[str, typer.Option(help="Compare with this variant only, e.g. nano-infuser.")] = "",

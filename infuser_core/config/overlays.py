@@ -6,13 +6,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infuser_core.config.limited_yaml import parse_yaml, read_yaml, refuse_vast
+from infuser_core.config import shipped
+from infuser_core.config.limited_yaml import parse_yaml, refuse_vast
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, shown
 
 
 def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
-    """Merge YAML files left to right, then `key=value` overrides, and check the result.
+    """Merge YAML files, or shipped ones by name, left to right, then `key=value` overrides, and check the result.
 
     Raises ConfigError naming the key, the value and the remedy.
     """
@@ -48,7 +49,7 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    values = read_yaml(path, hint="shipped ones lie in configs/; configs/nano.yaml shows the form")
+    values = shipped.read(path)
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
     return values

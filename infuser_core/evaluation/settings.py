@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from infuser_core.config import overlays
-from infuser_core.config.limited_yaml import read_yaml
+from infuser_core.config import overlays, shipped
 from infuser_core.config.overlays import load as load_config
 from infuser_core.config.run import BenchmarkSettings, EngineSettings, RunConfig, SamplingSettings
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
@@ -19,8 +18,7 @@ from infuser_core.evaluation.models import NamedModel, is_nano
 
 BATCH_TOKENS = 262_144
 """Prompt and response tokens of one batch, where nobody says."""
-CONFIGS = Path(__file__).parents[2] / "configs"
-_NANO = {"hard": "nano-hard.yaml", "wide": "nano-wide.yaml"}
+_NANO = {"hard": "nano-hard", "wide": "nano-wide"}
 
 
 class EvaluationSettings(Settings):
@@ -60,7 +58,7 @@ def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, An
     if model.config is not None:
         base = of_run(model.config)
     elif is_nano(model):
-        base = of_run(load_config([CONFIGS / _NANO.get(model.world, "nano.yaml")]))
+        base = of_run(load_config([shipped.named(_NANO.get(model.world, "nano"))]))
     else:
         base = EvaluationSettings()
     base = read_settings(config, base) if config is not None else base
@@ -69,7 +67,7 @@ def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, An
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
     """Settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
-    values = read_yaml(path, hint="a mapping of keys to values, or a shipped configuration in configs/")
+    values = shipped.read(path)
     values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
         return of_run(overlays.load([path]))

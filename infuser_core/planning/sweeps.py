@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from infuser_core.config.limited_yaml import read_yaml
+from infuser_core.config import shipped
 from infuser_core.config.overlays import load
 from infuser_core.config.sources import Settings
 from infuser_core.errors import ConfigError
@@ -23,7 +23,7 @@ _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
 class SweepFile(Settings):
-    """A sweep as written. Paths are relative to the file's folder."""
+    """A sweep as written. Paths are relative to the file's folder; shipped configurations go by their names, too."""
 
     base: list[str] = Field(min_length=1)
     """Configurations that every run starts from."""
@@ -81,7 +81,7 @@ def read(path: Path) -> list[Member]:
     Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
     """
     sweep = _parsed(path)
-    folder = path.parent
+    folder = shipped.find(path).parent
     axes = [list(_choices(name, values, folder)) for name, values in sweep.axes.items()]
     many = prod(map(len, axes))
     if many > RUNS:
@@ -106,19 +106,18 @@ def _refuse_alike(path: Path, members: Iterable[Member]) -> None:
 
 
 def _parsed(path: Path) -> SweepFile:
-    hint = "configs/sweep/ has examples"
     try:
-        return SweepFile.model_validate(read_yaml(path, hint=hint))
+        return SweepFile.model_validate(shipped.read(path))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {where or 'the file'}: {first['msg']}", hint=hint) from None
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ConfigError(f"{path}: {where}: {first['msg']}", hint="configs/sweep/ has examples") from None
 
 
 def _choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[Choice]:
     if isinstance(values, Mapping):
         for label, parts in values.items():
-            files = tuple(folder / part for part in parts if "=" not in part)
+            files = tuple(shipped.find(part, folder) for part in parts if "=" not in part)
             yield Choice(label=_fit(label), files=files, overrides=tuple(part for part in parts if "=" in part))
         return
     for value in values:
@@ -131,7 +130,8 @@ def _fit(label: str) -> str:
 
 
 def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
-    files = [*(folder / name for name in sweep.base), *(file for choice in chosen for file in choice.files)]
+    bases = [shipped.find(name, folder) for name in sweep.base]
+    files = (*bases, *(file for choice in chosen for file in choice.files))
     overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides)]
     labels = [choice.label for choice in chosen if choice.label]
     # The overlays' own names would hide what else was chosen: the labels name the variant.
@@ -142,7 +142,7 @@ def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
         variant=config.variant,
         label=f"{config.name}-{config.variant}".rstrip("-"),
         seed=config.seed,
-        files=tuple(files),
+        files=files,
         overrides=tuple(overrides),
     )
 

@@ -65,7 +65,7 @@ def find_run(root: Path, name: str | None) -> str:
     if name in known:
         return str(name)
     wanted = f"no run named {name}" if name else "no runs yet"
-    hint = f"known runs: {', '.join(known)}" if known else "start one with `infuser run configs/nano.yaml`"
+    hint = f"known runs: {', '.join(known)}" if known else "start one with `infuser run nano`"
     raise UsageError(f"{wanted} in {root}", hint=hint)
 
 

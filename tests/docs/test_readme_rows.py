@@ -19,6 +19,7 @@ ROWS = re.findall(r"^\| [^|]+ \| (.*) \|$", "\n".join(TABLES), re.M)
 SNIPPETS = [code for row in ROWS for code in re.findall(r"`((?:infuser |--)[^`]+)`", row)]
 # Where a row's own numbers would take minutes, or where it goes on from the row before.
 SHORTER = {
+    "infuser run nano": "infuser run nano --dry-run",
     "infuser run configs/nano.yaml --set cotrain.iterations=40": "infuser run CONFIG --set cotrain.iterations=1",
     "infuser run CONFIG --until rollout_questions@3": "infuser run CONFIG --until rollout_questions@1",
     "--only validate@4": "infuser run CONFIG --only validate@1",

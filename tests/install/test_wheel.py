@@ -1,0 +1,99 @@
+"""The wheel in an environment of its own, which nobody can write: a life cycle in a folder anywhere."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+Infuser = Callable[..., subprocess.CompletedProcess[str]]
+SMALL = {
+    "cotrain.iterations": 1,
+    "cotrain.documents": 2,
+    "cotrain.group_size": 4,
+    "data.dev.size": 4,
+    "data.validation.size": 8,
+    "evaluate.benchmarks": [],
+}
+# Root writes what it wants, but for these.
+ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
+    """Runs the installed command in a folder whose name has spaces and letters from elsewhere."""
+    home = tmp_path_factory.mktemp("fresh") / "an environment"
+    folder = tmp_path_factory.mktemp("away") / "Bücher und 模型"
+    folder.mkdir()
+    venv.create(home, symlinks=True)
+    libraries = Path(sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})["purelib"])
+    # The heavy libraries are this environment's own. Lines of such a file lead to no others: its checkout stays away.
+    (libraries / "shared.pth").write_text(sysconfig.get_paths()["purelib"])
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    for path in (home, *home.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o222)
+    assert subprocess.run([*ORDINARY, "touch", home / "written"], capture_output=True).returncode != 0
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+        command = [*ORDINARY, str(home / "bin" / "infuser"), *words]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_everything_beside_the_code_is_in_it(wheel: Path):
+    listed = ["git", "ls-files", "-z", "--", "flows", "tasks", "corpus", "infuser_core", "configs"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    packed = {name.removeprefix("infuser_core/shipped/") for name in zipfile.ZipFile(wheel).namelist()}
+    assert {*filter(None, files), "docs/paper-inconsistencies.md"} - packed == set()
+
+
+def test_it_says_which_version_is_installed_where(infuser: Infuser):
+    said = infuser("--version").stdout
+    assert said.startswith("infuser ") and f"Python {sys.version.split()[0]}, " in said and "an environment" in said
+    assert str(ROOT) not in said
+
+
+def test_shipped_files_are_found(infuser: Infuser):
+    listed = json.loads(infuser("configs", "--json").stdout)
+    assert {"nano", "engine/one-gpu", "sweep/nano"} <= {one["name"] for one in listed}
+    assert all(Path(one["path"]).is_file() for one in listed)
+    assert infuser("paper").stdout.startswith("# ")
+    refused = infuser("quickstart", "--iterations", "-1")
+    assert (refused.returncode, refused.stderr.partition(":")[0]) == (2, "infuser"), refused.stderr
+    assert refused.stderr.startswith("infuser: cotrain.iterations = -1: ")
+
+
+def test_a_first_configuration_is_written_and_plans(infuser: Infuser):
+    written = infuser("init", "neu & leer")
+    assert written.stdout.splitlines() == ["neu & leer/start.yaml", "next: infuser run 'neu & leer/start.yaml'"]
+    planned = infuser("plan", "neu & leer/start.yaml", "--gpus", "cpu")
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_a_run_by_its_name_has_a_result(infuser: Infuser):
+    changes = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    done = infuser("run", "nano", *changes, "--name", "first")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(infuser("result", "--json").stdout)
+    assert result["run"] == "first"
