@@ -14,7 +14,6 @@ from typing import Any
 
 from corpus import pool as pools
 from corpus import report
-from corpus.find.guard import WebConfig
 from corpus.find.intake import Item, gather
 from corpus.settings import BuildSettings, build_settings
 from infuser_core import settings
@@ -168,6 +167,8 @@ def build_pool(
 ) -> BuiltPool:
     """Search, fetch, convert, chunk, judge and audit by the stages of a run, in its store; export the pool."""
     config = _configured(configs)
+    from corpus.find.guard import WebConfig
+
     planned = build_settings(config, judge=judge)
     with pools.writing(out), _alone(out):
         pools.refuse_imported(out)

@@ -9,16 +9,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows import deployment
 from infuser_core import settings
-from infuser_core.config.run import RunConfig
 from infuser_core.errors import BusyRunError, InfuserError, StageError, UsageError, shown
 from infuser_core.store import runs
 from infuser_core.terminal import printable
+
+if TYPE_CHECKING:
+    from infuser_core.config.run import RunConfig
 
 _PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES}
 INTERRUPTED = 130
@@ -34,7 +35,7 @@ class Terminated(InfuserError):
 
 
 def execute(
-    config: RunConfig, name: str, *, quiet: bool = False, wait: bool = False, asked: Mapping[str, str] = _WHOLE
+    config: "RunConfig", name: str, *, quiet: bool = False, wait: bool = False, asked: Mapping[str, str] = _WHOLE
 ) -> None:
     """Execute the named run, or continue it. Raises InfuserError with what a person should know.
 
@@ -56,7 +57,10 @@ def execute(
                     raise
 
 
-def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool, asked: Mapping[str, str]) -> None:
+def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: Mapping[str, str]) -> None:
+    # Imported here: every command imports this module, few execute a run.
+    from flows import deployment
+
     deployment.prepare_environment(root)
     places: dict[str, Any] = dict(asked)
     with deployment.server(root) as url:
@@ -74,7 +78,7 @@ def _execute(config: RunConfig, name: str, root: Path, *, quiet: bool, asked: Ma
             raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
 
 
-def _published(config: RunConfig, name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> str:
+def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> str:
     """Execute the run as a flow of Prefect. Returns why that ended early where the server is to blame, else nothing."""
     import httpx
     from prefect import tags

@@ -61,7 +61,8 @@ def _finish(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
-    from infuser_core.report.build import comparison_page, curves, describe_result
+    from infuser_core.lineage.outcome import describe_result
+    from infuser_core.report.build import comparison_page, curves
 
     names = {"INFUSER": main.run_name(), "fixed generator": control.run_name()}
     typer.echo("\nvalidation accuracy by iteration")

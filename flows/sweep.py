@@ -30,6 +30,10 @@ PRELOADED = [
     "infuser_core.engines.local.trainer",
     "infuser_core.engines.hf.sampler",
     "infuser_core.report.build",
+    "infuser_core.nano.textbooks",
+    "corpus.audit.lsh",
+    "corpus.find.session",
+    "corpus.find.download",
 ]
 """Modules that a run imports at its start."""
 _LOOK = 0.5
@@ -89,7 +93,7 @@ def _process(member: Member, log: Path) -> None:
 
 
 def _run(member: Member) -> None:
-    from infuser_core.report.build import describe_result
+    from infuser_core.lineage.outcome import describe_result
 
     config = load(member.files, member.overrides)
     preflight(config)

@@ -89,3 +89,7 @@ class BusyRunError(InfuserError, RuntimeError):
     """Another living process holds the run."""
 
     exit_code = 2
+
+
+class DataWarning(UserWarning):
+    """A benchmark's rows are not those that the paper counted."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
+from infuser_core.errors import DataWarning
+
 _EVERY = 0.2
 _WIDTH = 118
 _MEGABYTE = 1_000_000
@@ -19,6 +21,15 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _STEERING}
 def printable(text: str) -> str:
     """The text with control characters as JSON writes them: nothing from data reaches a terminal as a command."""
     return text.translate(_ESCAPED)
+
+
+def one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """For `warnings.formatwarning`: one readable line for this project's warnings, Python's own form for others."""
+    if issubclass(category, DataWarning):
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 class _Stage:

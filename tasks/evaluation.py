@@ -156,11 +156,12 @@ def benchmark_labels(run: str) -> list[str]:
 
 def write_report(run: Run) -> None:
     """Refresh the report if anything ran in this attempt, and record what the attempt cost."""
-    from infuser_core.report.build import count_phases, report, report_folder
+    from infuser_core.lineage.outcome import count_phases
+    from infuser_core.report.build import report
 
     root = run.store.root
     attempt = run.journal.last_attempt()
-    shown = report_folder(root, run.name) / "report.html"
+    shown = runs.report_folder(root, run.name) / "report.html"
     if not shown.exists() or any(entry.state == "ran" for entry in attempt):
         run.console.start("report", -1)
         report(root, run.name)

@@ -11,15 +11,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from corpus.find import registry
 from corpus.find.catalogue import Offer
-from corpus.find.download import DownloadLog, Holdings, download, link, refuse_twins
 from corpus.find.intake import Item
 from corpus.find.queries import Query, agent_of, prompts_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
-from corpus.find.session import Answer, Opened, open_catalogues
 from corpus.find.topics import Assignment, Merge, extract, librarian_of
 from corpus.model_reply import ModelCall
 from corpus.read.file_kinds import MARKDOWN, PDF, file_of
@@ -29,7 +27,6 @@ from infuser_core.anchors import NamedModel, named_model
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano import shelf
-from infuser_core.nano.textbooks import build_shelf
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.schemas import Question, Source, Topic
@@ -38,6 +35,10 @@ from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
 from tasks.stage import known, stage
 from tasks.work import Work
+
+if TYPE_CHECKING:
+    from corpus.find.download import Holdings
+    from corpus.find.session import Opened
 
 T = TypeVar("T")
 VERSION = 2
@@ -133,14 +134,19 @@ def _answers(run: Run) -> Path:
     return run.store.root / "textbooks" / "answers"
 
 
-def _holdings(run: Run, books: ArtifactRef | None) -> Holdings:
+def _holdings(run: Run, books: ArtifactRef | None) -> "Holdings":
     """Every book that was fetched. Each micro-world prints its own under the same names: they are held apart."""
+    # Here and below, what speaks HTTP is imported where books are fetched: a plan fetches none.
+    from corpus.find.download import Holdings
+
     return Holdings(run.store.root / "textbooks" / ("books" if books is None else books.key))
 
 
 @contextmanager
-def _opened(run: Run, books: ArtifactRef | None) -> Iterator[Opened]:
+def _opened(run: Run, books: ArtifactRef | None) -> Iterator["Opened"]:
     """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
+    from corpus.find.session import open_catalogues
+
     where = {"folder": _answers(run), "search": settings.web_search_command(), "contact": settings.contact()}
     config = run.config.corpus.catalogue
     if books is None:
@@ -158,6 +164,9 @@ def print_textbooks(run: Run) -> Work:
     world, shelf = run.config.corpus.catalogue.world, run.config.corpus.catalogue.shelf
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        # Imported here: what writes PDF files takes a tenth of a second.
+        from infuser_core.nano.textbooks import build_shelf
+
         books = build_shelf(workspace, seed=0, world=WORLDS[world], shelf=shelf)
         return Outcome(tables={}, summary={"offers": len(books)})
 
@@ -173,6 +182,8 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
     model, identity = _model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        from corpus.find.session import Answer
+
         agent = agent_of(model.chat(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
@@ -251,6 +262,8 @@ def download_textbooks(
     wanted = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        from corpus.find.download import DownloadLog, download
+
         names: dict[str, list[str]] = {}
         for alias in run.store.rows(chosen, "source_aliases", registry.Alias):
             names.setdefault(alias.source_id, []).append(alias.identifier)
@@ -302,6 +315,8 @@ def shelve_textbooks(
     """
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        from corpus.find.download import link, refuse_twins
+
         after: dict[str, Source] = {}
         for ref in downloads:
             after |= {row.source_id: row for row in run.store.rows(ref, "downloaded", Source)}

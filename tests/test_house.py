@@ -96,13 +96,6 @@ def test_packages_are_those_of_the_checkout():
         assert not installed.exists(), f"{installed} hides the checkout's package"
 
 
-def test_importing_the_command_loads_nothing_heavy():
-    heavy = ["torch", "transformers", "prefect", "duckdb", "pyarrow", "matplotlib", "ray", "httpx"]
-    code = f"import sys, flows.cli.main; print(*sorted(set({heavy}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
-
-
 @pytest.mark.parametrize("module", sorted(ROOMS))
 def test_heavy_imports_have_their_room(module: str):
     found = [at(path, node) for path, node in nodes((ast.Import, ast.ImportFrom)) if module in imported(node)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from corpus.audit.index import Matcher, Pair, Rule
-from corpus.audit.minhash import PaperMatcher, estimate, signatures
+from corpus.audit.minhash import estimate, signatures
 from corpus.audit.ngrams import words
 from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND, Plant, plant
 from infuser_core.config.corpus import OverlapSettings
@@ -133,6 +133,8 @@ def _compare(chunks: Texts, items: Texts, config: OverlapConfig, *, progress: Pr
 
 def _paper(documents: Sequence[str], references: Sequence[str], config: OverlapConfig) -> dict[int, set[int]]:
     """References reported for each document: they are the queries, the documents are indexed."""
+    from corpus.audit.lsh import PaperMatcher
+
     found: dict[int, set[int]] = {}
     for pair in PaperMatcher(documents, config.rule, min_chars=config.paper_min_chars).pairs(references):
         found.setdefault(pair.item, set()).add(pair.scanned)

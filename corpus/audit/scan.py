@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpus.audit import index
 from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
-from corpus.audit.minhash import PaperMatcher
 from corpus.audit.ngrams import places, words
 from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Reference, Shard, records, texts_of
@@ -21,6 +20,9 @@ from corpus.pool import pool_file
 from infuser_core import sealed
 from infuser_core.errors import DocumentError
 from infuser_core.store.tables import foreign_rows, read_rows, write_rows
+
+if TYPE_CHECKING:
+    from corpus.audit.lsh import PaperMatcher
 
 _BATCH_CHARS = 1 << 20
 COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
@@ -125,9 +127,11 @@ def pool_texts(pool: Path) -> list[PoolText]:
     return found
 
 
-def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | None = None) -> Matcher | PaperMatcher:
+def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | None = None) -> "Matcher | PaperMatcher":
     """The search of the configured mode, with the texts as its index."""
     if config.mode == "paper":
+        from corpus.audit.lsh import PaperMatcher
+
         return PaperMatcher(texts, config.rule, min_chars=config.paper_min_chars)
     return Matcher(texts, config.rule, index)
 
@@ -150,7 +154,7 @@ class Scanner:
         self._index = index
 
     @cached_property
-    def matcher(self) -> Matcher | PaperMatcher:
+    def matcher(self) -> "Matcher | PaperMatcher":
         """The index; made on first use, since an audit whose shards are all finished needs none."""
         return matcher_of([document.text for document in self.documents], self.config, self._index)
 

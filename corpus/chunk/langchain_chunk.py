@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from langchain_text_splitters import MarkdownHeaderTextSplitter
-
 from corpus.chunk.chunk import PATH_JOINT, PROMPT_TYPE, Chunk, Discard
 from corpus.chunk.split import CLAUSE, SENTENCE, Count
 from infuser_core.config.corpus import ChunkSettings
@@ -24,6 +22,9 @@ def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str
 
     `start` and `end` are NOWHERE where a chunk's text is no slice of the source.
     """
+    # Imported here: a fifth of a second, for a mode that few runs choose.
+    from langchain_text_splitters import MarkdownHeaderTextSplitter
+
     splitter = MarkdownHeaderTextSplitter(headers_to_split_on=HEADERS, strip_headers=False)
     chunks: list[Chunk] = []
     cursor = 0

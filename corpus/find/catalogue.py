@@ -6,13 +6,14 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
+
+if TYPE_CHECKING:
+    import httpx
 
 START = "start the catalogue or correct its address"
 Params = Mapping[str, str | int]
@@ -77,7 +78,7 @@ class Site:
     """Address of the catalogue, without a slash at its end."""
     given: str
     """The same as it was given."""
-    client: httpx.Client
+    client: "httpx.Client"
     """The client that asks; see `corpus.find.session`."""
     find: Callable[["Site", Topic, str], Iterable[Offer]]
     """Entries for a topic and a query; one may come twice."""
@@ -108,7 +109,7 @@ SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="
 """Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE` and `address(site, url)`."""
 
 
-def connect(name: str, *, base: str = "", client: httpx.Client) -> Site:
+def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
     """The catalogue `name`: a module of the folder `catalogues`, or one of the same form from elsewhere.
 
     An empty base means the catalogue's own address. Raises ConfigError where it has none.
@@ -135,17 +136,17 @@ class Reply:
     """Digest of the body."""
 
 
-def ask_json(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
+def ask_json(client: "httpx.Client", url: str, params: Params | None = None, *, expected: str) -> Reply:
     """A JSON answer. `expected` says in an error's hint what the catalogue should send."""
     return _asked(client, url, params, json.loads, "JSON", expected)
 
 
-def ask_xml(client: httpx.Client, url: str, params: Params | None = None, *, expected: str) -> Reply:
+def ask_xml(client: "httpx.Client", url: str, params: Params | None = None, *, expected: str) -> Reply:
     """An XML answer's root element. A document type is refused: entities could make a small answer huge."""
     return _asked(client, url, params, _xml, "XML", expected)
 
 
-def ask_text(client: httpx.Client, url: str) -> Reply:
+def ask_text(client: "httpx.Client", url: str) -> Reply:
     """An answer as text; broken characters become U+FFFD."""
     return _asked(client, url, None, lambda content: content.decode("utf-8", errors="replace"), "text", "")
 
@@ -159,7 +160,7 @@ def rows_of(reply: Reply, key: str, *, expected: str) -> list[dict[str, Any]]:
 
 
 def _asked(
-    client: httpx.Client,
+    client: "httpx.Client",
     url: str,
     params: Params | None,
     parse: Callable[[bytes], Any],
@@ -185,7 +186,10 @@ def _xml(content: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(content)
 
 
-def _get(client: httpx.Client, url: str, params: Params | None) -> httpx.Response:
+def _get(client: "httpx.Client", url: str, params: Params | None) -> "httpx.Response":
+    # Imported here: plans know catalogues and ask none.
+    import httpx
+
     try:
         response = client.get(httpx.URL(url).copy_merge_params(dict(params or {})))
     except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -4,16 +4,18 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from corpus.find import identifiers
-from corpus.find.download import Holdings, download
-from corpus.find.guard import WebConfig
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read.file_kinds import file_of
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import UsageError
 from infuser_core.schemas import Source
+
+if TYPE_CHECKING:
+    from corpus.find.guard import WebConfig
 
 GIVEN = "given by the user"
 SUFFIXES = (".pdf", ".md", ".markdown", ".mdown", ".txt", ".text")
@@ -42,7 +44,7 @@ class Item:
 
 
 def gather(
-    given: Sequence[str], out: Path, folder: Path, config: WebConfig, *, progress: Progress = no_progress
+    given: Sequence[str], out: Path, folder: Path, config: "WebConfig", *, progress: Progress = no_progress
 ) -> list[Item]:
     """Every named source with its file or its reason, once: files first, then addresses.
 
@@ -121,8 +123,10 @@ def _source(source_id: str, title: str, address: str, reason: str) -> Source:
     )
 
 
-def _fetched(urls: Sequence[str], folder: Path, config: WebConfig, progress: Progress) -> list[Item]:
+def _fetched(urls: Sequence[str], folder: Path, config: "WebConfig", progress: Progress) -> list[Item]:
     """Addresses, fetched. Their own hosts may be private: somebody typed them; where they redirect to may not."""
+    from corpus.find.download import Holdings, download
+
     config = replace(config, allowed_hosts=config.allowed_hosts.union(filter(None, map(identifiers.host_of, urls))))
     sources = [_source(identifiers.url(url) or f"url:{url}", url, url, "") for url in urls]
     files, shelf = folder / "files", Holdings(folder / "books")

@@ -5,11 +5,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from corpus.read import garble, headings, lines, paragraphs, pdf
+from corpus.read import garble, headings, lines, paragraphs
 from corpus.read import markdown as markup
 from corpus.read.file_kinds import pdf_fault
 from corpus.read.page import page_of, reason_of
-from corpus.read.pdf import Printed
+from corpus.read.printed import Printed
 from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
@@ -94,6 +94,9 @@ def convert_file(path: str, **options: Any) -> dict[str, Any]:
 
 def convert(path: str, config: ReadingConfig) -> Reading:
     """The file's text as Markdown, or the reason why there is none."""
+    # Imported here: PDFium is for the limited process.
+    from corpus.read import pdf
+
     num_pages = pdf.count_pages(path)
     if num_pages > config.max_pages:
         return _refused(num_pages, 0, f"too_long: {num_pages} pages, at most {config.max_pages} are converted")

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from corpus.read.lines import CHAPTER, SECTION_NUMBER, Line, key, prose
-from corpus.read.pdf import OutlineEntry
+from corpus.read.printed import OutlineEntry
 
 TITLE_CHARS = 150
 TITLE_LINES = 3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from corpus.read.pdf import Piece
+from corpus.read.printed import Piece
 
 CHAPTER = r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|partie|annexe?|cap[i\u00ed]tulo|parte)"
 SECTION_NUMBER = re.compile(

@@ -6,11 +6,12 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
+
+from corpus.read.printed import OutlineEntry, Piece, Printed
 
 # PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
@@ -38,56 +39,6 @@ BLANKS = frozenset({0x20, 0xA0})
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
 MAX_OUTLINE = 20_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """Text on one line without a wide gap."""
-
-    text: str
-    """Text with blanks collapsed; inner blanks of a typewriter font are kept."""
-    x0: float
-    """Left edge, points."""
-    x1: float
-    """Right edge, points."""
-    y: float
-    """Baseline above the page's lower edge, points."""
-    size: float
-    """Font size, points."""
-    font: str
-    """Name of the font of its middle character, without the subset tag."""
-    bold: bool
-    """Whether it is set in bold."""
-    mono: bool
-    """Whether it is set in a typewriter font."""
-    broken: bool = False
-    """Whether its last word was divided by a hyphen, which the text no longer has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutlineEntry:
-    """One bookmark of the PDF."""
-
-    level: int
-    """1 for the highest."""
-    title: str
-    """Title of the bookmark."""
-    page: int
-    """Page index it points to; -1 when it points nowhere."""
-    y: float | None = None
-    """Height on that page, points; None where the bookmark does not say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
-    """Printed content of a PDF."""
-
-    pages: list[list[Piece]]
-    """Pieces per page in the order of the file's drawing commands."""
-    outline: list[OutlineEntry]
-    """Bookmarks in order."""
-    unreadable: list[int]
-    """Indices of pages that PDFium could not load; they are empty in `pages`."""
 
 
 def count_pages(path: str) -> int:

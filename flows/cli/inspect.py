@@ -58,10 +58,8 @@ def status(
 
 
 def _list_runs(root: Path, *, as_json: bool) -> None:
-    from infuser_core.planning.history import origin_of
-
     rows = [
-        {"run": name, "state": _state(root, name), "forked_from": origin_of(root, name)}
+        {"run": name, "state": _state(root, name), "forked_from": runs.origin_of(root, name)}
         for name in runs.list_runs(root)
     ]
     if rows or as_json:
@@ -92,12 +90,12 @@ def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
 
 def result(run: RunName = None, as_json: AsJson = False) -> None:
     """Show a run's benchmark accuracies: the anchor beside the selected checkpoint."""
-    from infuser_core.report import build
+    from infuser_core.lineage import outcome
 
     root = settings.store_root()
     name = runs.find_run(root, run)
-    facts = build.result(root, name) if as_json else None
-    show(facts, lambda: build.describe_result(root, name), as_json=as_json)
+    facts = outcome.result(root, name) if as_json else None
+    show(facts, lambda: outcome.describe_result(root, name), as_json=as_json)
 
 
 def show_artifact(

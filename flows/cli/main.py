@@ -12,9 +12,9 @@ import typer
 
 from flows.cli import configs, corpus, evaluate, inspect, options, report, run, store
 from flows.execute import INTERRUPTED, exit_code, print_error
-from infuser_core.benchmarks.parts.spec import one_line
 from infuser_core.errors import UsageError
 from infuser_core.store import verify
+from infuser_core.terminal import one_line
 
 
 def _pin(words: Sequence[str]) -> Sequence[str]:

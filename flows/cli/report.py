@@ -42,7 +42,7 @@ def page(
     from infuser_core.report import build
 
     root = settings.store_root()
-    chosen = build.find_runs(root, names or [])
+    chosen = runs.find_runs(root, names or [])
     if len(chosen) == 1:
         other = runs.find_run(root, compare_with) if compare_with else None
         files = build.report(root, chosen[0], compare_with=other, html=html, figures=figures)
@@ -61,13 +61,15 @@ def compare(
     figures: Figures = None,
 ) -> None:
     """Compare variants: area under the validation curve and test accuracy, with their spread over seeds."""
-    from infuser_core.report import build
+    from infuser_core.report import comparison
 
     root = settings.store_root()
-    typer.echo(build.compare(root, names or [], as_json=as_json, against=against))
+    typer.echo(comparison.compare(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
+        from infuser_core.report.build import report_several
+
         written = html or root / "reports" / "compare.html"
-        build.report_several(root, build.finished_runs(root, names or []), html=written, figures=figures)
+        report_several(root, runs.finished_runs(root, names or []), html=written, figures=figures)
         typer.echo(f"page: {written}", err=True)
 
 

@@ -146,7 +146,7 @@ def _start(
     execute(config, name, wait=wait, asked=asked)
     journal = Journal(settings.store_root(), name)
     if journal.is_finished():
-        from infuser_core.report.build import describe_result
+        from infuser_core.lineage.outcome import describe_result
 
         typer.echo(describe_result(settings.store_root(), name))
     else:
@@ -306,7 +306,7 @@ def sweep(
         show(rows, "\n".join(lines), as_json=as_json)
         return
     from flows.sweep import sweep as run_all
-    from infuser_core.report.build import compare
+    from infuser_core.report.comparison import compare
 
     run_all(members, jobs=jobs, quiet=as_json)
     typer.echo(compare(root, [member.run for member in members], as_json=as_json, against=against))

@@ -1,19 +1,11 @@
-"""Optimizer-aware influence: AdamW's direction for one question alone, and the scores made of it.
+"""Optimizer-aware influence: AdamW's direction for one question alone, and the sums that scores are made of.
 
 Everything is elementwise or a sum, so a parameter may come whole, in pieces or as one rank's shard: `partial_sums`
-adds up over pieces, and `norm` and `score` need only the totals.
+adds up over pieces, and `score.py` needs only the totals.
 """
-
-import math
 
 import torch
 from torch import Tensor
-
-NORM_FLOOR = 1e-12
-"""Norms below this count as this: a zero gradient scores 0 and not NaN."""
-
-MODES = ("preconditioned_cosine", "cosine", "preconditioned_dot", "dot")
-"""Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
 
 
 def direction(gradient: Tensor, second_moment: Tensor | None, *, step: int, beta2: float, eps: float) -> Tensor:
@@ -78,34 +70,3 @@ def row_sums(
 def inner(left: Tensor, right: Tensor) -> Tensor:
     """<left, right> as an fp64 scalar: products in the tensors' own dtype, their sum in fp64."""
     return (left * right).sum(dtype=torch.float64)
-
-
-def norm(squares: float) -> float:
-    """Euclidean norm from an accumulated sum of squares."""
-    return math.sqrt(squares)
-
-
-def score(
-    mode: str,
-    *,
-    dot: float,
-    raw_dot: float,
-    direction_norm: float,
-    gradient_norm: float,
-    reference_norm: float,
-) -> float:
-    """The named influence score of one question from its five scalars. Raises ValueError for an unknown mode."""
-    if mode == "preconditioned_cosine":
-        return cosine(dot, direction_norm, reference_norm)
-    if mode == "cosine":
-        return cosine(raw_dot, gradient_norm, reference_norm)
-    if mode == "preconditioned_dot":
-        return dot
-    if mode == "dot":
-        return raw_dot
-    raise ValueError(f"unknown influence mode {mode!r}; choose one of {', '.join(MODES)}")
-
-
-def cosine(dot: float, left_norm: float, right_norm: float) -> float:
-    """dot / (|left| |right|) with floored norms."""
-    return dot / (max(left_norm, NORM_FLOOR) * max(right_norm, NORM_FLOOR))

@@ -3,14 +3,13 @@
 Shape suffix: _S response tokens of any number of responses, one after the other.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-TisForm = Literal["old_over_sampler", "current_over_sampler"]
+from infuser_core.algorithm.preset import TisForm
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped here before exp: e^20 is finite in every dtype we compute in, and far outside the clip."""
@@ -82,29 +81,3 @@ def truncated_weight(logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: flo
 
 def _ratio(logprobs_S: Tensor, reference_S: Tensor) -> Tensor:
     return (logprobs_S - reference_S).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
-
-
-def length_norm(lengths: Sequence[int], *, mode: Literal["fixed", "token_mean"], max_tokens: int) -> float:
-    """C of eq:unified_obj, tokens.
-
-    `fixed` (paper) is the maximum generation length; `token_mean` (authors' code) is the mean response length of
-    the whole update batch. Raises ValueError for another mode.
-    """
-    if mode == "fixed":
-        return float(max_tokens)
-    if mode == "token_mean":
-        return max(1.0, sum(lengths) / max(1, len(lengths)))
-    raise ValueError(f"unknown length norm {mode!r}; choose fixed (paper) or token_mean (authors' code)")
-
-
-def step_denominator(groups: int, *, minibatch: int, mode: Literal["real", "nominal"]) -> int:
-    """Divisor of a step's gradient, in groups.
-
-    `real` is the number of groups in the step; `nominal` (authors' code) the configured minibatch, so that a smaller
-    last minibatch has a smaller gradient, and its full AdamW step. Raises ValueError for another mode.
-    """
-    if mode == "real":
-        return groups
-    if mode == "nominal":
-        return minibatch
-    raise ValueError(f"unknown partial minibatch {mode!r}; choose real (ours) or nominal (authors' code)")

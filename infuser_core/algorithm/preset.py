@@ -28,12 +28,15 @@ Not reproduced, because they lose or corrupt data: a dev gradient of an earlier 
 all flat, repeated sampling seeds, documents drawn twice, rows dropped from uneven groups.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
-from infuser_core.algorithm.objective import TisForm
 from infuser_core.schemas import Verdict
+
+TisForm = Literal["old_over_sampler", "current_over_sampler"]
+"""Which policy's ratio to the sampler is truncated: see objective.clipped_objective."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class Preset:
     """Resolved options of the algorithm; the defaults are the paper's."""
 
     length_norm: Literal["fixed", "token_mean"] = "fixed"
-    """See objective.length_norm."""
+    """See length_norm."""
     dual_clip: float | None = None
     """See objective.clipped_objective."""
     tis_form: TisForm = "old_over_sampler"
@@ -53,11 +56,11 @@ class Preset:
     batch_std: Literal["batch_mean_std", "batch_pooled_std"] = "batch_mean_std"
     """The normaliser that `batch_std` means."""
     partial_minibatch: Literal["real", "nominal"] = "real"
-    """See objective.step_denominator."""
+    """See step_denominator."""
     mid_eos_verdicts: tuple[str, ...] = (Verdict.NO_ANSWER,)
     """See shaping.solver_reward."""
     influence: str = "preconditioned_cosine"
-    """One of influence.MODES."""
+    """One of score.MODES."""
     ddof: Literal[1] = 1
     """Of every standard deviation among the advantages; there is no other choice."""
 
@@ -88,3 +91,29 @@ def resolve(name: str, **changed: Any) -> Preset:
     if name not in PRESETS:
         raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return replace(PRESETS[name], **changed)
+
+
+def length_norm(lengths: Sequence[int], *, mode: Literal["fixed", "token_mean"], max_tokens: int) -> float:
+    """C of eq:unified_obj, tokens.
+
+    `fixed` (paper) is the maximum generation length; `token_mean` (authors' code) is the mean response length of
+    the whole update batch. Raises ValueError for another mode.
+    """
+    if mode == "fixed":
+        return float(max_tokens)
+    if mode == "token_mean":
+        return max(1.0, sum(lengths) / max(1, len(lengths)))
+    raise ValueError(f"unknown length norm {mode!r}; choose fixed (paper) or token_mean (authors' code)")
+
+
+def step_denominator(groups: int, *, minibatch: int, mode: Literal["real", "nominal"]) -> int:
+    """Divisor of a step's gradient, in groups.
+
+    `real` is the number of groups in the step; `nominal` (authors' code) the configured minibatch, so that a smaller
+    last minibatch has a smaller gradient, and its full AdamW step. Raises ValueError for another mode.
+    """
+    if mode == "real":
+        return groups
+    if mode == "nominal":
+        return minibatch
+    raise ValueError(f"unknown partial minibatch {mode!r}; choose real (ours) or nominal (authors' code)")

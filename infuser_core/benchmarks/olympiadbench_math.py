@@ -4,7 +4,8 @@ import re
 import warnings
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning, Place, RowReader, question
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, RowReader, question
+from infuser_core.errors import DataWarning
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 

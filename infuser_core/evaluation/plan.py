@@ -9,10 +9,10 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.files import SUFFIXES
-from infuser_core.benchmarks.parts.spec import Benchmark, DataWarning
+from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.benchmarks.parts.validation import draw
 from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import ConfigError, UsageError
+from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings
 from infuser_core.phases.answering import solver_templates, template_digest

@@ -10,10 +10,9 @@ from typing import Any
 
 from infuser_core.lineage.answer import shown, table_lines
 from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.planning.history import origin_of
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import differing, find_run, read_config
+from infuser_core.store.runs import differing, find_run, origin_of, read_config
 from infuser_core.store.views import Lens, Rows
 
 _METRICS = (

@@ -11,10 +11,9 @@ from markupsafe import Markup
 
 from infuser_core.lineage.answer import Answer, printable, shown, table_lines
 from infuser_core.lineage.graph import LOOP, OPTIONAL, Graph, graph_of
-from infuser_core.planning.history import origin_of
 from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import find_run
+from infuser_core.store.runs import find_run, origin_of
 
 TESTED = ("respond", "validate")
 _ROW = {phase: row for row, phase in enumerate([*LOOP, *TESTED, *OPTIONAL])}

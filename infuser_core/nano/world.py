@@ -7,6 +7,7 @@ method, not the multiplication table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Literal, TypeVar
 
@@ -154,12 +155,20 @@ def questions(
     world: WorldConfig = WORLD,
 ) -> list[Question]:
     """`count` distinct questions, spread evenly over the topics, answered by the sound method."""
+    return list(_questions(split, tuple(topics), count, seed, world))
+
+
+# Every stage of a run that asks a benchmark loads it again.
+@cache
+def _questions(
+    split: Split, topics: tuple[str, ...], count: int, seed: int, world: WorldConfig
+) -> tuple[Question, ...]:
     known = {topic.name: topic for topic in world.topics}
     if unknown := [name for name in topics if name not in known]:
         raise ConfigError(f"nano world: no topic {unknown[0]!r}", hint=f"topics: {', '.join(known)}")
     rng = Random(seed_of(seed, "questions", split, *topics))
     facts = _distinct(split, [known[name] for name in topics], count, rng)
-    return [_question(f"nano-{split}-{number:04d}", made, rng) for number, made in enumerate(facts)]
+    return tuple(_question(f"nano-{split}-{number:04d}", made, rng) for number, made in enumerate(facts))
 
 
 def problems(split: Split, count: int, seed: int) -> list[Question]:

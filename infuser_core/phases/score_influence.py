@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.influence import cosine, score
+from infuser_core.algorithm.score import cosine, score
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_progress
 from infuser_core.phases import dev_gradient

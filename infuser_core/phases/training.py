@@ -6,8 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import advantages
-from infuser_core.algorithm.objective import length_norm, step_denominator
-from infuser_core.algorithm.preset import Preset, resolve
+from infuser_core.algorithm.preset import Preset, length_norm, resolve, step_denominator
 from infuser_core.config.roles import RoleSettings
 from infuser_core.config.run import CotrainSettings, LossSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress

@@ -7,7 +7,7 @@ Three rules, by what a stage does:
   checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class History:
 
 def history_of(root: Path, name: str, config: RunConfig) -> History:
     """The history of a run whose own settings are these; a run that was never forked has no other."""
-    record = _record(root, name)
+    record = runs.known_run(root, name)
     try:
         earlier = tuple(
             Earlier(before=int(part["before"]), config=validate(part["config"])) for part in record.get("earlier", [])
@@ -82,19 +82,3 @@ def history_of(root: Path, name: str, config: RunConfig) -> History:
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the record of run {name} is damaged: {error}", hint="fork it again") from error
     return History(latest=config, earlier=earlier, forked_from=str(record.get("forked_from", "")))
-
-
-def origin_of(root: Path, name: str) -> str:
-    """Origin of a run, in words; empty for one that was not made from another."""
-    record = _record(root, name)
-    if not record.get("forked_from"):
-        return ""
-    where = f" at iteration {record['at']}" if "at" in record else ""
-    return f"forked from {record['forked_from']}{where}"
-
-
-def _record(root: Path, name: str) -> Mapping[str, Any]:
-    try:
-        return runs.read_run(root, name)
-    except FileNotFoundError:
-        return {}

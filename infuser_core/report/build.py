@@ -1,9 +1,9 @@
-"""Reports, comparisons and result summaries of the runs in a store, as files and as text for a terminal."""
+"""Reports of the runs in a store: pages for one run or several, publication tables, curves."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,17 +11,15 @@ from typing import Any
 from infuser_core import durable
 from infuser_core.anchors import anchor_notes
 from infuser_core.config.run import RunConfig
-from infuser_core.errors import UsageError
-from infuser_core.report import charts, comparison, habits, outline, page
+from infuser_core.report import charts, habits, outline, page
 from infuser_core.report.charts import Series
-from infuser_core.report.comparison import AUC, Contrast
 from infuser_core.report.content import Report
 from infuser_core.report.paper_tables import Wanted, published
 from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.journal import Entry, Journal
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -50,24 +48,6 @@ class _Comparison:
     """Solver to the artifact with its scores, the base first."""
 
 
-def report_folder(root: Path, name: str) -> Path:
-    """Folder of a run's report."""
-    return runs.runs_folder(root) / name / "report"
-
-
-def find_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Runs by name, once each; the latest without names. Raises UsageError for one that does not exist."""
-    return list(dict.fromkeys(runs.find_run(root, name) for name in names)) or [runs.find_run(root, None)]
-
-
-def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Runs by name, once each; without names all that are finished. Raises UsageError when none is."""
-    found = find_runs(root, names) if names else [n for n in runs.list_runs(root) if Journal(root, n).is_finished()]
-    if not found:
-        raise UsageError("no finished runs to compare", hint="name runs, or finish one")
-    return found
-
-
 @contextmanager
 def _views(root: Path, names: Sequence[str]) -> Iterator[Lens]:
     """SQL over these runs."""
@@ -93,7 +73,7 @@ def report(
             checked=_latest_quality(Catalogue(root), name),
             specials=habits.special_tokens(root, name),
         )
-    files = write(made, report_folder(root, name))
+    files = write(made, runs.report_folder(root, name))
     if figures is not None:
         save_figures(made, figures)
     if html is not None:
@@ -132,7 +112,7 @@ def report_several(
 
 def comparison_page(root: Path, name: str, other: str) -> Path:
     """The run's report beside another run's curve, written again only if one of them moved."""
-    shown = report_folder(root, name) / "report.html"
+    shown = runs.report_folder(root, name) / "report.html"
     moved = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
     return report(root, name, compare_with=other).html if moved or not shown.exists() else shown
 
@@ -205,62 +185,9 @@ def publish(root: Path | None, names: Sequence[str], wanted: Wanted) -> str:
     """Publication tables of these runs beside the paper's; without runs the paper's alone."""
     if root is None:
         return published(None, (), wanted)
-    chosen = find_runs(root, names)
+    chosen = runs.find_runs(root, names)
     with _views(root, chosen) as lens:
         return published(lens.query, choose({name: runs.read_config(root, name) for name in chosen}), wanted)
-
-
-def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
-    """Runs by variant, and the differences between variants with their intervals, as tables or JSON.
-
-    With `against`, the differences from that variant alone.
-    """
-    chosen = finished_runs(root, names)
-    configs = {name: runs.read_config(root, name) for name in chosen}
-    variants = {name: f"{config['name']}-{config['variant']}".rstrip("-") for name, config in configs.items()}
-    seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
-    with _views(root, chosen) as lens:
-        found = comparison.read(lens.query, variants, seeds)
-    rows, gaps = comparison.summaries(found), comparison.contrasts(found, against)
-    if as_json:
-        return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
-    means = table(rows)
-    return means if not gaps else f"{means}\n\n{DIFFERENCES}\n{table([_short(gap) for gap in gaps])}"
-
-
-DIFFERENCES = (
-    "differences at the selected checkpoints, paired by question; [low, high]: 95% bootstrap over questions;\n"
-    "detectable: smallest difference found with 80% power at 5%; seeds [low, high]: 95% t interval over seeds;\n"
-    "verdict: above or below where both intervals leave zero out"
-)
-
-
-def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[dict[str, Any]]:
-    """A variant minus each other one; of a single variant the differences between its runs."""
-    return [asdict(gap) for gap in gaps if gap.variant == variant or variants == 1]
-
-
-def _short(gap: Contrast) -> dict[str, Any]:
-    """One line of the terminal's table."""
-    return {
-        "measure": gap.benchmark + (" (selection saw it)" if gap.phase == "validate" and gap.benchmark != AUC else ""),
-        "difference": f"{gap.variant} - {gap.against}",
-        "by": _signed(gap.difference),
-        "questions [low, high]": _ends(gap.low, gap.high),
-        "sign share": _signed(gap.sign_share, sign=""),
-        "detectable": _signed(gap.detectable, sign=""),
-        "questions": f"{gap.questions} ({gap.left_out} left out)" if gap.left_out else gap.questions,
-        "seeds [low, high]": f"{gap.seeds} {_ends(gap.seed_low, gap.seed_high)}" if gap.seeds else "-",
-        "verdict": gap.verdict,
-    }
-
-
-def _signed(value: float | None, *, sign: str = "+") -> str:
-    return "-" if value is None else f"{value:{sign}.4f}"
-
-
-def _ends(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:
@@ -289,71 +216,3 @@ def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dic
         drawn = charts.lines(caption, [line], name="curve", label="mean influence score", xlabel="generator updates")
         durable.write(figure, charts.svg(drawn, themed=False))
     return {"run": name, "first": mean(means[:5]), "last": mean(means[-5:]), "curve": curve}
-
-
-def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
-    """Per phase, how many stages ran or were found, and the seconds spent."""
-    phases: dict[str, dict[str, float]] = {}
-    for entry in entries:
-        facts = phases.setdefault(entry.phase, {"ran": 0, "cached": 0, "seconds": 0.0})
-        if entry.state in facts:
-            facts[entry.state] += 1
-        facts["seconds"] = round(facts["seconds"] + entry.seconds, 4)
-    return phases
-
-
-def result(root: Path, name: str) -> dict[str, Any]:
-    """The run's outcome as one JSON object."""
-    with _views(root, [name]) as lens:
-        chosen = lens.query("select selected_iteration from selections")
-        selected = chosen[0]["selected_iteration"] if chosen else None
-        scores = lens.query(
-            "select iteration, s.* exclude (iteration) from benchmark_scores s where phase = 'evaluate'"
-        )
-        seen = lens.query("select benchmark, share from leaks order by benchmark")
-    attempt = runs.read_attempt(root, name)
-    return {
-        "run": name,
-        "benchmarks": _benchmarks(scores, selected),
-        "selected_iteration": selected,
-        "seen_in_validation": {row["benchmark"]: row["share"] for row in seen},
-        "phases": count_phases(Journal(root, name).last_attempt()),
-        "seconds": attempt.get("seconds"),
-        "peak_memory_mb": attempt.get("peak_memory_mb"),
-    }
-
-
-def _benchmarks(scores: Sequence[Mapping[str, Any]], selected: int | None) -> dict[str, Any]:
-    found = {(row["benchmark"], row["iteration"]): row for row in scores}
-    return {
-        label: {
-            "anchor": found[label, 0]["accuracy"],
-            "selected": best["accuracy"],
-            "low": best["low"],
-            "high": best["high"],
-            "questions": best["num_questions"],
-        }
-        for label in sorted({row["benchmark"] for row in scores})
-        if (best := found.get((label, selected))) and (label, 0) in found
-    }
-
-
-def describe_result(root: Path, name: str) -> str:
-    """The run's outcome as a few lines for a terminal."""
-    found = result(root, name)
-    ran, cached = (sum(int(phase[state]) for phase in found["phases"].values()) for state in ("ran", "cached"))
-    lines = [
-        f"run {name}: {found['seconds']} s, peak memory {found['peak_memory_mb']} MB",
-        f"stages: {ran} ran, {cached} cached; selected iteration {found['selected_iteration']}",
-    ]
-    lines += [
-        f"{label}: {share:.1%} of its questions are in the validation set that chose the checkpoint"
-        for label, share in found["seen_in_validation"].items()
-        if share
-    ]
-    lines += [
-        f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
-        f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
-        for label, score in found["benchmarks"].items()
-    ]
-    return "\n".join([*lines, f"report: {report_folder(root, name) / 'report.html'}"])

@@ -1,8 +1,11 @@
 """Comparison of runs by variant: means over seeds, paired differences with intervals over questions and over seeds."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from itertools import combinations
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -14,6 +17,10 @@ from infuser_core.report.queries import listed, tally_of
 from infuser_core.statistics.averages import Spread, paired_seeds
 from infuser_core.statistics.bootstrap import detectable, paired_difference
 from infuser_core.statistics.tally import Tally, accuracy, shares
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.views import Lens
+from infuser_core.terminal import table
 
 Exam = tuple[str, str]
 """Phase (evaluate or validate) and benchmark label."""
@@ -240,3 +247,56 @@ def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread
         return None
     order = sorted(base)
     return paired_seeds([base[seed] for seed in order], [other[seed] for seed in order])
+
+
+def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
+    """Runs by variant, and the differences between variants with their intervals, as tables or JSON.
+
+    With `against`, the differences from that variant alone.
+    """
+    chosen = runs.finished_runs(root, names)
+    configs = {name: runs.read_config(root, name) for name in chosen}
+    variants = {name: f"{config['name']}-{config['variant']}".rstrip("-") for name, config in configs.items()}
+    seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
+    with closing(Lens(Catalogue(root), runs=chosen)) as lens:
+        found = read(lens.query, variants, seeds)
+    rows, gaps = summaries(found), contrasts(found, against)
+    if as_json:
+        return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
+    means = table(rows)
+    return means if not gaps else f"{means}\n\n{DIFFERENCES}\n{table([_short(gap) for gap in gaps])}"
+
+
+DIFFERENCES = (
+    "differences at the selected checkpoints, paired by question; [low, high]: 95% bootstrap over questions;\n"
+    "detectable: smallest difference found with 80% power at 5%; seeds [low, high]: 95% t interval over seeds;\n"
+    "verdict: above or below where both intervals leave zero out"
+)
+
+
+def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[dict[str, Any]]:
+    """A variant minus each other one; of a single variant the differences between its runs."""
+    return [asdict(gap) for gap in gaps if gap.variant == variant or variants == 1]
+
+
+def _short(gap: Contrast) -> dict[str, Any]:
+    """One line of the terminal's table."""
+    return {
+        "measure": gap.benchmark + (" (selection saw it)" if gap.phase == "validate" and gap.benchmark != AUC else ""),
+        "difference": f"{gap.variant} - {gap.against}",
+        "by": _signed(gap.difference),
+        "questions [low, high]": _ends(gap.low, gap.high),
+        "sign share": _signed(gap.sign_share, sign=""),
+        "detectable": _signed(gap.detectable, sign=""),
+        "questions": f"{gap.questions} ({gap.left_out} left out)" if gap.left_out else gap.questions,
+        "seeds [low, high]": f"{gap.seeds} {_ends(gap.seed_low, gap.seed_high)}" if gap.seeds else "-",
+        "verdict": gap.verdict,
+    }
+
+
+def _signed(value: float | None, *, sign: str = "+") -> str:
+    return "-" if value is None else f"{value:{sign}.4f}"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import linregress, pearsonr, rankdata
 
 from infuser_core.errors import UsageError
 
@@ -31,6 +30,9 @@ class RankCorrelation:
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's rho with average ranks for ties."""
+    # Imported here: half a second, which pages without a correlation need not pay.
+    from scipy.stats import rankdata
+
     return _pearson(rankdata(first), rankdata(second))
 
 
@@ -102,6 +104,8 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> Length
     kept = [(length, value) for length, value in zip(lengths, accuracies, strict=True) if length > 0]
     if not kept:
         raise UsageError("no response length above 0", hint="fit runs that produced responses")
+    from scipy.stats import linregress, pearsonr
+
     logs, values = np.log([length for length, _ in kept]), np.array([value for _, value in kept], dtype=np.float64)
     moved, varied = float(np.ptp(logs)) > 0, float(np.ptp(values)) > 0
     slope, correlation, low, high, reason = 0.0, None, -1.0, 1.0, "all lengths are equal"

@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import exp, log
 
-from scipy.cluster.hierarchy import fcluster, linkage
-
 ORDER = 4
 """Longest n-gram, words."""
 SMOOTHING = 0.1
@@ -63,6 +61,9 @@ def cluster_sizes(texts: Sequence[str], *, distance: float) -> list[int]:
     """Size of each text's cluster: average linkage, cut where mean distances, 1 - similarity, exceed `distance`."""
     if len(texts) < 2:
         return [1] * len(texts)
+    # Imported here: a plan names the reward and clusters nothing.
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     halves = similarities(texts)
     # scipy's condensed form: the distances of text 0 to all later ones, then those of text 1, and so on.
     condensed = [1.0 - halves[j][i] for i in range(len(texts)) for j in range(i + 1, len(texts))]

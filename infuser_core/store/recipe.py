@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +55,17 @@ class Recipe:
 
     def to_json(self) -> JSON:
         """JSON object with sorted keys, the form that is hashed and stored."""
-        return json.loads(sealed.canonical(self._parts))
+        return json.loads(sealed.canonical(self.parts))
 
     @property
-    def _parts(self) -> JSON:
-        # They are JSON already: copying them deeply would take half the time of a plan.
+    def parts(self) -> JSON:
+        """Its fields. They are JSON already: copying them deeply would take half the time of a plan."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
     def key(self) -> str:
         """`phase-` and 16 hex digits of the sha256 of the canonical JSON."""
-        return f"{self.phase}-{sealed.digest_of(self._parts)[:16]}"
+        return f"{self.phase}-{sealed.digest_of(self.parts)[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +159,11 @@ def read_record(folder: Path) -> Record:
             raise DamagedArtifactError(f"{place} {LINKED}", hint=REMEDY)
     try:
         record = sealed.read(folder / MANIFEST, key=folder.name)
-        _refuse_changed(record)
+        recipe = Recipe(**record["recipe"])
+        _refuse_changed(record, recipe)
         return Record(
             ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
-            recipe=asdict(Recipe(**record["recipe"])),
+            recipe=recipe.parts,
             files=record["files"],
             volatile=record["volatile"],
             rows=record["rows"],
@@ -179,10 +180,10 @@ def read_record(folder: Path) -> Record:
         raise DamagedArtifactError(f"the commit record {folder / MANIFEST} is damaged: {error}", hint=REMEDY) from error
 
 
-def _refuse_changed(record: JSON) -> None:
+def _refuse_changed(record: JSON, recipe: Recipe) -> None:
     """Raises ValueError where digests contradict the content: a record of an older version has no other seal."""
     content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
     if sealed.digest_of(content) != record["digest"]:
         raise ValueError("it names other files than its digest was taken from")
-    if Recipe(**record["recipe"]).key != record["key"]:
+    if recipe.key != record["key"]:
         raise ValueError("its recipe gives another key")

@@ -7,7 +7,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,11 @@ def runs_folder(root: Path) -> Path:
     return root / RUNS
 
 
+def report_folder(root: Path, name: str) -> Path:
+    """Folder of a run's report."""
+    return runs_folder(root) / name / "report"
+
+
 def list_runs(root: Path) -> list[str]:
     """Names of all runs, the latest started last; also of one that has lost its record, or its journal."""
     found = {path.parent for name in _OWN for path in runs_folder(root).glob(f"*/{name}")}
@@ -67,6 +72,19 @@ def find_run(root: Path, name: str | None) -> str:
     wanted = f"no run named {name}" if name else "no runs yet"
     hint = f"known runs: {', '.join(known)}" if known else "start one with `infuser run nano`"
     raise UsageError(f"{wanted} in {root}", hint=hint)
+
+
+def find_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """Runs by name, once each; the latest without names. Raises UsageError for one that does not exist."""
+    return list(dict.fromkeys(find_run(root, name) for name in names)) or [find_run(root, None)]
+
+
+def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """Runs by name, once each; without names all that are finished. Raises UsageError when none is."""
+    found = find_runs(root, names) if names else [n for n in list_runs(root) if Journal(root, n).is_finished()]
+    if not found:
+        raise UsageError("no finished runs to compare", hint="name runs, or finish one")
+    return found
 
 
 def create_run(
@@ -144,6 +162,23 @@ def read_run(root: Path, name: str) -> dict[str, Any]:
             f"and --name {name}: {_KEPT}"
         )
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
+
+
+def known_run(root: Path, name: str) -> dict[str, Any]:
+    """The record that the run was created with; empty for a run that is not recorded."""
+    try:
+        return read_run(root, name)
+    except FileNotFoundError:
+        return {}
+
+
+def origin_of(root: Path, name: str) -> str:
+    """Origin of a run, in words; empty for one that was not made from another."""
+    record = known_run(root, name)
+    if not record.get("forked_from"):
+        return ""
+    where = f" at iteration {record['at']}" if "at" in record else ""
+    return f"forked from {record['forked_from']}{where}"
 
 
 def read_attempt(root: Path, name: str) -> dict[str, Any]:

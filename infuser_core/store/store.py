@@ -21,7 +21,7 @@ from infuser_core.durable import fsync, write_errors
 from infuser_core.errors import StoreError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.sealed import digest_of
-from infuser_core.store import pruned, tables, verify
+from infuser_core.store import pruned, verify
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, read_record
 
 Row = TypeVar("Row")
@@ -111,6 +111,8 @@ class Store:
 
     def commit(self, recipe: Recipe, workspace: Path, outcome: Outcome, *, seconds: float) -> ArtifactRef:
         """Write the tables beside the workspace's files, then move the folder into place by one rename."""
+        from infuser_core.store import tables
+
         with _store_errors(self.root):
             for name, table in outcome.tables.items():
                 tables.write_rows(workspace / f"{name}.parquet", table.rows, table.row_type)
@@ -186,6 +188,9 @@ class Store:
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:
         """The rows of one table, in the order they were committed."""
+        # Imported here: arrow takes a tenth of a second, and most commands read no rows.
+        from infuser_core.store import tables
+
         return tables.read_rows(self.path(ref, f"{table}.parquet"), row_type)
 
     def refs(self) -> list[ArtifactRef]:

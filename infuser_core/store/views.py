@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import duckdb
 
@@ -108,6 +109,7 @@ _MADE = {
     "artifact_inputs": "artifact_key varchar, input varchar, input_key varchar",
 }
 """Tables made from journals and commit records, with their columns."""
+_SCALARS = {str: "varchar", int: "bigint", float: "double", bool: "boolean"}
 _READING = {"SELECT", "EXPLAIN", "MULTI", "PRAGMA"}
 """Kinds of statements that change no file; MULTI is a PIVOT."""
 _EXPLAINED = re.compile(r"^\s*explain\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
@@ -262,16 +264,18 @@ class Lens:
         """)
 
     def _define_empty(self, table: str) -> None:
-        # Loading it costs a fifth of a second, which few statements need.
-        from infuser_core.store.tables import arrow_schema
+        # Not by way of arrow, which takes a tenth of a second to import.
+        own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
+        columns = own | {name: _sql_type(hint) for name, hint in get_type_hints(TABLES[table]).items()}
+        listed = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns.items())
+        self._connection.execute(f'create view "{table}" as select {listed} where false')
 
-        empty = arrow_schema(TABLES[table]).empty_table()
-        self._connection.register(f"_{table}", empty)
-        self._connection.execute(f"""
-            create view "{table}" as
-            select ''::varchar as run, 0::bigint as iteration, ''::varchar as phase, ''::varchar as artifact_key, *
-            from "_{table}"
-        """)
+
+def _sql_type(hint: Any) -> str:
+    if get_origin(hint) is list:
+        return f"{_sql_type(get_args(hint)[0])}[]"
+    inner = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
+    return _SCALARS[inner[0]]
 
 
 def _parquet(paths: Sequence[Path], *options: str) -> str:

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from infuser_core.algorithm.influence import MODES, direction, norm, partial_sums, score
+from infuser_core.algorithm.influence import direction, partial_sums
+from infuser_core.algorithm.score import MODES, norm, score
 
 
 def scored(mode: str, g: list[float], ref: list[float], *, v: list[float] | None, step: int, beta2: float, eps: float):

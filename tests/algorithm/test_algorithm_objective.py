@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.objective import clipped_objective, length_norm, truncated_weight
+from infuser_core.algorithm.objective import clipped_objective, truncated_weight
+from infuser_core.algorithm.preset import length_norm
 
 
 def tensors(*values: list[float]) -> list[Tensor]:

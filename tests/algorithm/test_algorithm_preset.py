@@ -7,9 +7,9 @@ import torch
 
 from infuser_core.algorithm import preset
 from infuser_core.algorithm.advantage import EPSILON, advantages, batch_sigma, group_sigma
-from infuser_core.algorithm.influence import MODES
-from infuser_core.algorithm.objective import clipped_objective, length_norm, step_denominator
-from infuser_core.algorithm.preset import PRESETS, Preset, resolve
+from infuser_core.algorithm.objective import clipped_objective
+from infuser_core.algorithm.preset import PRESETS, Preset, length_norm, resolve, step_denominator
+from infuser_core.algorithm.score import MODES
 from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.engines.protocols import Objective
 

@@ -18,7 +18,7 @@ import transformers
 from measure import Row, shown
 from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, seconds
 
-from infuser_core.algorithm.influence import cosine
+from infuser_core.algorithm.score import cosine
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from infuser_core.benchmarks import aime2024, aime2025, bbeh, hmmt, math500, olympiadbench_math
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import DataWarning, Place
-from infuser_core.errors import DocumentError
+from infuser_core.benchmarks.parts.spec import Place
+from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading, grading_of
 

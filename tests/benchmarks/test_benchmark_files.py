@@ -15,10 +15,10 @@ import pytest
 from infuser_core import plugins
 from infuser_core.benchmarks import math500
 from infuser_core.benchmarks.parts.files import files_in, locate, rows_of, source_of
-from infuser_core.benchmarks.parts.spec import DataWarning, one_line
 from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import ConfigError, DocumentError
+from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.schemas import Question
+from infuser_core.terminal import one_line
 
 DATA = places.DATA / "benchmarks"
 ROW = {"problem": "Find it.", "answer": "2", "subject": "Algebra", "level": 1, "unique_id": "test/a/1.json"}

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from infuser_core.benchmarks.parts.spec import DataWarning
 from infuser_core.config.overlays import load
-from infuser_core.errors import ConfigError, DocumentError, InfuserError, StoreError
+from infuser_core.errors import ConfigError, DataWarning, DocumentError, InfuserError, StoreError
 from infuser_core.planning.preflight import preflight
 
 NANO = ROOT / "configs" / "nano.yaml"

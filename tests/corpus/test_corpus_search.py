@@ -6,6 +6,7 @@ import typing
 from dataclasses import asdict
 from pathlib import Path
 
+import httpx
 import pytest
 from corpus_rows import question
 from loopback import GUARD, Loopback, Say, recorded, serving
@@ -297,5 +298,5 @@ def test_no_later_stage_can_be_given_a_question():
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert "Question" not in imported, path
     for function in (search_topic, phrase, rank, score, admit, connect):
-        assert "Question" not in repr(typing.get_type_hints(function))
+        assert "Question" not in repr(typing.get_type_hints(function, localns={"httpx": httpx}))
     assert {*Topic.__dataclass_fields__} == {"domain", "subdomain", "num_questions"}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from corpus.audit import index as gramindex
 from corpus.audit import shingles
 from corpus.audit.index import Matcher, Rule
-from corpus.audit.minhash import minhash, signatures, sizes
+from corpus.audit.lsh import minhash
+from corpus.audit.minhash import signatures, sizes
 from corpus.audit.ngrams import compare, grams, longest_run, places, words
 
 ALPHABET = "abAB .,-\n\t\x1c\x85\u00a0\u2003\u0301\u00e9\ufb01\u0130\u65e5\u672c\u304b\u3099\u1fef\ud800\U00020000\xff"

@@ -8,7 +8,7 @@ import pytest
 from distributed_tiny import LIMIT, QUESTIONS, batch, error, local, same_bytes, saved, state_error, step
 from engine_tiny import OBJECTIVE, SHAPES, make_groups
 
-from infuser_core.algorithm.influence import cosine
+from infuser_core.algorithm.score import cosine
 from infuser_core.engines.protocols import Similarity, Trainer, TrainGroup
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.schemas import Checkpoint

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infuser_core.algorithm.influence import cosine, direction
+from infuser_core.algorithm.influence import direction
+from infuser_core.algorithm.score import cosine
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.probe.fast import FastProbe

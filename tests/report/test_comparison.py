@@ -8,7 +8,7 @@ import pytest
 from report_runs import Maker, row
 
 from infuser_core.errors import UsageError
-from infuser_core.report.build import compare
+from infuser_core.report.comparison import compare
 from infuser_core.schemas import BenchmarkScore, QuestionScore, Selection
 from infuser_core.statistics.bootstrap import detectable, difference
 from infuser_core.statistics.tally import from_counts, shares

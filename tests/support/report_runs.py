@@ -59,9 +59,22 @@ class Maker:
         recipe = Recipe(phase=phase, version=1, config=config, seed=0, iteration=iteration, inputs=inputs)
         written = {name: Table(row_type=type(rows[0]), rows=rows) for name, rows in tables.items() if rows}
         with self.store.exclusive(recipe), self.store.workspace(recipe) as workspace:
-            ref = self.store.commit(recipe, workspace, Outcome(tables=written), seconds=1.5)
+            outcome = Outcome(tables=written, summary=summary_of(tables))
+            ref = self.store.commit(recipe, workspace, outcome, seconds=1.5)
         self.journal.append(phase=phase, iteration=iteration, state="ran", seconds=1.5, key=ref.key, digest=ref.digest)
         return str(ref.id)
+
+
+SUMMARISED = {
+    "benchmark_scores": ("benchmark", "accuracy", "low", "high"),
+    "selections": ("selected_iteration", "accuracy"),
+}
+
+
+def summary_of(tables: dict[str, list[Any]]) -> dict[str, Any]:
+    """What the phases tell in a commit record."""
+    found = [(tables[name][0], names) for name, names in SUMMARISED.items() if name in tables]
+    return {field: getattr(each, field) for each, names in found for field in names}
 
 
 def score(label: str, accuracy: float, tokens: float) -> Any:

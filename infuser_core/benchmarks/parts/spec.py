@@ -12,7 +12,7 @@ from typing import Any
 from infuser_core import durable, settings
 from infuser_core.benchmarks.parts.files import locate, rows_of, source_of
 from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
@@ -83,19 +83,6 @@ class Benchmark:
         """
         stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate(self, settings)]
         return list(_loaded(self, tuple(stamps)))
-
-
-class DataWarning(UserWarning):
-    """A benchmark's rows are not those that the paper counted."""
-
-
-def one_line(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    """For `warnings.formatwarning`: one readable line for this project's warnings, Python's own form for others."""
-    if issubclass(category, DataWarning):
-        return f"warning: {message}\n"
-    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def question(

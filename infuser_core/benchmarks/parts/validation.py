@@ -5,13 +5,13 @@ import json
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
+from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.spec import DataWarning
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
-from infuser_core.errors import ConfigError
+from infuser_core.errors import ConfigError, DataWarning
 from infuser_core.schemas import Leak, Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of
@@ -21,8 +21,13 @@ def content(questions: Sequence[Question]) -> str:
     """sha256 over everything the questions say, in order; where a problem's tests lie is not part of it."""
     total = hashlib.sha256()
     for question in questions:
-        total.update(json.dumps(asdict(_placeless(question)), sort_keys=True).encode() + b"\n")
+        total.update(json.dumps(_plain(_placeless(question)), sort_keys=True).encode() + b"\n")
     return total.hexdigest()
+
+
+def _plain(question: Question) -> dict[str, Any]:
+    # What `asdict` makes, which copies every list first: this is called for every question of every benchmark.
+    return {field.name: getattr(question, field.name) for field in fields(question)}
 
 
 def _placeless(question: Question) -> Question:

@@ -7,8 +7,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import norm, partial_sums
+from infuser_core.algorithm.influence import partial_sums
 from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.algorithm.score import norm
 from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
 from infuser_core.engines.training.adamw import AdamW, FlatBuffers, FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
