@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, show
-from infuser_core.config import shipped
 from infuser_core.errors import UsageError
 
 
@@ -22,6 +21,8 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for it; made where it is missing.")],
 ) -> None:
     """Write a configuration to start from: every setting that people change first, with a comment. It runs as it is."""
+    from infuser_core.config import shipped
+
     source = shipped.named(shipped.START)
     path = folder / source.name
     try:
@@ -35,6 +36,8 @@ def init(
 
 def configs(as_json: AsJson = False) -> None:
     """List the shipped configurations, whose names stand for files: `infuser run nano`."""
+    from infuser_core.config import shipped
+
     found = list(shipped.configurations())
     facts = [{"name": one.name, "kind": one.kind, "text": one.text, "path": str(one.path)} for one in found]
 
