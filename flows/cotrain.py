@@ -39,7 +39,7 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
     """T iterations from one anchor. Iterations that lie in the store as a whole show as one Cached task each."""
     history = current(run).history
     iterations = history.latest.cotrain.iterations
-    current(run).console.expect(iterations)
+    current(run).console.iterations = iterations
     anchor = cotraining.prepare_anchor(run)
     players = Players(solver=anchor, generator=anchor)
     validated_at, solvers = [0], [anchor]

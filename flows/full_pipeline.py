@@ -79,6 +79,7 @@ def _journal(run: Run, stop: Stop) -> None:
     place = run.control.reached
     assert place is not None and place.iteration is not None
     message = f"stopped after {stop}, as asked"
+    run.console.say(message, passing=True)
     run.journal.append(phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message)
 
 

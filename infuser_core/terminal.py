@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -12,6 +12,7 @@ from infuser_core.errors import DataWarning
 
 _EVERY = 0.2
 _WIDTH = 118
+_EMPTY = "\r\x1b[2K"
 _MEGABYTE = 1_000_000
 # C0 but tab and newline, DEL, C1, and what turns the direction of a line: a model's text must not steer a terminal.
 _STEERING = [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -32,6 +33,10 @@ def one_line(
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
+def ignore(line: str) -> None:
+    """Nobody writes it down."""
+
+
 class _Stage:
     """Progress of one thread."""
 
@@ -42,22 +47,28 @@ class _Stage:
 
 @dataclass(slots=True, kw_only=True)
 class Console:
-    """Writes to standard error when it is a terminal, and nothing otherwise. Stages of several threads share a line."""
+    """Writes to standard error: a live line, which stages of several threads share, or plain lines, or nothing."""
 
     enabled: bool
-    """Whether there is a terminal to write to."""
+    """Whether there is a terminal for a live line."""
+    plain: bool = False
+    """Whether lines are written where there is no terminal."""
+    iterations: int = 0
+    """How many iterations the run has; 0 before it is known."""
+    record: Callable[[str], None] = ignore
+    """Writes down every line that is said, seen or not."""
     _stages: dict[int, _Stage] = field(default_factory=dict)
     _shown: float = 0.0
-    _iterations: int = 0
 
-    def expect(self, iterations: int) -> None:
-        """How many iterations the run has."""
-        self._iterations = iterations
+    @staticmethod
+    def here(*, quiet: bool = False, plain: bool = False) -> "Console":
+        """For this process's standard error; lines where that is no terminal are said where they are wanted."""
+        live = sys.stderr.isatty()
+        return Console(enabled=live and not quiet, plain=plain and not live and not quiet)
 
-    def start(self, phase: str, iteration: int) -> None:
+    def start(self, label: str) -> None:
         """A stage begins."""
-        where = f"iteration {iteration + 1}/{self._iterations}  " if iteration >= 0 and self._iterations else ""
-        self._stages[get_ident()] = _Stage(f"{where}{phase}")
+        self._stages[get_ident()] = _Stage(label)
         self._shown = 0.0
         self._draw()
 
@@ -79,23 +90,34 @@ class Console:
         stage.text = f"{stage.label}  {done}/{total}{speed}  ETA {remaining:.0f} s"
         self._draw()
 
-    def say(self, line: str) -> None:
-        """A line that stays."""
+    def say(self, line: str, *, passing: bool = False) -> None:
+        """A line that stays. One in passing is not for a terminal, where the live line said as much."""
+        self.record(line)
+        if self.plain:
+            _write(f"{time.strftime('%H:%M:%S')}  {printable(line)}\n")
+        elif not passing:
+            self.keep(line)
+
+    def keep(self, line: str) -> None:
+        """A line that stays on a terminal, and is nowhere else."""
         if self.enabled:
-            self.clear()
-            sys.stderr.write(line + "\n")
+            _write(f"{_EMPTY}{printable(line)}\n")
 
     def clear(self) -> None:
         """Empty the live line."""
         if self.enabled:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+            _write(_EMPTY)
 
     def _draw(self) -> None:
         if self.enabled:
-            text = "  |  ".join(stage.text for stage in list(self._stages.values()))
-            sys.stderr.write("\r\x1b[2K" + text[:_WIDTH])
-            sys.stderr.flush()
+            _write(_EMPTY + "  |  ".join(stage.text for stage in list(self._stages.values()))[:_WIDTH])
+
+
+def _write(text: str) -> None:
+    # Nobody may read any more, and a signal may say something in the middle of another line: no reason to stop.
+    with suppress(OSError, RuntimeError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
@@ -142,7 +164,7 @@ def live(label: str = "") -> Iterator[Console]:
     """A live line on standard error, which disappears at the end."""
     console = Console(enabled=sys.stderr.isatty())
     if label:
-        console.start(label, -1)
+        console.start(label)
     try:
         yield console
     finally:

@@ -163,7 +163,7 @@ def write_report(run: Run) -> None:
     attempt = run.journal.last_attempt()
     shown = runs.report_folder(root, run.name) / "report.html"
     if not shown.exists() or any(entry.state == "ran" for entry in attempt):
-        run.console.start("report", -1)
+        run.console.start("report")
         report(root, run.name)
     record = {
         "run": run.name,

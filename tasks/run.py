@@ -3,6 +3,7 @@
 Prefect passes names and references; everything heavy stays here.
 """
 
+import os
 import resource
 import sys
 import time
@@ -30,6 +31,7 @@ from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 from infuser_core.terminal import Console
+from infuser_core.trackers.parts.teller import Teller
 from tasks.run_control import Control, Only, Planning
 
 _WHOLE = Asked()
@@ -48,7 +50,9 @@ class Execution:
     pool: EnginePool
     """Warm engines."""
     console: Console
-    """Live line in the terminal."""
+    """Lines in the terminal."""
+    teller: Teller = field(default_factory=Teller)
+    """Says what the stages did, in the terminal and in the run's folder."""
     hold: Hold | None = None
     """Our ownership of the run."""
     published: bool = True
@@ -178,8 +182,9 @@ def opened(
     with runs.holding(root, name) as hold, without_heartbeats():
         record = Journal(root, name, file=journal)
         record.start_attempt()
-        _say_what_was_left(hold, record, name)
-        store = Store(root)
+        store, console = Store(root), Console.here(quiet=quiet, plain=listed)
+        teller = Teller(console, record.path.parent, attempt=record.attempt)
+        _say_what_was_left(hold, record, name, teller)
         run = Run(
             name=name,
             config=config,
@@ -191,11 +196,13 @@ def opened(
             published=published,
             listed=listed,
             pool=run_pool(config),
-            console=Console(enabled=not quiet and sys.stderr.isatty()),
+            console=console,
+            teller=teller,
         )
         store.sweep()
-        with _entered(run):
-            yield run
+        with teller.attempt(name, f"Prefect {os.environ.get('PREFECT_API_URL', '')}" if published else "no Prefect"):
+            with _entered(run):
+                yield run
 
 
 def _control(root: Path, name: str, store: Store, asked: Asked) -> Control:
@@ -279,29 +286,34 @@ def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
     with runs.holding(root, name, shelf=runs.EVALUATIONS) as hold:
         journal = Journal(root, name, shelf=runs.EVALUATIONS)
         journal.start_attempt()
+        console = Console.here()
+        teller = Teller(console, journal.path.parent, attempt=journal.attempt)
         execution = Execution(
             name=name,
             store=Store(root),
             journal=journal,
             pool=pool,
-            console=Console(enabled=sys.stderr.isatty()),
+            console=console,
+            teller=teller,
             hold=hold,
             published=False,
         )
         try:
-            yield execution
+            with teller.attempt(name):
+                yield execution
         finally:
-            execution.console.clear()
+            console.clear()
             pool.close()
 
 
-def _say_what_was_left(hold: Hold, record: Journal, name: str) -> None:
+def _say_what_was_left(hold: Hold, record: Journal, name: str, teller: Teller) -> None:
     """A holder that was killed could not say so itself: its successor does, to the person and in the journal."""
     left = hold.left
     if left is None:
         return
     said = describe_left(left, name)
     sys.stderr.write(f"infuser: {said}\n")
+    teller.note(said)
     for doing in filter(None, left.doing.split(AND)):
         phase, _, iteration = doing.partition(", iteration ")
         attempt = max(1, record.attempt - 1)

@@ -166,10 +166,12 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
 
 def _journal_found(run: Run, look_up: LookUp) -> None:
     for ref, iteration in look_up.found:
-        rows = sum(run.store.manifest(ref).rows.values())
+        record = run.store.manifest(ref)
+        rows = sum(record.rows.values())
         run.journal.append(
             phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
         )
+        run.teller.found(record, iteration)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

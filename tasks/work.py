@@ -16,6 +16,7 @@ from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
+from infuser_core.trackers.parts.points import place_of
 from tasks import display
 from tasks.run import Execution
 from tasks.run_control import Halted
@@ -90,9 +91,11 @@ def _produce(run: Execution, recipe: Recipe, produce: Produce, started: float, g
 
 def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
     faults.point(f"{recipe.phase}:start")
-    ticker = display.Ticker(run, recipe)
+    ticker, moved = display.Ticker(run, recipe), 0
 
     def progress(done: int, total: int, tokens: int) -> None:
+        nonlocal moved
+        moved = tokens
         ticker(done, total, tokens)
         guard.point()
 
@@ -106,6 +109,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
+    run.teller.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=moved)
     return ref
 
 
@@ -116,7 +120,8 @@ def _at_work(run: Execution, recipe: Recipe) -> Iterator[None]:
     doing = display.title(recipe.phase, recipe.iteration)
     if run.hold is not None:
         run.hold.note(doing)
-    run.console.start(recipe.phase, recipe.iteration)
+    where = place_of(recipe.phase, recipe.iteration, run.console.iterations)
+    run.console.start(f"{where}  {recipe.phase}".lstrip())
     try:
         yield
     finally:
@@ -132,7 +137,9 @@ def _own(run: Execution) -> None:
 
 
 def _hit(run: Execution, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
-    _journal(run, recipe, ref, "cached", seconds, sum(run.store.manifest(ref).rows.values()))
+    record = run.store.manifest(ref)
+    _journal(run, recipe, ref, "cached", seconds, sum(record.rows.values()))
+    run.teller.found(record, recipe.iteration)
     return StageResult(ref=ref, cached=True)
 
 
@@ -151,6 +158,7 @@ def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, secon
 def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: float) -> None:
     message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
+    run.teller.failed(display.title(recipe.phase, recipe.iteration), seconds, error)
     # On a full disk there is no room for the line either; the error itself is on its way to the person.
     with suppress(StoreError):
         run.journal.append(

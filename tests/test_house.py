@@ -35,6 +35,7 @@ REGISTRIES = {
     "infuser_core/routes",
     "infuser_core/benchmarks",
     "infuser_core/verifiers",
+    "infuser_core/trackers",
     "corpus/find/catalogues",
 }
 # The algorithm's and the seeds' own few lines.
@@ -45,7 +46,8 @@ FLOORS = (
     ("tasks",),
     ("corpus",),
     tuple(
-        f"infuser_core.{room}" for room in ("export", "lineage", "mirror", "report", "paper", "planning", "evaluation")
+        f"infuser_core.{room}"
+        for room in ("export", "lineage", "mirror", "report", "paper", "planning", "evaluation", "trackers")
     ),
     tuple(
         f"infuser_core.{room}"

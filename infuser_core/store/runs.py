@@ -1,6 +1,6 @@
 """Records of runs: resolved configuration, journal of stages, and a lock that dies with its holder.
 
-Layout: `runs/<name>/{run.json, journal.jsonl, lock, lease.json, report/}`.
+Layout: `runs/<name>/{run.json, journal.jsonl, lock, lease.json, report/, log.txt, metrics.jsonl}`.
 """
 
 import fcntl

@@ -1,0 +1,1 @@
+"""Trackers: one module per place that a run's numbers are shown in; the folder is the registry."""

@@ -1,0 +1,115 @@
+"""Numbers of a stage: read from the record of its artifact, as a line for people and as a point for trackers."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from infuser_core.planning.fork import MEASURED
+from infuser_core.store.recipe import Record
+
+_SHARES = {"valid_share": ("valid", "written")}
+"""Metrics that are a share of two numbers of a summary."""
+_REMARKS = ("status", "said")
+"""Words of a summary that people should read; `ok` says nothing."""
+_SHOWN = {
+    "accuracy": "accuracy {:.3f}",
+    "mean_score": "mean score {:+.4f}",
+    "valid_share": "valid {:.0%}",
+    "labels_agree_with_keys": "labels agree with keys {:.0%}",
+    "norm": "gradient norm {:.3g}",
+    "steps_taken": "steps {:,.0f}",
+    "rows": "{:,.0f} rows",
+    "tokens_per_second": "{:,.0f} tokens/s",
+}
+"""Metrics with words of their own, in the order in which they are shown; others follow under their names."""
+_KEPT_BACK = {"seconds", "step", "low", "high", "tokens", "written", "valid", "responses"}
+"""Metrics that a line leaves to `metrics.jsonl`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A stage of a run in numbers: a line of `metrics.jsonl`."""
+
+    step: int
+    """Co-training iteration, or -1 outside the loop; of a measurement, the iterations that its checkpoint has seen."""
+    phase: str
+    """Stage name."""
+    of: str
+    """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
+    time: str
+    """When it was known, ISO 8601."""
+    attempt: int
+    """Count of starts of the run, from 1."""
+    state: str
+    """ran, or cached: found in the store."""
+    key: str
+    """Artifact key."""
+    metrics: Mapping[str, float]
+    """Finite numbers by name."""
+
+    def line(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The metrics under names that are unique in a run, such as `evaluate/nano_target/accuracy`."""
+        place = "/".join(part for part in (self.phase, self.of) if part)
+        return {f"{place}/{name}": value for name, value in self.metrics.items()}
+
+    @property
+    def seconds(self) -> float:
+        """Its time since 1970, seconds."""
+        return datetime.fromisoformat(self.time).timestamp()
+
+
+def metrics_of(record: Record, *, seconds: float, tokens: int = 0) -> dict[str, float]:
+    """Every finite number that a stage's summary tells; rows, time and speed; shares.
+
+    `tokens` are those that the stage moved, where it told of them in its progress.
+    """
+    told = dict(_numbers(record.summary))
+    shares = {
+        name: told[part] / told[whole]
+        for name, (part, whole) in _SHARES.items()
+        if part in told and told.get(whole, 0) > 0
+    }
+    moved = told.get("tokens") or tokens
+    speed = {"tokens_per_second": moved / seconds} if moved and seconds > 0 else {}
+    return {**told, **shares, "rows": sum(record.rows.values()), "seconds": round(seconds, 4), **speed}
+
+
+def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _numbers(item, f"{name}.{key}".lstrip("."))
+    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        yield name, value
+
+
+def in_words(metrics: Mapping[str, float], summary: Mapping[str, Any]) -> str:
+    """The words of a stage about itself, for one line."""
+    others = [name for name in metrics if name not in _SHOWN and name not in _KEPT_BACK]
+    said = [words.format(metrics[name]) for name, words in _SHOWN.items() if name in metrics]
+    said += [f"{name.rpartition('.')[2].replace('_', ' ')} {metrics[name]:.6g}" for name in others]
+    remarks = [str(summary[name]) for name in _REMARKS if summary.get(name, "ok") != "ok"]
+    return ", ".join([*said, *remarks])
+
+
+def place_of(phase: str, iteration: int, iterations: int) -> str:
+    """Where in a run of so many iterations a stage stands, from 1 as people count; empty outside the loop."""
+    if iteration < 0 or not iterations:
+        return ""
+    if phase not in MEASURED:
+        return f"iteration {iteration + 1}/{iterations}"
+    return f"after {iteration}/{iterations}" if iteration else "anchor"
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people."""
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s" if minutes else f"{left} s"
