@@ -1,9 +1,11 @@
 """Every error a user can meet. Each carries the value at fault and the remedy, and pickles across processes."""
 
 import reprlib
+from collections.abc import Iterable, Sequence
 
 NUMBER = "[0-9]{1,9}"
 """A whole number as arguments write it: other digits of Unicode and ten thousand of them are none."""
+_SHOWN = 20
 _CUT = reprlib.Repr()
 _CUT.maxstring = _CUT.maxother = _CUT.maxlong = 80
 
@@ -28,6 +30,41 @@ class InfuserError(Exception):
 def shown(value: object) -> str:
     """A value as messages show it: on one line, and cut."""
     return _CUT.repr(value)
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Known words that look like this one, the nearest first."""
+    # Imported here: only a mistake needs it.
+    from difflib import get_close_matches
+
+    return get_close_matches(word[:200], list(known), n=3, cutoff=0.6)
+
+
+def guess(found: Sequence[str]) -> str:
+    """Words that were perhaps meant, as the beginning of a hint; empty where there are none."""
+    return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def named(word: str, known: Iterable[str], *, kind: str, where: str = "") -> str:
+    """The known name that is `word`, or the only one that begins so. Raises UsageError for none and for several."""
+    names = list(known)
+    found = [word] if word in names else beginning(word, names)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{len(found)} {kind}s begin with {word[:80]}", hint=f"name one: {_listed(found)}")
+    listed = f"known: {_listed(names)}" if names else "there is none yet"
+    raise UsageError(f"no {kind} named {word[:80]}{where}", hint=f"{guess(nearest(word, names))}{listed}")
+
+
+def beginning(word: str, known: Iterable[str]) -> list[str]:
+    """Known names that begin with `word`; none for an empty one."""
+    return [name for name in known if word and name.startswith(word)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _rebuild(cls: type[InfuserError], message: str, hint: str) -> InfuserError:

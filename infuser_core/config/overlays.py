@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from infuser_core.config import shipped
 from infuser_core.config.limited_yaml import parse_yaml, refuse_vast
 from infuser_core.config.run import RunConfig
+from infuser_core.config.spelling import spelling
 from infuser_core.errors import ConfigError, shown
 
 
@@ -81,7 +82,7 @@ def _explain(error: ValidationError) -> ConfigError:
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
-        hint = "no such key: check the spelling against configs/nano.yaml"
+        hint = spelling(RunConfig, first["loc"])
         return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")

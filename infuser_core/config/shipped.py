@@ -5,11 +5,11 @@ A wheel carries them in `infuser_core/shipped`, in the folders that the checkout
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from infuser_core.config.limited_yaml import read_yaml
+from infuser_core.errors import guess, nearest
 
 PACKED = Path(__file__).parents[1] / "shipped"
 ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]
@@ -70,9 +70,8 @@ def find(given: Path | str, folder: Path = Path()) -> Path:
 
 def read(given: Path | str) -> Any:
     """The content of a configuration. Raises ConfigError, with the nearest names, for one that cannot be read."""
-    near = get_close_matches(_plain(given), names(), n=3, cutoff=0.55)
-    guess = f"did you mean {' or '.join(near)}? " if near else ""
-    return read_yaml(find(given), hint=f"{guess}`infuser configs` lists the shipped configurations")
+    found = guess(nearest(_plain(given), names()))
+    return read_yaml(find(given), hint=f"{found}`infuser configs` lists the shipped configurations")
 
 
 def _plain(given: Path | str) -> str:

@@ -64,8 +64,8 @@ def find_model(root: Path, text: str) -> NamedModel:
     if Path(text).is_dir():
         return _in_folder(text, anchor_folder(FolderAnchor(type="folder", path=text)))
     name, mark, place = text.rpartition("@")
-    if mark and name in runs.list_runs(root):
-        return _of_run(Store(root), name, place)
+    if mark and (known := runs.known_as(root, name)):
+        return _of_run(Store(root), known, place)
     found = [ref for ref in Store(root).refs() if ref.key.startswith(text) or ref.id.startswith(text)]
     if found:
         return _in_store(Store(root), text, found)

@@ -201,12 +201,12 @@ def find(store: Store, text: str, questions: Path | None) -> "Answers | Files":
     if (path / runs.EVALUATION).is_file():
         record = Record.read(path / runs.EVALUATION)
         return Files(name=path.name, path=path / RESPONSES, questions=path / QUESTIONS, sheets=record.sheets)
-    if text in runs.list_runs(store.root):
-        return of_run(store, text)
     if path.is_file():
         if questions is None:
             raise UsageError(f"{text}: which questions does it answer?", hint="name their file with --questions")
         return Files(name=path.stem, path=path, questions=questions)
+    if run := runs.known_as(store.root, text):
+        return of_run(store, run)
     hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"
     raise UsageError(f"{text}: no saved answers there", hint=hint)
 

@@ -10,6 +10,7 @@ from infuser_core.config import overlays, shipped
 from infuser_core.config.overlays import load as load_config
 from infuser_core.config.run import BenchmarkSettings, EngineSettings, RunConfig, SamplingSettings
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
+from infuser_core.config.spelling import spelling
 from infuser_core.engines.configured import SAMPLERS
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
@@ -83,8 +84,8 @@ def changed(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) 
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(EvaluationSettings.model_fields)
-        raise ConfigError(f"{where}: {key} = {shown(first['input'])}: {first['msg']}", hint=f"keys: {known}") from None
+        hint = spelling(EvaluationSettings, first["loc"])
+        raise ConfigError(f"{where}: {key} = {shown(first['input'])}: {first['msg']}", hint=hint) from None
 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:

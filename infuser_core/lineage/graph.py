@@ -3,11 +3,10 @@
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
-from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import UPDATES, Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import list_runs
+from infuser_core.store.runs import find_run, list_runs
 
 LOOP = (
     "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence",
@@ -106,10 +105,7 @@ def graph_of(catalogue: Catalogue, run: str) -> Graph:
 
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:
     """The named run's graph, or those of all runs, the latest first; of those alone that hold one of some keys."""
-    known = list_runs(catalogue.root)
-    if run is not None and run not in known:
-        raise UsageError(f"no run named {run} in {catalogue.root}", hint="`infuser status --all` lists them")
-    for name in [run] if run is not None else known[::-1]:
+    for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
         # Reading a journal takes a hundred times longer than finding a key in its bytes.
         if holding is not None and not _mentions(catalogue, name, holding):
             continue

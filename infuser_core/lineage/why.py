@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.errors import NUMBER, UsageError
+from infuser_core.errors import NUMBER, UsageError, beginning
 from infuser_core.lineage import checkpoint, documents, question
 from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import Graph, graph_of, graphs
@@ -14,7 +14,7 @@ from infuser_core.lineage.reference_question import of_benchmark, of_reference_q
 from infuser_core.lineage.run_view import RunView
 from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import list_runs
+from infuser_core.store.runs import find_run, list_runs
 from infuser_core.store.views import Lens
 
 _WRITTEN = re.compile(r"(?P<rollout>(?P<iteration>\d+)/.+?/\d+)((?P<question>-[0-9a-f]+)(/\d+)?)?")
@@ -25,9 +25,12 @@ _LEAST = 6
 def why(root: Path, name: str, *, run: str | None = None) -> Answer:
     """Where the named thing comes from and what it did. Raises UsageError where nothing in the store has that name."""
     catalogue = Catalogue(root)
+    run = find_run(root, run) if run else None
     with closing(Lens(catalogue, runs=[])) as lens:
         answer = _in_a_run(lens, name, run) or _in_runs(lens, name, run)
     if answer is None:
+        if len(beginning(_parted(name)[0], list_runs(root))) > 1:
+            find_run(root, _parted(name)[0])  # says that several runs begin so
         where = f"in run {run}" if run else "in any run"
         raise UsageError(
             f"{name}: no question, rollout, checkpoint, document, source, benchmark or artifact {where}",
@@ -38,19 +41,22 @@ def why(root: Path, name: str, *, run: str | None = None) -> Answer:
 
 def _in_a_run(lens: Lens, name: str, run: str | None) -> Answer | None:
     """Names that begin with a run's: RUN@ITERATION, RUN/BENCHMARK and RUN/BENCHMARK/QUESTION."""
-    for known in sorted(list_runs(lens.catalogue.root), key=len, reverse=True):
-        if run not in (None, known) or not name.startswith((f"{known}@", f"{known}/")):
-            continue
-        mark, rest = name[len(known)], name[len(known) + 1 :]
-        view = RunView(lens=lens, graph=graph_of(lens.catalogue, known))
-        if mark == "/":
-            label, _, asked = rest.partition("/")
-            found = of_reference_question(view, asked, label=label) if asked else of_benchmark(view, label)
-            if found is not None:
-                return found
-        elif re.fullmatch(NUMBER, rest):
-            return _after(view, int(rest))
-    return None
+    head, mark, rest = _parted(name)
+    known = list_runs(lens.catalogue.root)
+    meant = [head] if head in known else beginning(head, known)
+    if not mark or len(meant) != 1 or run not in (None, *meant):
+        return None
+    view = RunView(lens=lens, graph=graph_of(lens.catalogue, meant[0]))
+    if mark == "/":
+        label, _, asked = rest.partition("/")
+        return of_reference_question(view, asked, label=label) if asked else of_benchmark(view, label)
+    return _after(view, int(rest)) if re.fullmatch(NUMBER, rest) else None
+
+
+def _parted(name: str) -> tuple[str, str, str]:
+    """A name before its first `@` or `/`, that mark, and what follows it."""
+    head = re.split("[@/]", name, maxsplit=1)[0]
+    return head, name[len(head) : len(head) + 1], name[len(head) + 1 :]
 
 
 def _after(view: RunView, iteration: int) -> Answer:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
 from infuser_core.config.sources import Settings
-from infuser_core.errors import ConfigError
+from infuser_core.errors import ConfigError, named
 
 RUNS = 1000
 """Runs of a sweep."""
@@ -70,8 +70,8 @@ def read_all(paths: Sequence[Path], *, against: str = "") -> list[Member]:
     """
     members = list({member.run: member for path in paths for member in read(path)}.values())
     labels = dict.fromkeys(member.label for member in members)
-    if against and against not in labels:
-        raise ConfigError(f"--against {against}: no such variant", hint=f"variants: {', '.join(labels)}")
+    if against:
+        named(against, labels, kind="variant")
     return members
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from infuser_core.errors import UsageError
+from infuser_core.errors import named
 from infuser_core.report.content import Query, Row
 from infuser_core.report.queries import listed, tally_of
 from infuser_core.statistics.averages import Spread, paired_seeds
@@ -163,8 +163,8 @@ def contrasts(found: Compared, against: str = "") -> list[Contrast]:
     """
     runs = {run: [run] for names in found.groups.values() for run in names}
     units = found.groups if len(found.groups) > 1 else runs
-    if against and against not in found.groups:
-        raise UsageError(f"no run of variant {against!r}", hint=f"variants: {', '.join(found.groups)}")
+    if against:
+        against = named(against, found.groups, kind="variant")
     pairs = [(against, name) for name in found.groups if name != against] if against else combinations(units, 2)
     return [row for first, second in pairs for row in _against(found, first, units[first], second, units[second])]
 

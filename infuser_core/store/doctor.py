@@ -58,7 +58,7 @@ class _Scope:
         self._holders = [holder for holder in self._all if run in (None, holder.name)]
         self._evaluations = [] if run else evaluations(root)
         if run is not None and not self._holders:
-            raise UsageError(f"no run named {run} in {root}", hint="`infuser status --all` lists them")
+            runs.find_run(root, run)
 
     @cached_property
     def folders(self) -> list[Path]:

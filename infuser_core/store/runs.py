@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import durable, sealed
-from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError, shown
+from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError, beginning, named, shown
 from infuser_core.store import lease
 from infuser_core.store.journal import RUNS, Journal, keep_newest
 
@@ -63,15 +63,23 @@ def mark_latest(root: Path, name: str) -> None:
 
 
 def find_run(root: Path, name: str | None) -> str:
-    """The named run, or the latest. Raises UsageError when there is none."""
+    """The run of this name, or the only one whose name begins so; without a name the latest.
+
+    Raises UsageError for none, and for several.
+    """
     known = list_runs(root)
-    if name is None and known:
-        return known[-1]
-    if name in known:
-        return str(name)
-    wanted = f"no run named {name}" if name else "no runs yet"
-    hint = f"known runs: {', '.join(known)}" if known else "start one with `infuser run nano`"
-    raise UsageError(f"{wanted} in {root}", hint=hint)
+    if name is not None and known:
+        return named(name, known, kind="run", where=f" in {root}")
+    if not known:
+        wanted = f"no run named {name}" if name else "no runs yet"
+        raise UsageError(f"{wanted} in {root}", hint="start one with `infuser run nano`")
+    return known[-1]
+
+
+def known_as(root: Path, name: str) -> str:
+    """The same where other things than runs may be meant: empty for none. Raises UsageError for several."""
+    known = list_runs(root)
+    return find_run(root, name) if name in known or beginning(name, known) else ""
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:

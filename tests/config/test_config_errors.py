@@ -9,14 +9,24 @@ from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError
 
 NANO = CONFIGS / "nano.yaml"
-SPELLING = "no such key: check the spelling against configs/nano.yaml"
+ITERATIONS = "did you mean cotrain.iterations?"
+TOP = "keys: name, variant, seed, prompts, anchor, data, corpus, cotrain, engine, evaluate"
+SOLVER = "keys of cotrain.solver: update, learning_rate, minibatch, advantage, accuracy_band"
+QUESTIONS = "keys of data.dev: type, split, topics, size, world"
 AGAIN = "correct the value and start again"
 
 WRONG = [
-    ("cotrain.iteration=5", "cotrain.iteration = 5: unknown key", SPELLING),
-    ("epochs=5", "epochs = 5: unknown key", SPELLING),
-    ("cotrain.solver.lr=1e-4", "cotrain.solver.lr = 0.0001: unknown key", SPELLING),
-    ("data.dev.path=x", "data.dev.path = 'x': unknown key", SPELLING),
+    ("cotrain.iteration=5", "cotrain.iteration = 5: unknown key", ITERATIONS),
+    ("iterations=5", "iterations = 5: unknown key", f"{ITERATIONS} {TOP}"),
+    ("epochs=5", "epochs = 5: unknown key", TOP),
+    ("cotrain.solver.lr=1e-4", "cotrain.solver.lr = 0.0001: unknown key", SOLVER),
+    ("data.dev.sise=9", "data.dev.sise = 9: unknown key", "did you mean data.dev.size?"),
+    ("data.dev.tokens=9", "data.dev.tokens = 9: unknown key", QUESTIONS),
+    (
+        "evaluate.benchmarks=[{name: medqa, lable: x}]",
+        "evaluate.benchmarks.0.lable = 'x': unknown key",
+        "did you mean evaluate.benchmarks.0.label?",
+    ),
     ("cotrain.iterations=many", "cotrain.iterations = 'many': Input should be a valid integer", AGAIN),
     ("cotrain.iterations='5'", "cotrain.iterations = '5': Input should be a valid integer", AGAIN),
     ("cotrain.iterations=-1", "cotrain.iterations = -1: Input should be greater than or equal to 0", AGAIN),

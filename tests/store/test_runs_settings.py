@@ -42,6 +42,20 @@ def test_an_unknown_run_is_named_with_those_that_exist(tmp_path: Path):
     create_run(tmp_path, "base", SETTINGS)
     with pytest.raises(UsageError, match="no run named other") as other:
         find_run(tmp_path, "other")
-    assert other.value.hint == "known runs: base"
+    assert other.value.hint == "known: base"
     assert find_run(tmp_path, None) == find_run(tmp_path, "base") == "base"
     assert list_runs(tmp_path) == ["base"]
+
+
+def test_a_run_goes_by_the_beginning_of_its_name(tmp_path: Path):
+    for name in ("nano", "nano-s1", "nano-s12", "wide"):
+        create_run(tmp_path, name, SETTINGS)
+    assert [find_run(tmp_path, text) for text in ("nano", "nano-s1", "nano-s12", "w")] == [
+        "nano", "nano-s1", "nano-s12", "wide",
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="3 runs begin with nan") as several:
+        find_run(tmp_path, "nan")
+    assert all(name in several.value.hint for name in ("nano", "nano-s1", "nano-s12"))
+    with pytest.raises(UsageError, match="no run named wyde") as none:
+        find_run(tmp_path, "wyde")
+    assert none.value.hint.startswith("did you mean wide?")
