@@ -83,8 +83,20 @@ class UsageError(InfuserError, ValueError):
     exit_code = 2
 
 
+class MalformedInputError(InfuserError, ValueError):
+    """Some of what was given to be read could not be; the rest was answered."""
+
+    exit_code = 1
+
+
 class StoreError(InfuserError, OSError):
     """The artifact store cannot be read or written as asked."""
+
+
+class UnwritableStoreError(StoreError):
+    """The store that a command is to write into is no folder that it may write: another one has to be named."""
+
+    exit_code = 2
 
 
 class MissingArtifactError(StoreError):

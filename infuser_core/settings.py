@@ -5,7 +5,7 @@ import re
 import uuid
 from pathlib import Path
 
-from infuser_core.errors import NUMBER, ConfigError, StoreError
+from infuser_core.errors import NUMBER, ConfigError, UnwritableStoreError
 
 
 def store_root() -> Path:
@@ -14,7 +14,7 @@ def store_root() -> Path:
 
 
 def writable_store_root() -> Path:
-    """The store's folder, created if missing. Raises StoreError when it cannot be written."""
+    """The store's folder, created if missing. Raises UnwritableStoreError."""
     root = store_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def writable_store_root() -> Path:
         probe.write_text("")
         probe.unlink()
     except OSError as error:
-        raise StoreError(
+        raise UnwritableStoreError(
             f"cannot write the store at {root}: {error.strerror}", hint="set INFUSER_STORE to a folder you may write"
         ) from error
     return root

@@ -134,20 +134,40 @@ def passk(
 
 
 def verify() -> None:
-    """Verify answers: read JSON lines from standard input, write one JSON verdict for each, in order."""
-    from infuser_core.evaluation.verify_lines import answer_lines
+    """Verify answers: read JSON lines from standard input, write one JSON verdict for each, in order.
 
-    left = b""
+    \b
+    {"kind": "choice", "gold": "B", "choices": 4, "response": "\\\\boxed{B}"}
+    {"kind": "math", "gold": "1/2", "response": "it is \\\\boxed{0.5}"}
+    {"kind": "code", "tests": [{"stdin": "1", "stdout": "2"}], "response": ".."}
+
+    \b
+    kind      choice, integer, math, exact, bbeh or code
+    gold      the reference answer, a string or a number; none for code
+    response  text with its answer in a box; for code, with a program
+    tests     for code: {"stdin", "stdout"} or {"call", "args", "expected"}
+    and also  preset (paper, official, strict-last), choices (a number or texts),
+              multiple, answer_type, tolerance, unit, route; for code: solution
+              in place of response, seconds (6, at most 600)
+
+    A verdict is correct, wrong, no_answer or unverified. A line that is no question is unverified, is counted at the
+    end, and makes the exit code 1.
+    """
+    from infuser_core.evaluation.verify_lines import Refusals, answer_lines
+
+    left, refusals = b"", Refusals()
     try:
         # Lines are answered as soon as they arrive; a file is read in large pieces.
         while piece := os.read(0, _READ):
             *lines, left = b"".join([left, piece]).split(b"\n")
             for start in range(0, len(lines), _TOGETHER):
-                _write(answer_lines(lines[start:][:_TOGETHER]))
-        _write(answer_lines([left] if left else []))
+                _write(answer_lines(lines[start:][:_TOGETHER], refusals))
+        _write(answer_lines([left] if left else [], refusals))
     except BrokenPipeError:
         # The reader has closed the pipe; Python's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return
+    refusals.complain()
 
 
 def _write(answers: Iterable[str]) -> None:

@@ -11,12 +11,14 @@ from functools import cache
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.errors import InfuserError
+from infuser_core.errors import InfuserError, MalformedInputError
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Finding, Grading, as_text, no_answer, unverified
 
+_NAMED = 3
+_HELP = "`infuser verify --help` shows lines that are"
 SECONDS = 6.0
 """Time limit of a program where the line names none, seconds."""
 PROGRAMS = 2
@@ -41,7 +43,31 @@ class _Asked:
     """Runs a program; None for an answer."""
 
 
-def answer_lines(lines: Sequence[bytes]) -> Iterator[str]:
+class Refusals:
+    """The lines of an input that are no questions: how many, and the first of them with their reasons."""
+
+    def __init__(self) -> None:
+        self._lines = self._refused = 0
+        self._first: list[str] = []
+
+    def see(self, count: int, refused: Mapping[int, str]) -> None:
+        """Further lines, of which some are no questions."""
+        wanted = list(refused.items())[: _NAMED - len(self._first)]
+        self._first += [f"line {self._lines + place + 1}: {why}" for place, why in wanted]
+        self._lines += count
+        self._refused += len(refused)
+
+    def complain(self) -> None:
+        """Raises MalformedInputError where a line was no question, or there was none."""
+        if not self._lines:
+            raise MalformedInputError("no lines on standard input", hint=_HELP)
+        if self._refused:
+            rest = self._refused - len(self._first)
+            told = "; ".join([*self._first, *([f"and {rest} more"] if rest else [])])
+            raise MalformedInputError(f"{self._refused} of {self._lines} lines are no questions: {told}", hint=_HELP)
+
+
+def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> Iterator[str]:
     """One JSON verdict per line, in order. No line stops the others: a malformed one is answered as unverified.
 
     Answers are verified together; programs run two at a time, and a verdict is given as soon as those before it are.
@@ -53,6 +79,8 @@ def answer_lines(lines: Sequence[bytes]) -> Iterator[str]:
             asked[place] = _understood(line)
         except _Malformed as error:
             found[place] = unverified(str(error))
+    if refusals:
+        refusals.see(len(lines), {place: str(finding.reason) for place, finding in found.items()})
     for preset in sorted({one.preset for one in asked.values() if one.job}):
         found |= _checked({p: one.job for p, one in asked.items() if one.job and one.preset == preset}, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import durable, sealed
-from infuser_core.errors import BusyRunError, ConfigError, StoreError, UsageError, beginning, named, shown
+from infuser_core.errors import (
+    BusyRunError,
+    ConfigError,
+    StoreError,
+    UnwritableStoreError,
+    UsageError,
+    beginning,
+    named,
+    shown,
+)
 from infuser_core.store import lease
 from infuser_core.store.journal import RUNS, Journal, keep_newest
 
@@ -232,7 +241,7 @@ def sweeping(root: Path) -> Iterator[None]:
         handle = path.open("a+")
     except OSError as error:
         hint = "set INFUSER_STORE to a folder you may write"
-        raise StoreError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+        raise UnwritableStoreError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

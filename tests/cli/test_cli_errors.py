@@ -85,7 +85,7 @@ def test_a_command_without_arguments_shows_its_help_and_complains_about_nothing(
 
 def test_a_store_that_cannot_be_written_is_named(launch: Launcher, tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
-    said = complains(launch("run", NANO, store=tmp_path / "file"), 3)
+    said = complains(launch("run", NANO, store=tmp_path / "file"), 2)
     assert said.startswith(f"cannot write the store at {tmp_path / 'file'}: ")
     assert (tmp_path / "file").read_text() == "not a folder"
 

@@ -10,7 +10,8 @@ import pytest
 from launcher import ROOT
 
 from infuser_core import plugins
-from infuser_core.evaluation.verify_lines import answer_lines
+from infuser_core.errors import MalformedInputError
+from infuser_core.evaluation.verify_lines import Refusals, answer_lines
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts.extract import PRESETS
 
@@ -95,6 +96,32 @@ def test_a_malformed_line_is_answered_in_its_place_and_stops_nothing():
     for case, one in zip(MALFORMED, found[1::2], strict=True):
         assert (one["verdict"], one["extracted"]) == ("unverified", None), case
         assert one["reason"], case
+
+
+def test_lines_that_are_no_questions_are_counted_and_the_first_are_named():
+    good = json.dumps(asked("choice", "B", "\\boxed{B}")).encode()
+    refusals = Refusals()
+    for lines in ([good, b"{"], [b"\xff", good, b"{}", b"[1]"], [good]):
+        list(answer_lines(lines, refusals))
+    with pytest.raises(MalformedInputError) as caught:
+        refusals.complain()
+    assert caught.value.message.startswith("4 of 7 lines are no questions: line 2: not JSON: ")
+    assert "; line 3: not JSON: " in caught.value.message and "; line 5: unknown kind" in caught.value.message
+    assert caught.value.message.endswith("; and 1 more")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (b"", "infuser: no lines on standard input\n"),
+        (bytes(range(11, 256)), "infuser: 1 of 1 lines are no questions: line 1: not JSON: "),
+        (b'{"kind": "exact", "gold": "A", "response": "\\\\boxed{A}"}\n', ""),
+    ],
+)
+def test_garbage_is_exit_code_1(given: bytes, said: str):
+    done = subprocess.run(INFUSER, cwd=ROOT, input=given, capture_output=True)
+    assert (done.returncode, done.stderr.decode().startswith(said)) == (1 if said else 0, True)
+    assert len(done.stdout.splitlines()) == (1 if given else 0)
 
 
 def test_what_exists_is_named():
