@@ -7,6 +7,7 @@ command. It ends by itself when no test process uses it any more.
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -28,6 +29,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 
 PATIENCE = 180.0
+TELLS = re.compile(r"\d\d:\d\d:\d\d  ")
 ENVIRONMENT = {
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
@@ -52,7 +54,17 @@ class Finished:
     out: str
     """Standard output."""
     err: str
-    """Standard error."""
+    """Standard error, but for the lines that tell what a run is doing."""
+    told: str
+    """Those lines, one per stage."""
+
+
+def apart(err: str) -> tuple[str, str]:
+    """Standard error without the lines that tell what a run is doing, and those lines."""
+    told, rest = [], []
+    for line in err.splitlines(keepends=True):
+        (told if TELLS.match(line) else rest).append(line)
+    return "".join(rest), "".join(told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +86,8 @@ class Started:
         while (code := self.launcher.ask({"poll": self.pid})) is None:
             assert time.monotonic() < deadline, f"still running: {self.err.read_text()}"
             time.sleep(0.02)
-        return Finished(code=code, out=self.out.read_text(), err=self.err.read_text())
+        err, told = apart(self.err.read_text())
+        return Finished(code=code, out=self.out.read_text(), err=err, told=told)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal."""

@@ -190,5 +190,5 @@ def test_a_run_goes_on_without_its_log_and_says_so_once(launch: Launcher, small_
         (folder / name).mkdir(parents=True)
     ended = launch(*small_run.arguments, store=tmp_path)
     assert ended.code == 0
-    assert [ended.err.count(f"cannot write {folder / name}") for name in ("log.txt", "metrics.jsonl")] == [1, 1]
-    assert "after 2/2  validate validation" in ended.err and "accuracy" in ended.err
+    assert [ended.told.count(f"cannot write {folder / name}") for name in ("log.txt", "metrics.jsonl")] == [1, 1]
+    assert "after 2/2  validate validation" in ended.told and "accuracy" in ended.told

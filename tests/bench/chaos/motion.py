@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crash_points import content, mismatches, orphans, repeated
 from fault_tools import eventually, remount, small_disk, used
-from launcher import Finished, Started
+from launcher import Finished, Started, apart
 from oracle import HARMLESS, LOST, RESTORED, TRACEBACK, WRONG, Finding, Verdict
 from places import ROOT
 from readers import Answer
@@ -42,8 +42,9 @@ class Own:
 
     def wait(self, patience: float = _PATIENCE) -> Finished:
         """Its end."""
-        out, err = self.process.communicate(timeout=patience)
-        return Finished(code=self.process.returncode, out=out, err=err)
+        out, said = self.process.communicate(timeout=patience)
+        err, told = apart(said)
+        return Finished(code=self.process.returncode, out=out, err=err, told=told)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal."""
