@@ -174,9 +174,7 @@ def build_pool(
         pools.refuse_imported(out)
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
-        with opened(
-            pools.build_name(out), planned.config, journal="corpus.jsonl", published=False, listed=False
-        ) as run:
+        with opened(pools.build_name(out), planned.config, journal="corpus.jsonl", listed=False) as run:
             fetched = settings.writable_store_root() / "textbooks"
             with live("download") as console:
                 items = gather(sources, out, fetched, WebConfig(), progress=console.progress)

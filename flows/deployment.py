@@ -1,4 +1,4 @@
-"""The Prefect server: the one already running, a private one per run, or `infuser serve` with its deployment."""
+"""The Prefect server: finding the one that runs, and `infuser serve` with its deployment."""
 
 import fcntl
 import json
@@ -28,26 +28,23 @@ from infuser_core.store import lease
 
 HOST = "127.0.0.1"
 _PASSWORD = "PREFECT_API_AUTH_STRING"
-_RESTARTS = 3
-_LOOK = 0.5
 _QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_CLI_PROMPT": "false",
-    # A server that is gone costs a run half a minute, not two.
-    "PREFECT_CLIENT_MAX_RETRIES": "4",
+    # Every flow that is open when a server goes asks as often, one after the other.
+    "PREFECT_CLIENT_MAX_RETRIES": "2",
     "PREFECT_API_REQUEST_TIMEOUT": "30",
 }
-# A private server serves one run: nothing is scheduled, nothing reacts to events, and no block is used.
-_IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "TRIGGERS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP")
-PRIVATE = {
-    **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES},
-    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
-    # A transaction for each state of every task costs the server a fifth of its time; a second's delay disturbs nobody.
+# A transaction for each state of every task costs the server a fifth of its time; a second's delay disturbs nobody.
+_BATCHES = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
+_PATIENCE = 120.0
+WITHOUT = "the run goes on without it, and `infuser serve` shows it later"
+"""End of warnings about a server."""
 
 
 def prepare_environment(root: Path) -> None:
@@ -64,56 +61,20 @@ def prepare_environment(root: Path) -> None:
         os.environ["PREFECT_PROFILES_PATH"] = f"{os.environ['PREFECT_HOME']}/profiles.toml"
 
 
-@contextmanager
-def server(root: Path) -> Iterator[str]:
-    """The API's address: `PREFECT_API_URL`, a running `infuser serve`, or a private server that ends with us."""
+def find_server(root: Path) -> str | None:
+    """The API's address: `PREFECT_API_URL`, or the store's living `infuser serve`. None where there is neither.
+
+    A run needs no server: the next `infuser serve` shows what none has seen.
+    """
     given = os.environ.get("PREFECT_API_URL")
     found = announced(root)
     if found and given in (None, found.url):
         os.environ["PREFECT_API_URL"], os.environ[_PASSWORD] = found.url, found.password
-        given = found.url
-    if given:
-        yield given
-        return
-    private = _Private(listen())
-    os.environ["PREFECT_API_URL"] = private.url
-    # Log lines that are still queued when a private server ends would be complained about.
-    os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
-    try:
-        yield private.url
-    finally:
-        del os.environ["PREFECT_API_URL"]
-        private.stop()
-
-
-class _Private:
-    """A server of one command, started again where somebody ends it: its states lie in its database."""
-
-    def __init__(self, listening: socket.socket) -> None:
-        self.url = address(listening)
-        self._listening = listening
-        self._process = start(listening, extra=PRIVATE)
-        self._ended = threading.Event()
-        self._watching = threading.Thread(target=self._watch, name="Prefect server", daemon=True)
-        self._watching.start()
-
-    def stop(self) -> None:
-        """End the server."""
-        self._ended.set()
-        self._watching.join()
-        self._listening.close()
-        stop(self._process)
-
-    def _watch(self) -> None:
-        for _ in range(_RESTARTS):
-            while self._process.poll() is None:
-                if self._ended.wait(_LOOK):
-                    return
-            self._process = start(self._listening, extra=PRIVATE)
-        # Who asks now is refused: as long as it is open, it lets people wait.
-        self._listening.close()
-        # The kernel ends a server with the thread that started it.
-        self._ended.wait()
+        return found.url
+    if given and not is_up(given):
+        typer.echo(f"infuser: warning: the Prefect server at {given} does not answer; {WITHOUT}", err=True)
+        return None
+    return given
 
 
 def listen(port: int = 0) -> socket.socket:
@@ -140,10 +101,14 @@ def password() -> str:
 
 
 def start(
-    listening: socket.socket, *, extra: dict[str, str], ui: bool = False, hosts: Sequence[str] = ()
+    listening: socket.socket, *, store: Path | None = None, ui: bool = False, hosts: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a server process that answers those who know the password; it dies with this process."""
+    """Start a server process that answers those who know the password; it dies with this process.
+
+    It also shows the runs of the `store` that no server has seen.
+    """
     environment = {
+        **_BATCHES,
         **os.environ,
         "PREFECT_SERVER_API_AUTH_STRING": password(),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
@@ -153,10 +118,9 @@ def start(
         "PREFECT_API_URL": address(listening),
         "PREFECT_SERVER_UI_ENABLED": "true" if ui else "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-        **extra,
     }
     # -P: the folder that the user stands in may hold a `flows` of its own.
-    command = [sys.executable, "-P", "-m", "flows.server", str(listening.fileno()), *hosts]
+    command = [sys.executable, "-P", "-m", "flows.server.app", str(listening.fileno()), str(store or ""), *hosts]
     return subprocess.Popen(
         command,
         env=environment,
@@ -169,19 +133,9 @@ def start(
     )
 
 
-def why_down(url: str) -> str:
-    """Nothing once the API answers; why not, where it does not in time."""
-    try:
-        wait_until_up(url)
-    except EngineError as error:
-        return error.message
-    return ""
-
-
 def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
     """Return when the API answers. Raises EngineError when it does not in time."""
-    patience = settings.server_seconds()
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         if process is not None and process.poll() is not None:
             break
@@ -189,8 +143,8 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> N
             return
         time.sleep(0.05)
     raise EngineError(
-        f"the Prefect server at {url} did not answer within {patience:.0f} s",
-        hint="wait longer with INFUSER_SERVER_SECONDS, or look at its database in the store's prefect/ folder",
+        f"the Prefect server at {url} did not answer within {_PATIENCE:.0f} s",
+        hint="start it again; if that does not help, move the store's prefect/ folder away: no run depends on it",
     )
 
 
@@ -319,7 +273,7 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     with _claimed(root) as file, listen(port) as listening:
         url = os.environ["PREFECT_API_URL"] = address(listening)
         signal.signal(signal.SIGTERM, _interrupt)
-        process = start(listening, extra={}, ui=True, hosts=hosts)
+        process = start(listening, store=root, ui=True, hosts=hosts)
         try:
             wait_until_up(url, process)
             _announce(file, url)
@@ -350,8 +304,8 @@ def _print_how_to(root: Path, url: str) -> None:
 def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
     from prefect.flows import EntrypointType
 
-    from flows.crashed_runs import expect_heartbeats, keep_settling, settle_at_start, store_tag
     from flows.full_pipeline import infuser
+    from flows.server.crashed_runs import expect_heartbeats, keep_settling, settle_at_start, store_tag
 
     expect_heartbeats()
     settle_at_start(root, runner_is_gone=True)

@@ -1,4 +1,4 @@
-"""Executes one run of the pipeline: server, flow, exit codes, and errors that people can read."""
+"""Executes one run: in Prefect where a server is, directly elsewhere; exit codes, and errors that people can read."""
 
 import errno
 import os
@@ -60,31 +60,29 @@ def execute(
 def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: Mapping[str, str]) -> None:
     # Imported here: every command imports this module, few execute a run.
     from flows import deployment
+    from flows.pipeline import pipeline
 
     deployment.prepare_environment(root)
     places: dict[str, Any] = dict(asked)
-    with deployment.server(root) as url:
-        # Importing the flow takes as long as the server needs to start.
-        from flows.full_pipeline import pipeline
-
-        try:
-            if lost := deployment.why_down(url) or _published(config, name, root, quiet=quiet, places=places):
-                print_warning(f"{lost}; the run continues without it, and its states are not shown there")
-                pipeline(config, name, quiet=quiet, published=False, **places)
-        except InfuserError:
-            raise
-        except Exception as error:  # the process boundary: recorded in the journal, named for the person
-            hint = f"finished stages are kept: `infuser resume {name}` continues from here"
-            raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
+    try:
+        server = deployment.find_server(root)
+        if server is None or not _published(config, name, root, quiet=quiet, places=places):
+            pipeline(config, name, quiet=quiet, **places)
+    except InfuserError:
+        raise
+    except Exception as error:  # the process boundary: recorded in the journal, named for the person
+        hint = f"finished stages are kept: `infuser resume {name}` continues from here"
+        raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
 
 
-def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> str:
-    """Execute the run as a flow of Prefect. Returns why that ended early where the server is to blame, else nothing."""
+def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> bool:
+    """Execute the run as a flow of Prefect. Returns whether it came to its end: its server may be lost."""
     import httpx
     from prefect import tags
 
-    from flows.crashed_runs import settle_at_start, store_tag
+    from flows.deployment import WITHOUT
     from flows.full_pipeline import infuser
+    from flows.server.crashed_runs import settle_at_start, store_tag
     from tasks.run import without_heartbeats
 
     settle_at_start(root)
@@ -93,8 +91,10 @@ def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, place
             infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet, **places)
     except httpx.HTTPError as error:
         # Stages raise errors of ours: this one is from showing them.
-        return f"the Prefect server was lost: {' '.join(str(error).split())[:200] or type(error).__name__}"
-    return ""
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        print_warning(f"the Prefect server was lost: {why}; {WITHOUT}")
+        return False
+    return True
 
 
 @contextmanager

@@ -1,23 +1,15 @@
-"""The whole life cycle: corpus, co-training, selection, evaluation, report."""
+"""The whole life cycle as a Prefect flow: corpus, co-training, selection, evaluation, report."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.life_cycle import life_cycle
-from flows.plan import checked
+from flows.pipeline import pipeline, resolve
 from infuser_core.config import shipped
-from infuser_core.config.overlays import load, merge, validate
-from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
-from infuser_core.planning.place import asked_of
 from infuser_core.planning.preflight import preflight
 from infuser_core.store.runs import check_name
-from tasks import evaluation
-from tasks.run import Run, opened
-from tasks.run_control import Stop
 from tasks.stage import stopped
 
 DEFAULT = [str(shipped.named("nano"))]
@@ -29,7 +21,7 @@ def _title() -> str:
     if given.get("name"):
         return str(given["name"])
     try:
-        return _resolve(
+        return resolve(
             given.get("configs") or DEFAULT, given.get("overrides") or {}, given.get("seed"), given.get("settings")
         ).run_name()
     except ConfigError:
@@ -55,38 +47,9 @@ def infuser(
     `settings` is a complete resolved configuration and wins over both. `again`, `until` and `only` are places,
     PHASE@ITERATION: computed again from there on, stopped after it, this alone. Returns the run's name.
     """
-    config = _resolve(configs or DEFAULT, overrides or {}, seed, settings)
-    check_name(name or config.run_name())
+    config = resolve(configs or DEFAULT, overrides or {}, seed, settings)
+    title = name or config.run_name()
+    check_name(title)
     preflight(config)
-    return pipeline(config, name or config.run_name(), quiet=quiet, again=again, until=until, only=only)
-
-
-def pipeline(config: RunConfig, name: str, *, quiet: bool, published: bool = True, **places: str) -> Any:
-    """The stages of the run and its report; in Prefect's sight only where it is `published`."""
-    asked = checked(config, name, asked_of(**places))
-    with opened(name, config, quiet=quiet, asked=asked, published=published) as run:
-        try:
-            life_cycle(run)
-            run.control.end()
-        except Stop as stop:
-            _journal(run, stop)
-            return stopped(stop, run.name)
-        evaluation.write_report(run)
-        return run.name
-
-
-def _journal(run: Run, stop: Stop) -> None:
-    place = run.control.reached
-    assert place is not None and place.iteration is not None
-    message = f"stopped after {stop}, as asked"
-    run.console.say(message, passing=True)
-    run.journal.append(phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message)
-
-
-def _resolve(
-    configs: list[str], overrides: dict[str, Any], seed: int | None, settings: dict[str, Any] | None
-) -> RunConfig:
-    if settings is not None:
-        return validate(settings)
-    merged = load([Path(path) for path in configs], seed=seed).model_dump(mode="json")
-    return validate(merge(merged, overrides))
+    stop = pipeline(config, title, quiet=quiet, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
+    return stopped(stop, title) if stop else title

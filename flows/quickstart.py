@@ -5,7 +5,6 @@ from pathlib import Path
 
 import typer
 
-from flows import deployment
 from flows.execute import execute, spawn
 from infuser_core import settings
 from infuser_core.config import shipped
@@ -28,22 +27,20 @@ def quickstart(*, iterations: int, seed: int) -> None:
     preflight(main)
     root = settings.writable_store_root()
     log = root / "quickstart-control.log"
-    deployment.prepare_environment(root)
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
-    with deployment.server(root):
-        if Journal(root, control.run_name()).is_finished():
-            # Nothing is left to compute beside the main arm: a second process would only cost its imports.
-            execute(main, main.run_name())
-            execute(control, control.run_name())
-        else:
-            arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
-            _side_by_side(main, arguments, log)
+    if Journal(root, control.run_name()).is_finished():
+        # Nothing is left to compute beside the main arm: a second process would only cost its imports.
+        execute(main, main.run_name())
+        execute(control, control.run_name())
+    else:
+        arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
+        _side_by_side(main, arguments, log)
     runs.mark_latest(root, main.run_name())
     _summarise(root, main, control)
 
 
 def _side_by_side(main: RunConfig, arguments: list[str], log: Path) -> None:
-    """The main arm here, the control in a process of its own; both wait for the server themselves."""
+    """The main arm here, the control in a process of its own."""
     process = spawn(arguments, log=log)
     try:
         execute(main, main.run_name())

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from flows import deployment
 from flows.execute import execute
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
@@ -20,8 +19,7 @@ def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
     Pruned checkpoints with keys in `restore` are computed again, too. Raises StoreError where this version of the
     code would make other artifacts than the run holds.
     """
-    deployment.prepare_environment(root)
-    with deployment.server(root), restoring(restore):
+    with restoring(restore):
         for holder in [each for each in holders(root) if each.name in names]:
             config = validate(runs.read_config(root, holder.name))
             until = "" if holder.finished else doctor.last_place(holder)

@@ -264,7 +264,7 @@ def validate_influence(
 
     name = runs.find_run(settings.store_root(), run)
     config = validate(runs.read_config(settings.store_root(), name))
-    with opened(name, config, journal="studies.jsonl", published=False) as opened_run:
+    with opened(name, config, journal="studies.jsonl") as opened_run:
         work = influence_study(opened_run, iteration=iteration, questions=questions, rollouts=rollouts)
         return study_result(opened_run, execute(opened_run, work).ref, figure=figure)
 

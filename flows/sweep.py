@@ -15,8 +15,7 @@ from time import sleep
 
 import typer
 
-from flows import deployment
-from flows.execute import execute, exit_code, print_warning
+from flows.execute import execute, exit_code
 from infuser_core import settings
 from infuser_core.config.overlays import load
 from infuser_core.errors import StageError
@@ -25,8 +24,7 @@ from infuser_core.planning.sweeps import Member, Pace
 from infuser_core.store.journal import Journal
 
 PRELOADED = [
-    "flows.full_pipeline",
-    "flows.crashed_runs",
+    "flows.pipeline",
     "infuser_core.engines.local.trainer",
     "infuser_core.engines.hf.sampler",
     "infuser_core.report.build",
@@ -112,15 +110,11 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
     say(f"{len(members)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
     if not open_:
         return
-    deployment.prepare_environment(root)
-    with deployment.server(root) as url:
-        if lost := deployment.why_down(url):
-            print_warning(f"{lost}; the runs start without it")
-        work = _Work(root / "sweeps", open_)
-        try:
-            _drive(work, jobs, say)
-        finally:
-            work.stop()
+    work = _Work(root / "sweeps", open_)
+    try:
+        _drive(work, jobs, say)
+    finally:
+        work.stop()
     if work.failed:
         lines = "; ".join(f"{run}: {said}" for run, said in work.failed.items())
         raise StageError(f"{len(work.failed)} runs failed: {lines}", hint="the same command runs them again")

@@ -5,7 +5,7 @@ import re
 import uuid
 from pathlib import Path
 
-from infuser_core.errors import NUMBER, ConfigError, UnwritableStoreError
+from infuser_core.errors import ConfigError, UnwritableStoreError
 
 
 def store_root() -> Path:
@@ -47,14 +47,6 @@ def contact() -> str:
 def data_root() -> Path:
     """Folder with data sets fetched beforehand, `INFUSER_DATA`, or `data` in the working folder."""
     return Path(os.environ.get("INFUSER_DATA") or "data").absolute()
-
-
-def server_seconds() -> float:
-    """Longest wait for Prefect's server at a run's start, `INFUSER_SERVER_SECONDS`; the run then goes on without it."""
-    text = os.environ.get("INFUSER_SERVER_SECONDS") or "60"
-    if not re.fullmatch(NUMBER, text):
-        raise ConfigError(f"INFUSER_SERVER_SECONDS = {text!r}", hint="whole seconds, e.g. 60; 0 does not wait")
-    return float(text)
 
 
 def serve_hosts() -> list[str]:

@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -55,7 +55,7 @@ class Execution:
     """Says what the stages did, in the terminal and in the run's folder."""
     hold: Hold | None = None
     """Our ownership of the run."""
-    published: bool = True
+    published: bool = False
     """Whether stages show themselves in Prefect."""
     control: Control = field(default_factory=Control)
     """How far the run goes."""
@@ -142,10 +142,18 @@ def current(name: str) -> Run:
 
 
 def unpublish(run: Execution) -> None:
-    """From here on the run shows nothing in Prefect: its server is gone."""
+    """From here on the run shows nothing in Prefect, whose server is gone: the next one shows this attempt anew."""
     run.published = False
-    if run.name in _open:
-        _open[run.name].published = False
+    opened = _open.get(run.name)
+    if opened is not None and opened.published:
+        opened.published = False
+        _note_flow_run(opened.store.root, run.name, opened.journal.attempt, "")
+
+
+def _note_flow_run(root: Path, name: str, attempt: int, flow_run: str) -> None:
+    """Record which flow run of Prefect shows an attempt."""
+    shown = {**runs.read_run(root, name).get("shown", {}), str(attempt): flow_run}
+    runs.change_run(root, name, shown={number: found for number, found in shown.items() if found})
 
 
 @contextmanager
@@ -165,23 +173,25 @@ def opened(
     *,
     quiet: bool = False,
     journal: str = "journal.jsonl",
-    published: bool = True,
+    flow_run: str = "",
     listed: bool = True,
     asked: Asked = _WHOLE,
 ) -> Iterator[Run]:
     """Own the run, start an attempt, and release engines at the end.
 
-    Studies of a run keep a journal of their own and need no Prefect server. A corpus build is no run that commands
-    list: its journal alone holds what it made. What is `asked` for again is recorded
-    before anything runs: a killed run goes on with it.
+    Stages show themselves in Prefect where this happens in one of its flow runs. Studies of a run keep a journal of
+    their own. A corpus build is no run that commands list: its journal alone holds what it made. What is `asked` for
+    again is recorded before anything runs: a killed run goes on with it.
     """
     root = settings.writable_store_root()
     settings.phase_seconds("")
     if listed:
         runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed)
-    with runs.holding(root, name) as hold, without_heartbeats():
+    with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
+        if flow_run:
+            _note_flow_run(root, name, record.attempt, flow_run)
         store, console = Store(root), Console.here(quiet=quiet, plain=listed)
         teller = Teller(console, record.path.parent, attempt=record.attempt)
         _say_what_was_left(hold, record, name, teller)
@@ -193,14 +203,14 @@ def opened(
             store=store,
             journal=record,
             hold=hold,
-            published=published,
+            published=bool(flow_run),
             listed=listed,
             pool=run_pool(config),
             console=console,
             teller=teller,
         )
         store.sweep()
-        with teller.attempt(name, f"Prefect {os.environ.get('PREFECT_API_URL', '')}" if published else "no Prefect"):
+        with teller.attempt(name, f"Prefect {os.environ.get('PREFECT_API_URL', '')}" if flow_run else "no Prefect"):
             with _entered(run):
                 yield run
 
@@ -222,6 +232,8 @@ def _salts(root: Path, name: str, asked: Asked) -> Salts:
 
 def _flow_run() -> str:
     """Prefect's name for this attempt: one that it retries asks only once."""
+    if "prefect" not in sys.modules:
+        return ""
     from prefect.context import FlowRunContext
 
     context = FlowRunContext.get()
@@ -249,7 +261,6 @@ def looked_at(name: str, history: History, control: Planning, root: Path) -> Ite
         control=control,
         store=Store(root),
         journal=Journal(root, name),
-        published=False,
         pool=run_pool(history.latest),
         console=Console(enabled=False),
     )
@@ -296,7 +307,6 @@ def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
             console=console,
             teller=teller,
             hold=hold,
-            published=False,
         )
         try:
             with teller.attempt(name):

@@ -1,18 +1,15 @@
 """Stages and sub-flows in Prefect: reused, run, looked up or merely planned, as the run's control decides.
 
 A stage is a function that returns its `Work` and does none of it. On a hit in the store the task returns Prefect's
-`Cached` state with the reference.
+`Cached` state with the reference. Prefect is imported when a run first shows itself there: that takes seconds, and
+plans, and runs without a server, go without it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
-
-from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed
 
 from infuser_core.errors import (
     BusyRunError,
@@ -53,22 +50,7 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
     """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned."""
 
     def decorate(function: Callable[Concatenate[Run, P], Work]) -> Callable[Concatenate[str, P], ArtifactRef]:
-        @task(
-            name=function.__name__,
-            cache_policy=NO_CACHE,
-            persist_result=False,
-            retries=1,
-            retry_delay_seconds=1,
-            retry_condition_fn=_worth_retrying,
-            log_prints=False,
-        )
-        def as_task(run: str, *args: Any, **arguments: Any) -> Any:
-            opened = _seen(current(run), phase, function, args, arguments)
-            try:
-                result = execute(opened, function(opened, *args, **arguments))
-            except Halted as halted:
-                return _ended(halted)
-            return Completed(name="Cached", data=result.ref) if result.cached else result.ref
+        as_task = cache(partial(_as_task, phase, function))
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
@@ -79,12 +61,37 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
             if not opened.published:
                 return _unseen(opened, partial(function, opened, *args, **arguments))
             # Asking for the state: a task that returns a state of its own hands that out instead of its data.
-            state: Any = as_task(run, *args, return_state=True, **arguments)
+            state: Any = as_task()(run, *args, return_state=True, **arguments)
             return cast(ArtifactRef, _went_on(state.result()))
 
         return call
 
     return decorate
+
+
+def _as_task(phase: str, function: Callable[..., Work]) -> Any:
+    from prefect import task
+    from prefect.cache_policies import NO_CACHE
+    from prefect.states import Completed
+
+    @task(
+        name=function.__name__,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=1,
+        retry_delay_seconds=1,
+        retry_condition_fn=_worth_retrying,
+        log_prints=False,
+    )
+    def as_task(run: str, *args: Any, **arguments: Any) -> Any:
+        opened = _seen(current(run), phase, function, args, arguments)
+        try:
+            result = execute(opened, function(opened, *args, **arguments))
+        except Halted as halted:
+            return _ended(halted)
+        return Completed(name="Cached", data=result.ref) if result.cached else result.ref
+
+    return as_task
 
 
 def _unseen(run: Run, work: "partial[Work]") -> ArtifactRef:
@@ -159,8 +166,7 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     run.control.reached = look_up.reached
     _journal_found(run, look_up)
     if run.published:
-        show: Any = _show_cached.with_options(name=label)
-        show(len(look_up.found))
+        _show_cached(label, len(look_up.found))
     return result
 
 
@@ -174,9 +180,17 @@ def _journal_found(run: Run, look_up: LookUp) -> None:
         run.teller.found(record, iteration)
 
 
-@task(cache_policy=NO_CACHE, persist_result=False)
-def _show_cached(artifacts: int) -> Any:
-    return Completed(name="Cached", message=f"{artifacts} artifacts found in the store", data=artifacts)
+def _show_cached(label: str, artifacts: int) -> None:
+    from prefect import task
+    from prefect.cache_policies import NO_CACHE
+    from prefect.states import Completed
+
+    @task(name=label, cache_policy=NO_CACHE, persist_result=False)
+    def cached() -> Any:
+        return Completed(name="Cached", message=f"{artifacts} artifacts found in the store", data=artifacts)
+
+    show: Any = cached
+    show()
 
 
 def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
@@ -187,20 +201,26 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
     """
 
     def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
-        @flow(name=name, flow_run_name=run_name, validate_parameters=False)
-        @wraps(function)
-        def as_flow(run: str, *args: Any, **arguments: Any) -> Any:
-            try:
-                return function(run, *args, **arguments)
-            except (Stop, Halted) as cause:
-                return _ended(cause)
+        @cache
+        def as_flow() -> Any:
+            from prefect import flow
+
+            @flow(name=name, flow_run_name=run_name, validate_parameters=False)
+            @wraps(function)
+            def seen(run: str, *args: Any, **arguments: Any) -> Any:
+                try:
+                    return function(run, *args, **arguments)
+                except (Stop, Halted) as cause:
+                    return _ended(cause)
+
+            return seen
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
             opened = current(run)
             if not (opened.control.executes and opened.published):
                 return function(run, *args, **arguments)
-            return cast(T, _went_on(as_flow(run, *args, **arguments)))
+            return cast(T, _went_on(as_flow()(run, *args, **arguments)))
 
         return call
 
@@ -208,6 +228,8 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
 
 
 def _ended(cause: Stop | Halted) -> Any:
+    from prefect.states import Completed
+
     data = _Stopped(cause=cause)
     return stopped(cause, data) if isinstance(cause, Stop) else Completed(name="Stopped", message=str(cause), data=data)
 
@@ -221,4 +243,6 @@ def _went_on(result: Any) -> Any:
 
 def stopped(stop: Stop, data: Any) -> Any:
     """The state of a flow that went as far as it was asked to."""
+    from prefect.states import Completed
+
     return Completed(name="Stopped", message=f"after {stop}, as asked", data=data)

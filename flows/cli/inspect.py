@@ -102,8 +102,8 @@ def show_artifact(
     artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")],
 ) -> None:
     """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
+    from infuser_core.lineage.markdown import artifact_page
     from infuser_core.store.store import Store
-    from tasks.display import artifact_page
 
     store = Store(settings.store_root())
     ref = _find_artifact(store, artifact)

@@ -126,7 +126,6 @@ def _start(
     wait: bool = False,
 ) -> None:
     """Plan a run; or execute it, and print its result or where it stopped."""
-    from flows import deployment
     from infuser_core.planning.place import asked_of
 
     runs.check_name(name)
@@ -135,7 +134,6 @@ def _start(
         from infuser_core.planning.history import history_of
 
         root = settings.store_root()
-        deployment.prepare_environment(root)
         from flows.plan import plan as plan_of
 
         found = plan_of(history_of(root, name, config), name, places)
@@ -163,19 +161,15 @@ def fork(
     as_json: AsJson = False,
 ) -> None:
     """Record a variant of a run that shares everything before iteration T; `run --fork RUN@T` also executes it."""
-    from flows import deployment
     from infuser_core.planning.fork import fork_of
 
     root = settings.writable_store_root()
     planned = fork_of(root, runs.find_run(root, run), at=at, changes=set_ or [], name=name)
-    deployment.prepare_environment(root)
     if not start_now or dry_run:
         _record(root, planned, dry_run=dry_run, as_json=as_json)
         return
-    # Prefect looks for its server when it is first imported.
-    with deployment.server(root):
-        _record(root, planned, dry_run=False, as_json=as_json)
-        _start(planned.history.latest, planned.name, {})
+    _record(root, planned, dry_run=False, as_json=as_json)
+    _start(planned.history.latest, planned.name, {})
 
 
 def _record(root: Path, planned: "Fork", *, dry_run: bool, as_json: bool) -> None:

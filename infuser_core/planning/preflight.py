@@ -84,7 +84,6 @@ def _references(config: RunConfig) -> Iterator[ConfigError]:
 def preflight(config: RunConfig) -> None:
     """Raise the first thing that would stop the run later, as a ConfigError or StoreError."""
     settings.writable_store_root()
-    settings.server_seconds()
     settings.phase_seconds("")
     asked = [question for key, source in _sources(config) for question in _questions(key, source, config)]
     for number, benchmark in enumerate(config.evaluate.benchmarks):

@@ -54,6 +54,8 @@ class Entry:
     """Rows of all tables."""
     message: str
     """Why it failed, or how it was killed; empty otherwise."""
+    at: float = 0.0
+    """When the line was written, seconds since the epoch; 0 where an older version wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,7 @@ class Journal:
             seconds=round(seconds, 4),
             rows=rows,
             message=message,
+            at=round(time.time(), 3),
         )
         try:
             with self._lock, self._appending() as (handle, head):

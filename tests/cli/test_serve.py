@@ -58,7 +58,7 @@ def profile(url: str) -> bytes:
 def test_a_killed_owner_leaves_no_server_behind(tmp_path: Path) -> None:
     code = (
         "import time; from flows import deployment; "
-        "print(deployment.start(deployment.listen(), extra={}).pid, flush=True); time.sleep(60)"
+        "print(deployment.start(deployment.listen()).pid, flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path)}
     owner = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)

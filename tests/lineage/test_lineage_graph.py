@@ -2,15 +2,14 @@
 
 import json
 import re
-from uuid import uuid4
 
 import pytest
 from launcher import Launcher, SmallRun
 
 from infuser_core.lineage.graph import Graph, graph_of
+from infuser_core.lineage.markdown import artifact_key, lineage_page, link
 from infuser_core.lineage.pages import Overview, of_run
 from infuser_core.store.catalogue import Catalogue
-from tasks.display import lineage_page, link
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +95,11 @@ def test_the_command_prints_lines_json_or_a_page(small_run: SmallRun, launch: La
 
 
 def test_the_prefect_page_of_a_run_links_every_artifact_and_each_of_its_inputs(graph: Graph):
-    assert link("update_solver-0123", {}) == "`update_solver-0123`"
-    pages = {key: uuid4() for key in graph.records}
-    page = lineage_page(graph, pages)
-    assert set(re.findall(r"\(/artifacts/artifact/([a-z0-9-]+)\)", page)) == {str(found) for found in pages.values()}
+    page = lineage_page(graph)
+    linked = re.findall(r"\(/artifacts/key/([a-z0-9-]+)\)", page)
+    assert set(linked) == {artifact_key(key) for key in graph.records}
     for record in graph.records.values():
-        start = f"| {record.phase} | [{record.key}](/artifacts/artifact/{pages[record.key]}) |"
+        start = f"| {record.phase} | [{record.key}](/artifacts/key/{artifact_key(record.key)}) |"
         (row,) = [line for line in page.splitlines() if line.startswith(start)]
         for name, key in graph.inputs(record.key).items():
-            assert f"{name} {link(key, pages)}" in row
+            assert f"{name} {link(key)}" in row

@@ -1,7 +1,7 @@
 """Real `infuser` commands for the system tests, each a process of its own, without the seconds a start costs.
 
-One process per test session has imported everything, has a Prefect server behind it, and forks a process for every
-command. It ends by itself when no test process uses it any more.
+One process per test session has imported everything and forks a process for every command. It ends by itself when no
+test process uses it any more.
 """
 
 import fcntl
@@ -31,17 +31,9 @@ from infuser_core.store.store import Store
 PATIENCE = 180.0
 TELLS = re.compile(r"\d\d:\d\d:\d\d  ")
 ENVIRONMENT = {
-    "PREFECT_LOGGING_TO_API_ENABLED": "false",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
-}
-# Nobody looks at this server's tables of events and task runs, which cost it a third of its time.
-UNWATCHED = {
-    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
-    for name in ("EVENT_PERSISTER", "EVENT_LOGGER", "TASK_RUN_RECORDER")
 }
 
 
@@ -173,7 +165,7 @@ def launcher(folder: Path) -> Iterator[Launcher]:
         fcntl.flock(start, fcntl.LOCK_EX)
         if not client.answers():
             command = [sys.executable, __file__, str(folder)]
-            environment = {**os.environ, **ENVIRONMENT, "PREFECT_HOME": str(folder / "prefect")}
+            environment = {**os.environ, **ENVIRONMENT}
             with (folder / "log").open("w") as log:
                 process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
             while not client.answers():
@@ -185,13 +177,7 @@ def launcher(folder: Path) -> Iterator[Launcher]:
 
 def serve(folder: Path) -> None:
     """Fork commands until nobody holds the lock `users`."""
-    from flows import deployment
-
-    door = deployment.listen()
-    process = deployment.start(door, extra={**deployment.PRIVATE, **ENVIRONMENT, **UNWATCHED})
-    url = os.environ["PREFECT_API_URL"] = deployment.address(door)
     _import_everything()
-    deployment.wait_until_up(url, process)
     with socket.socket(socket.AF_UNIX) as listening, (folder / "users").open("w") as users:
         (folder / "socket").unlink(missing_ok=True)
         listening.bind(str(folder / "socket"))
@@ -205,13 +191,12 @@ def serve(folder: Path) -> None:
             with connection:
                 job = json.loads(connection.makefile().readline())
                 connection.sendall(json.dumps(_answer(job)).encode() + b"\n")
-    deployment.stop(process)
 
 
 def _import_everything() -> None:
     import torch
 
-    for name in ("flows.cli.main", "flows.full_pipeline", "flows.plan", "tasks.display"):
+    for name in ("flows.cli.main", "flows.pipeline", "flows.plan"):
         import_module(name)
     for name in ("report.build", "report.paper_tables", "lineage.why", "lineage.diff", "store.views"):
         import_module(f"infuser_core.{name}")

@@ -17,11 +17,11 @@ from served import CONFIG, SMALL, Served, eventually
 
 from flows import deployment
 from infuser_core.lineage.graph import graph_of
+from infuser_core.lineage.markdown import artifact_key
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import list_runs
-from tasks.display import artifact_key
 
 BROWSER = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 
@@ -125,15 +125,13 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     page.until("document.body.innerText.includes('Upstream pages')")
     assert f"{written.phase}, iteration 1" in page.text()
     page.photograph(shots / "2-artifact.png")
-    (upstream,) = [
-        a for a in served.post("artifacts/latest/filter", {}) if a["key"] == artifact_key(sources["generator"])
-    ]
-    link = f"a[href$='/artifacts/artifact/{upstream['latest_id']}']"
+    upstream = f"/artifacts/key/{artifact_key(sources['generator'])}"
+    link = f"a[href$='{upstream}']"
     # The UI opens links of Markdown pages in a new tab; this one stays to be photographed.
     page.value(f'document.querySelector("{link}").removeAttribute("target")')
     page.click(link)
 
-    page.until(f"location.pathname.endsWith('{upstream['latest_id']}')")
+    page.until(f"location.pathname.endsWith('{upstream}')")
     page.until("document.body.innerText.includes('update_generator, iteration 0')")
     assert "gradient_norm" in page.text()
     page.photograph(shots / "3-upstream.png")
@@ -152,7 +150,7 @@ def test_the_lineage_page_of_the_run_leads_to_every_artifact(
     page.until(f"document.body.innerText.includes('Lineage of {finished}')")
     page.photograph(shots / "4-lineage.png")
     linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
-    pages = {href for href in linked if href and href.startswith("/artifacts/artifact/")}
+    pages = {href for href in linked if href and href.startswith("/artifacts/key/")}
     assert len(pages) == len(graph.records)
 
 

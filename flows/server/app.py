@@ -3,11 +3,13 @@
 Who may speak with it is decided by Prefect's own API authentication; these are the checks of Host and Origin before it.
 """
 
+import asyncio
 import fcntl
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -20,21 +22,24 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from flows.server.mirror import mirror
+
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
-def main(listening: int, hosts: list[str]) -> None:
+def main(listening: int, store: str, hosts: list[str]) -> None:
     """Serve on the socket of this number, which the parent has bound: nobody else can have taken the port."""
-    server = uvicorn.Server(uvicorn.Config(create_app(hosts), log_level="critical", lifespan="on"))
+    app = create_app(hosts, store=Path(store) if store else None)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
     server.run(sockets=[socket.socket(fileno=listening)])
 
 
-def create_app(hosts: list[str]) -> FastAPI:
+def create_app(hosts: list[str], *, store: Path | None = None) -> FastAPI:
     """Prefect's server, with two habits that SQLite needs, behind the checks of Host and Origin.
 
     `hosts` are names of a reverse proxy. A transaction takes the write lock when it begins: one that reads first fails
     as soon as another writes, and the client then waits for seconds. And servers that share a database start one after
-    the other, migrations included.
+    the other, migrations included. Runs of the `store` that no server has seen are shown as they are found.
     """
     begin = AioSqliteConfiguration.begin_transaction
 
@@ -52,7 +57,10 @@ def create_app(hosts: list[str]) -> FastAPI:
         async with AsyncExitStack() as stack:
             with _start_lock():
                 state = await stack.enter_async_context(lifespan(app))
+            watching = asyncio.create_task(mirror(store)) if store else None
             yield state
+            if watching is not None:
+                watching.cancel()
 
     app.router.lifespan_context = start_alone
     app.add_middleware(OwnPages, hosts=hosts)
@@ -93,4 +101,4 @@ def _start_lock() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,6 +1,6 @@
 """Pages and bars of the Prefect UI."""
 
-from tasks.display import artifact_key, markdown_table, title
+from infuser_core.lineage.markdown import artifact_key, markdown_table, title
 
 
 def test_a_key_holds_what_prefect_allows() -> None:

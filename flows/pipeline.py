@@ -1,0 +1,48 @@
+"""One attempt of a run, from its configuration to its report; with or without Prefect."""
+
+from pathlib import Path
+from typing import Any
+
+from flows.life_cycle import life_cycle
+from flows.plan import checked
+from infuser_core.config.overlays import load, merge, validate
+from infuser_core.config.run import RunConfig
+from infuser_core.planning.place import asked_of
+from tasks import evaluation
+from tasks.run import Run, opened
+from tasks.run_control import Stop
+
+
+def resolve(
+    configs: list[str], overrides: dict[str, Any], seed: int | None, settings: dict[str, Any] | None
+) -> RunConfig:
+    """The configuration that a flow's parameters describe; complete `settings` win over the others."""
+    if settings is not None:
+        return validate(settings)
+    merged = load([Path(path) for path in configs], seed=seed).model_dump(mode="json")
+    return validate(merge(merged, overrides))
+
+
+def pipeline(config: RunConfig, name: str, *, quiet: bool, flow_run: str = "", **places: str) -> Stop | None:
+    """The stages of the run and its report. Returns the place where the run stopped, if it was asked to.
+
+    `flow_run` is Prefect's id of the flow run in which this happens; empty where Prefect does not see it.
+    """
+    asked = checked(config, name, asked_of(**places))
+    with opened(name, config, quiet=quiet, asked=asked, flow_run=flow_run) as run:
+        try:
+            life_cycle(run)
+            run.control.end()
+        except Stop as stop:
+            _journal(run, stop)
+            return stop
+        evaluation.write_report(run)
+        return None
+
+
+def _journal(run: Run, stop: Stop) -> None:
+    place = run.control.reached
+    assert place is not None and place.iteration is not None
+    message = f"stopped after {stop}, as asked"
+    run.console.say(message, passing=True)
+    run.journal.append(phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message)

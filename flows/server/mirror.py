@@ -1,0 +1,318 @@
+"""Shows runs in Prefect that no Prefect server has seen: flow runs, task runs and pages, made from their journals.
+
+A run needs no server. The server of `infuser serve` looks through the store when it starts and every few seconds after
+that, and writes what it lacks into its own database: whole attempts that happened without it, and those at work now.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+from prefect.server import models
+from prefect.server.database import PrefectDBInterface, provide_database_interface
+from prefect.server.schemas.core import Artifact, Flow
+from prefect.server.schemas.states import StateType
+from sqlalchemy.exc import SQLAlchemyError
+
+from flows.server.crashed_runs import store_tag
+from infuser_core.errors import InfuserError
+from infuser_core.lineage.graph import graph_of
+from infuser_core.lineage.markdown import artifact_key, artifact_page, lineage_page, title
+from infuser_core.planning.fork import MEASUREMENTS
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import FINISHED, Entry, Journal
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Store
+
+_EVERY = 2.0
+_SPACE = UUID("5f0c8f0e-3c63-4b1c-9d6e-2f1f0f6f9a51")
+_STATES = {
+    "ran": (StateType.COMPLETED, "Completed"),
+    "cached": (StateType.COMPLETED, "Cached"),
+    "failed": (StateType.FAILED, "Failed"),
+    "killed": (StateType.CRASHED, "Crashed"),
+    "stopped": (StateType.COMPLETED, "Stopped"),
+    "done": (StateType.COMPLETED, "Completed"),
+    "running": (StateType.RUNNING, "Running"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a run, as its journal tells."""
+
+    run: str
+    """The run."""
+    number: int
+    """Count of starts, from 1."""
+    entries: Sequence[Entry]
+    """Its stages, each with a time."""
+    state: str
+    """running, done, stopped, failed or killed."""
+    message: str
+    """Why it ended, where it did not come to its end."""
+
+    @property
+    def id(self) -> UUID:
+        """Its flow run."""
+        return _id(self.run, self.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """A flow run or task run of Prefect."""
+
+    id: UUID
+    """Its id: the same for the same stage of the same attempt."""
+    name: str
+    """Name in the UI."""
+    state: str
+    """One of `_STATES`."""
+    message: str
+    """Of its state."""
+    started: datetime
+    """When it began."""
+    ended: datetime
+    """When it ended, or was seen last."""
+    own: dict[str, Any]
+    """Columns that only flow runs, or only task runs, have."""
+
+    @property
+    def state_id(self) -> UUID:
+        """Its state."""
+        return uuid5(self.id, self.state)
+
+    def columns(self) -> dict[str, Any]:
+        """Its row, without the reference to the state."""
+        kind, name = _STATES[self.state]
+        final = self.state != "running"
+        return {
+            "id": self.id,
+            "name": self.name,
+            "state_type": kind,
+            "state_name": name,
+            "state_timestamp": self.ended if final else self.started,
+            "run_count": 1,
+            "expected_start_time": self.started,
+            "start_time": self.started,
+            "end_time": self.ended if final else None,
+            "total_run_time": self.ended - self.started if final else timedelta(0),
+            **self.own,
+        }
+
+    def state_columns(self) -> dict[str, Any]:
+        """The row of its state."""
+        kind, name = _STATES[self.state]
+        when = self.started if self.state == "running" else self.ended
+        return {"id": self.state_id, "type": kind, "name": name, "message": self.message or None, "timestamp": when}
+
+
+async def mirror(root: Path) -> None:
+    """Show what the server lacks, now and every few seconds, until cancelled."""
+    seen: dict[str, tuple[int, int, bool]] = {}
+    while True:
+        for name in await asyncio.to_thread(runs.list_runs, root):
+            looked = await asyncio.to_thread(_look, root, name)
+            if seen.get(name) == looked:
+                continue
+            try:
+                await show(root, name)
+                seen[name] = looked
+            except (SQLAlchemyError, InfuserError, OSError, ValueError) as error:
+                _complain(root, name, error)
+        await asyncio.sleep(_EVERY)
+
+
+async def show(root: Path, run: str) -> None:
+    """Write a run's attempts into the database of this server, as far as it lacks them. Raises InfuserError."""
+    db = provide_database_interface()
+    for attempt in await asyncio.to_thread(attempts_of, root, run):
+        if await _is_complete(db, attempt):
+            continue
+        async with db.session_context(begin_transaction=True, with_for_update=True) as session:
+            create: Any = models.flows.create_flow
+            flows = {
+                name: (await create(session=session, flow=Flow(name=name))).id for name in ("infuser", "iteration")
+            }
+            await _put(session, db, list(_rows(root, attempt, flows)))
+        await _show_pages(root, db, attempt)
+
+
+async def _flow(session: Any, name: str) -> UUID:
+    create: Any = models.flows.create_flow
+    found: UUID = (await create(session=session, flow=Flow(name=name))).id
+    return found
+
+
+def attempts_of(root: Path, name: str) -> list[Attempt]:
+    """Attempts of a run that are no flow runs of Prefect themselves. Raises StoreError for a damaged record."""
+    shown = runs.read_run(root, name).get("shown", {})
+    journal, held = Journal(root, name), runs.is_held(root, name)
+    at = journal.path.stat().st_mtime if journal.path.exists() else 0.0
+    found: dict[int, list[Entry]] = {}
+    for entry in journal.entries():
+        found.setdefault(entry.attempt, []).append(entry if entry.at else replace(entry, at=at))
+    last = max(found, default=0)
+    return [
+        _attempt(name, number, entries, held=held and number == last)
+        for number, entries in found.items()
+        if str(number) not in shown
+    ]
+
+
+def _attempt(name: str, number: int, entries: list[Entry], *, held: bool) -> Attempt:
+    end = entries[-1]
+    failed = [entry for entry in entries if entry.state == "failed"]
+    if end.phase == FINISHED or end.state == "stopped":
+        state, message = end.state, end.message
+    elif held:
+        state, message = "running", ""
+    elif failed:
+        state, message = "failed", f"{failed[-1].phase}: {failed[-1].message}"
+    else:
+        state, message = "killed", "the process that ran this is gone"
+    return Attempt(run=name, number=number, entries=entries, state=state, message=message)
+
+
+def _look(root: Path, name: str) -> tuple[int, int, bool]:
+    """Facts that change when the run moves."""
+    path = Journal(root, name).path
+    found = path.stat() if path.exists() else None
+    return (found.st_mtime_ns, found.st_size, runs.is_held(root, name)) if found else (0, 0, False)
+
+
+async def _is_complete(db: PrefectDBInterface, attempt: Attempt) -> bool:
+    async with db.session_context() as session:
+        found = await session.get(db.FlowRun, attempt.id)
+        return found is not None and found.state_id == uuid5(attempt.id, attempt.state) and attempt.state != "running"
+
+
+def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID]) -> Iterator[tuple[str, _Shown]]:
+    """Flow runs and task runs of an attempt: the whole, its iterations, and every stage, parents first."""
+    stages = [entry for entry in attempt.entries if entry.phase != FINISHED]
+    started = min(_start(entry) for entry in attempt.entries)
+    whole = {"flow_id": flows["infuser"], "parameters": {"name": attempt.run}, "tags": [store_tag(root)]}
+    yield "FlowRun", _shown(attempt, attempt.id, attempt.run, attempt.entries, started, whole)
+    for number in sorted({entry.iteration for entry in stages if _is_inside(entry)}):
+        yield from _iteration(attempt, number, stages, flows["iteration"])
+    for count, entry in enumerate(stages):
+        yield (
+            "TaskRun",
+            _Shown(
+                id=_id(attempt.run, attempt.number, "stage", count),
+                name=title(entry.phase, entry.iteration),
+                state=entry.state,
+                message=entry.message,
+                started=_start(entry),
+                ended=_time(entry.at),
+                own={"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)},
+            ),
+        )
+
+
+def _iteration(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUID) -> Iterator[tuple[str, _Shown]]:
+    """An iteration as a sub-flow: the task run that stands for it in its parent, and the flow run."""
+    inside = [entry for entry in stages if _is_inside(entry) and entry.iteration == number]
+    is_last = number == max(entry.iteration for entry in stages)
+    part = attempt if is_last else replace(attempt, state="done", message="")
+    started = min(_start(entry) for entry in inside)
+    task, label = _id(attempt.run, attempt.number, number, "task"), f"iteration-{number}"
+    own = {"flow_run_id": attempt.id, "task_key": "iteration", "dynamic_key": label}
+    yield "TaskRun", _shown(part, task, label, inside, started, own)
+    own = {"flow_id": flow, "parent_task_run_id": task, "parameters": {"run": attempt.run, "number": number}}
+    yield "FlowRun", _shown(part, _id(attempt.run, attempt.number, number), label, inside, started, own)
+
+
+def _is_inside(entry: Entry) -> bool:
+    """Whether the stage is one of an iteration's phases; evaluations of its checkpoint come beside or after it."""
+    return entry.iteration >= 0 and entry.phase not in MEASUREMENTS
+
+
+def _parent(attempt: Attempt, entry: Entry) -> UUID:
+    """The flow run that a stage belongs to."""
+    return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else attempt.id
+
+
+def _shown(
+    attempt: Attempt, id: UUID, name: str, entries: Sequence[Entry], started: datetime, own: dict[str, Any]
+) -> _Shown:
+    ended = max(_time(entry.at) for entry in entries)
+    return _Shown(id=id, name=name, state=attempt.state, message=attempt.message, started=started, ended=ended, own=own)
+
+
+async def _put(session: Any, db: PrefectDBInterface, rows: Sequence[tuple[str, _Shown]]) -> None:
+    """Write flow runs and task runs, then their states, then who has which: the tables refer to each other."""
+    placed = []
+    for kind, row in rows:
+        placed.append(await session.merge(getattr(db, kind)(**row.columns())))
+        await session.flush()
+    for kind, row in rows:
+        owner = {"flow_run_id" if kind == "FlowRun" else "task_run_id": row.id}
+        await session.merge(getattr(db, f"{kind}State")(**row.state_columns(), **owner))
+    await session.flush()
+    for model, (_, row) in zip(placed, rows, strict=True):
+        model.state_id = row.state_id
+    await session.flush()
+
+
+async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt) -> None:
+    """A page for each artifact that the attempt made, and one of the run's lineage once it is complete."""
+    for count, entry in enumerate(attempt.entries):
+        if entry.state == "ran":
+            page = await asyncio.to_thread(_page, root, attempt.run, entry)
+            task = _id(attempt.run, attempt.number, "stage", count)
+            inside = _parent(attempt, entry)
+            await _publish(db, page.model_copy(update={"flow_run_id": inside, "task_run_id": task}))
+    if attempt.state == "done" and any(entry.state == "ran" for entry in attempt.entries):
+        page = await asyncio.to_thread(_lineage, root, attempt)
+        await _publish(db, page.model_copy(update={"flow_run_id": attempt.id}))
+
+
+async def _publish(db: PrefectDBInterface, page: Artifact) -> None:
+    async with db.session_context(begin_transaction=True, with_for_update=True) as session:
+        if await session.get(db.Artifact, page.id) is None:
+            await models.artifacts.create_artifact(session=session, artifact=page)
+
+
+def _page(root: Path, run: str, entry: Entry) -> Artifact:
+    ref = ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest)
+    try:
+        text = artifact_page(Store(root), ref, linked=True)
+    except InfuserError as error:  # removed by gc, or damaged: the page says so
+        text = f"# {title(entry.phase, entry.iteration)}\n\n`{ref.id}` cannot be shown: {error.message}"
+    said = f"{title(entry.phase, entry.iteration)} of run {run}; see `infuser why {entry.key}`"
+    return _artifact(artifact_key(entry.key), text, said, ref.id)
+
+
+def _lineage(root: Path, attempt: Attempt) -> Artifact:
+    text = lineage_page(graph_of(Catalogue(root), attempt.run))
+    said = f"what was made from what in run {attempt.run}"
+    return _artifact(artifact_key(attempt.run, "lineage"), text, said, f"lineage {attempt.id}")
+
+
+def _artifact(key: str, text: str, said: str, identity: str) -> Artifact:
+    return Artifact(id=_id("page", identity), key=key, type="markdown", data=text, description=said)
+
+
+def _start(entry: Entry) -> datetime:
+    return _time(entry.at - entry.seconds)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _id(*parts: object) -> UUID:
+    return uuid5(_SPACE, "/".join(map(str, parts)))
+
+
+def _complain(root: Path, name: str, error: Exception) -> None:
+    """Nobody sees this process's output: what could not be shown stands in a file beside the database."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    with (root / "prefect" / "mirror.log").open("a", encoding="utf-8") as log:
+        log.write(f"{now} {name}: {type(error).__name__}: {' '.join(str(error).split())[:500]}\n")

@@ -1,0 +1,112 @@
+"""A run needs no Prefect server: it is a view of the work, and the next one shows what none has seen."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from care_tools import copy_run
+from launcher import Launcher, SmallRun, copy_store
+from places import ROOT
+from served import Served, eventually
+
+from flows import deployment
+from infuser_core.lineage.markdown import artifact_key
+from infuser_core.store.journal import Journal
+
+
+def test_a_run_goes_on_without_a_server_that_never_answers(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    store, nobody = copy_store(small_run.root, tmp_path / "store"), f"http://127.0.0.1:{deployment.free_port()}/api"
+    ended = launch(*small_run.arguments, store=store, PREFECT_API_URL=nobody)
+    assert ended.code == 0 and not (store / "prefect").exists()
+    (said,) = [line for line in ended.err.splitlines() if "warning" in line]
+    assert f"the Prefect server at {nobody} does not answer; the run goes on without it" in said
+    assert digest(launch, store) == digest(launch, small_run.root)
+
+
+@pytest.fixture(scope="module")
+def served(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server over a store with a run that was finished without one."""
+    running = Served(copy_run(small_run, tmp_path_factory.mktemp("mirror") / "store"))
+    yield running
+    running.process.terminate()
+    assert running.process.wait(60) in (0, 130, -15)
+
+
+@pytest.mark.slow
+def test_a_run_that_no_server_saw_is_shown_with_its_times_states_and_pages(served: Served):
+    entries = Journal(served.store, "small").last_attempt()
+    (whole,) = eventually(lambda: served.roots(), 30)
+    assert (whole["name"], whole["state_name"]) == ("small", "Completed")
+    assert whole["total_run_time"] == pytest.approx(entries[-1].at - entries[0].at + entries[0].seconds, abs=2)
+
+    ran = [entry for entry in entries if entry.state == "ran"]
+    eventually(lambda: len(served.post("artifacts/filter", {})) > len(ran), 30)
+    tasks = served.post("task_runs/filter", {})
+    stages = Counter(task["state_name"] for task in tasks if task["task_key"] != "iteration")
+    assert stages == Counter("Completed" if entry.state == "ran" else "Cached" for entry in entries)
+    inside = {run["id"]: run["name"] for run in served.post("flow_runs/filter", {}) if run["parent_task_run_id"]}
+    assert sorted(inside.values()) == ["iteration-0", "iteration-1"]
+    (update,) = [task for task in tasks if task["name"] == "update_solver, iteration 1"]
+    assert inside[update["flow_run_id"]] == "iteration-1"
+
+    pages = {page["key"]: page for page in served.post("artifacts/filter", {})}
+    (key,) = [entry.key for entry in ran if (entry.phase, entry.iteration) == ("update_solver", 1)]
+    page = pages[artifact_key(key)]
+    assert (page["flow_run_id"], page["task_run_id"]) == (update["flow_run_id"], update["id"])
+    assert "| step |" in page["data"] and "](/artifacts/key/rollout-questions-" in page["data"]
+    assert f"](/artifacts/key/{artifact_key(key)})" in pages["small-lineage"]["data"]
+
+
+@pytest.mark.slow
+def test_a_run_beside_the_server_is_a_flow_run_of_its_own_and_not_shown_twice(
+    launch: Launcher, small_run: SmallRun, served: Served
+):
+    eventually(lambda: served.roots(), 30)
+    assert launch(*small_run.arguments, store=served.store).code == 0
+    time.sleep(5)
+    assert [run["state_name"] for run in served.roots()] == ["Completed", "Completed"]
+    assert not (served.store / "prefect" / "mirror.log").exists()
+
+
+@pytest.mark.slow
+def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_server_shows_it(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    points, store = tmp_path / "points", tmp_path / "store"
+    first = Served(store)
+    running = start(small_run, store, INFUSER_POINTS=str(points))
+    eventually(lambda: points.exists() and "rollout_dev:start" in points.read_text(), 150)
+    os.kill(first.process.pid, signal.SIGKILL)
+    assert running.wait(400) == 0, (tmp_path / "log").read_text()
+    assert digest(launch, store) == digest(launch, small_run.root)
+    second = Served(store)
+    try:
+        eventually(lambda: any(run["state_name"] == "Completed" for run in second.roots()), 30)
+    finally:
+        second.process.terminate()
+        second.process.wait(60)
+
+
+def start(small_run: SmallRun, store: Path, **environment: str) -> "subprocess.Popen[bytes]":
+    """The small run as a process of its own."""
+    values = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    with (store.parent / "log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.cli.main", *small_run.arguments],
+            cwd=ROOT,
+            env={**values, "INFUSER_STORE": str(store), **environment},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def digest(launch: Launcher, store: Path) -> str:
+    ended = launch("digest", "small", store=store)
+    assert ended.code == 0, ended.err
+    return ended.out
