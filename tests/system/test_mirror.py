@@ -43,7 +43,8 @@ def test_a_run_that_no_server_saw_is_shown_with_its_times_states_and_pages(serve
     entries = Journal(served.store, "small").last_attempt()
     (whole,) = eventually(lambda: served.roots(), 30)
     assert (whole["name"], whole["state_name"]) == ("small", "Completed")
-    assert whole["total_run_time"] == pytest.approx(entries[-1].at - entries[0].at + entries[0].seconds, abs=2)
+    ended = Journal(served.store, "small").entries()[-1].at
+    assert whole["total_run_time"] == pytest.approx(ended - min(each.at - each.seconds for each in entries), abs=0.1)
 
     ran = [entry for entry in entries if entry.state == "ran"]
     eventually(lambda: len(served.post("artifacts/filter", {})) > len(ran), 30)
