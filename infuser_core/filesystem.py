@@ -11,6 +11,7 @@ from pathlib import Path
 
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
+from infuser_core.terminal import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +42,13 @@ def probe(folder: Path) -> list[Promise]:
 
 def text(folder: Path, promises: Sequence[Promise]) -> str:
     """The findings for people."""
-    lines = [f"{'ok' if each.kept else 'BROKEN':8} {each.name:10} {each.what}" for each in promises]
+    rows = [
+        {"promise": each.name, "kept": "yes" if each.kept else "BROKEN", "what it is for": each.what}
+        for each in promises
+    ]
     broken = [promise.name for promise in promises if not promise.kept]
     verdict = f"cannot hold a store: {', '.join(broken)}" if broken else "can hold a store"
-    return "\n".join([*lines, f"{folder} {verdict}"])
+    return f"{table(rows, width=100)}\n{folder} {verdict}"
 
 
 def _try(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> Promise:

@@ -155,6 +155,8 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(value: Any, width: int) -> str:
+    if value is None or value == "" or value != value:
+        return "-"
     text = f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " "))
     return text if len(text) <= width else text[: width - 3] + "..."
 

@@ -62,7 +62,7 @@ def _inputs(run: Run, iteration: int) -> dict[str, ArtifactRef]:
     if not scored or not validated:
         raise UsageError(
             f"run {run.name} has no influence scores in iteration {iteration}",
-            hint="choose an iteration that `infuser status` lists with score_influence",
+            hint="choose an iteration that `infuser status --stages` lists with score_influence",
         )
     catalogue, scores = Catalogue(run.store.root), scored[-1].key
     dev_rollouts = catalogue.input(catalogue.input(scores, "gradient").key, "rollouts")

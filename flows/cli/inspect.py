@@ -1,18 +1,21 @@
 """Commands that look into a run: its stages, result, artifacts, data, lineage, and how it differs from another run."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Html, RunName, show, write_page
+from flows.cli.options import AsJson, Html, RunName, room, show, write_page
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import printable
+from infuser_core.terminal import printable, table
 
 if TYPE_CHECKING:
+    from infuser_core.lineage.progress import Part
+    from infuser_core.store.journal import Entry
     from infuser_core.store.recipe import ArtifactRef
     from infuser_core.store.store import Store
 
@@ -29,6 +32,13 @@ def register(app: typer.Typer) -> None:
 def status(
     run: RunName = None,
     every: Annotated[bool, typer.Option("--all", help="List all runs in the store instead.")] = False,
+    last: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Show the last N iterations; by default as many as the window holds."),
+    ] = None,
+    stages: Annotated[
+        bool, typer.Option("--stages", help="List every stage, with the key of its artifact, instead of iterations.")
+    ] = False,
     digest: Annotated[
         bool,
         typer.Option(
@@ -37,7 +47,9 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the stages of a run's latest attempt: what ran, what was cached."""
+    """Show a run's latest attempt, iteration by iteration: what ran, what was cached, accuracies."""
+    from infuser_core.lineage import progress
+
     root = settings.store_root()
     if every:
         _list_runs(root, as_json=as_json)
@@ -46,37 +58,68 @@ def status(
     if digest:
         _print_digest(root, name, as_json=as_json)
         return
-    entries = Journal(root, name).last_attempt()
-    rows = [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries]
-    lines = [f"{name}: {_state(root, name)}"]
-    for entry in entries:
-        where = f"iteration {entry.iteration}" if entry.iteration >= 0 else ""
-        lines.append(
-            f"{entry.phase:20} {where:14} {entry.state:7} {entry.seconds:8.2f} s {entry.rows:7d} rows  {entry.key}"
-        )
-    show({"run": name, "state": _state(root, name), "stages": rows}, "\n".join(lines), as_json=as_json)
+    state = progress.state_of(root, name)
+    parts = progress.parts_of(root, name, state=state)
+    kept = parts[-(last or (len(parts) if as_json else room(len(parts)))) :]
+    entries = [entry for part in kept for entry in part.stages]
+    facts = {
+        "run": name,
+        "state": state,
+        "parts": [part.to_json() for part in kept],
+        "stages": [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries],
+    }
+    rows = [_stage(entry) for entry in entries] if stages else [_part(part) for part in kept]
+    left_out = f"\n{len(parts) - len(kept)} earlier lines: --last {len(parts)}" if len(kept) < len(parts) else ""
+    show(facts, lambda: f"{name}: {state}\n{table(rows)}{left_out}", as_json=as_json)
+
+
+def _stage(entry: "Entry") -> dict[str, Any]:
+    return {
+        "phase": entry.phase,
+        "iteration": entry.iteration if entry.iteration >= 0 else None,
+        "state": entry.state,
+        "seconds": f"{entry.seconds:.2f}",
+        "rows": entry.rows,
+        "key": entry.key,
+    }
+
+
+def _part(part: "Part") -> dict[str, Any]:
+    return {
+        "iteration": part.part,
+        "state": part.state,
+        "ran": part.ran,
+        "cached": part.cached,
+        "seconds": f"{part.seconds:.2f}",
+        "accuracy": _accuracy(part.accuracy),
+    }
+
+
+def _accuracy(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
 
 
 def _list_runs(root: Path, *, as_json: bool) -> None:
+    from infuser_core.lineage import progress
+    from infuser_core.store.verify import size
+
+    found, damage = progress.summaries(root)
     rows = [
-        {"run": name, "state": _state(root, name), "forked_from": runs.origin_of(root, name)}
-        for name in runs.list_runs(root)
+        {
+            "run": each.run,
+            "created": each.created[:16].replace("T", " "),
+            "state": each.state,
+            "iterations": None if each.iterations is None else f"{each.iterations_done}/{each.iterations}",
+            "score": _accuracy(each.score),
+            "size": None if each.bytes is None else size(each.bytes),
+            "origin": each.forked_from,
+        }
+        for each in found
     ]
     if rows or as_json:
-        show(rows, "\n".join("  ".join(filter(None, row.values())) for row in rows), as_json=as_json)
-
-
-def _state(root: Path, name: str) -> str:
-    journal = Journal(root, name)
-    if runs.is_held(root, name):
-        return "running"
-    if journal.is_finished():
-        return "done"
-    last = journal.last_attempt()
-    if last and last[-1].state == "stopped":
-        return last[-1].message
-    failed = [entry for entry in last if entry.state == "failed"]
-    return f"failed in {failed[-1].phase}: {failed[-1].message}" if failed else "interrupted"
+        show([asdict(each) for each in found], lambda: table(rows, width=100), as_json=as_json)
+    for error in damage:
+        raise error
 
 
 def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
@@ -117,7 +160,7 @@ def _find_artifact(store: "Store", name: str) -> "ArtifactRef":
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"no artifact {name}", hint="`infuser status` lists the keys of a run's artifacts")
+        raise UsageError(f"no artifact {name}", hint="`infuser status --stages` lists the keys of a run's artifacts")
     raise UsageError(f"{len(found)} artifacts start with {name}", hint=f"e.g. {found[0].key} and {found[1].key}")
 
 
@@ -132,7 +175,6 @@ def sql(
     """Query rollouts, questions, scores, updates and documents of all runs and iterations with SQL."""
     from infuser_core.store.store import Store
     from infuser_core.store.views import Lens
-    from infuser_core.terminal import table
 
     root = settings.store_root()
     lens = Lens(Store(root), runs=None if run is None else [runs.find_run(root, run)])

@@ -15,6 +15,7 @@ from infuser_core import settings
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
+from infuser_core.terminal import table
 
 if TYPE_CHECKING:
     from infuser_core.config.run import RunConfig
@@ -296,8 +297,8 @@ def sweep(
             {"run": m.run, "variant": m.variant, "seed": m.seed, "done": Journal(root, m.run).is_finished()}
             for m in members
         ]
-        lines = [f"{row['run']}  {'done' if row['done'] else 'to do'}" for row in rows]
-        show(rows, "\n".join(lines), as_json=as_json)
+        told = [{**row, "done": "yes" if row["done"] else "to do"} for row in rows]
+        show(rows, lambda: table(told), as_json=as_json)
         return
     from flows.sweep import sweep as run_all
     from infuser_core.report.comparison import compare

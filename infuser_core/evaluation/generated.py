@@ -60,7 +60,7 @@ def iterations_of(root: Path, run: str, wanted: str) -> list[int]:
     rows = _query(root, run, f"select distinct iteration from questions where {_GENERATED} order by iteration")
     known = [int(row["iteration"]) for row in rows]
     if not known:
-        raise UsageError(f"run {run} has no generated questions", hint="see `infuser status`")
+        raise UsageError(f"run {run} has no generated questions", hint="see `infuser status --stages`")
     named = {"first": known[:1], "last": known[-1:], "all": known}
     chosen: list[int] = []
     for part in (part.strip() for part in wanted.split(",") if part.strip()):
@@ -86,7 +86,9 @@ def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = N
         f"where {_GENERATED} and q.iteration = {iteration} order by q.question_id",
     )
     if not rows:
-        raise UsageError(f"run {run} has no generated questions in iteration {iteration}", hint="see `infuser status`")
+        raise UsageError(
+            f"run {run} has no generated questions in iteration {iteration}", hint="see `infuser status --stages`"
+        )
     label = f"{run}-questions-{iteration}"
     if limit is not None and limit < len(rows):
         rows = sorted(rows, key=lambda row: digest_of(row["question_id"]))[:limit]

@@ -63,8 +63,8 @@ def describe_result(root: Path, name: str) -> str:
     found = result(root, name)
     ran, cached = (sum(int(phase[state]) for phase in found["phases"].values()) for state in ("ran", "cached"))
     lines = [
-        f"run {name}: {found['seconds']} s, peak memory {found['peak_memory_mb']} MB",
-        f"stages: {ran} ran, {cached} cached; selected iteration {found['selected_iteration']}",
+        f"run {name}: {_known(found['seconds'])} s, peak memory {_known(found['peak_memory_mb'])} MB",
+        f"stages: {ran} ran, {cached} cached; selected iteration {_known(found['selected_iteration'])}",
     ]
     lines += [
         f"{label}: {share:.1%} of its questions are in the validation set that chose the checkpoint"
@@ -77,3 +77,7 @@ def describe_result(root: Path, name: str) -> str:
         for label, score in found["benchmarks"].items()
     ]
     return "\n".join([*lines, f"report: {runs.report_folder(root, name) / 'report.html'}"])
+
+
+def _known(value: float | None) -> str:
+    return "-" if value is None else str(value)

@@ -23,6 +23,7 @@ from infuser_core.store.leftovers import TRASH, leftovers, size_of
 from infuser_core.store.recipe import Record, read_record
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts
 from infuser_core.store.verify import size
+from infuser_core.terminal import table
 
 _NAMED = 5
 _HEADINGS = {
@@ -75,20 +76,24 @@ class Plan:
         return {"bytes": self.bytes, "items": items, "kept": self.kept, "notes": list(self.notes)}
 
     def text(self, *, applied: bool) -> str:
-        """The plan for people."""
-        lines = []
-        for kind, heading in _HEADINGS.items():
-            chosen = [item for item in self.items if item.kind == kind]
-            if chosen:
-                lines.append(f"{heading}: {len(chosen)}, {size(sum(item.bytes for item in chosen))}")
-                lines += [f"  {size(item.bytes):>9}  {item.path.name}  ({item.why})" for item in chosen]
+        """The plan for people: totals, then what they are made of."""
+        said = f"nothing was removed: `infuser gc --apply` frees {size(self.bytes)}"
+        said = f"removed {len(self.items)} items, {size(self.bytes)}" if applied else said
+        chosen = {kind: [item for item in self.items if item.kind == kind] for kind in _HEADINGS}
+        totals = [
+            {"what": _HEADINGS[kind], "items": len(items), "size": size(sum(item.bytes for item in items))}
+            for kind, items in chosen.items()
+            if items
+        ]
+        lines = [said, table(totals)] if totals else ["nothing to remove"]
         for run, extents in self.kept.items():
             shown = "; ".join(f"{extent} {', '.join(map(str, numbers))}" for extent, numbers in extents.items())
             lines.append(f"run {run} keeps its checkpoints after iterations: {shown}")
         lines += [f"left alone: {note}" for note in self.notes]
-        said = f"nothing was removed: `infuser gc --apply` frees {size(self.bytes)}"
-        said = f"removed {len(self.items)} items, {size(self.bytes)}" if applied else said
-        return "\n".join([*lines, said if self.items else "nothing to remove"])
+        for items in filter(None, chosen.values()):
+            rows = [{"size": size(item.bytes), "path": item.path.name, "why": item.why} for item in items]
+            lines += ["", f"{_HEADINGS[items[0].kind]}:", table(rows, width=100)]
+        return "\n".join(lines)
 
 
 def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:

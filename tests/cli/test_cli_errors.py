@@ -113,8 +113,10 @@ def test_a_catalogue_that_is_down_is_named_and_can_be_resumed(launch: Launcher, 
     ended = launch(*small_run.arguments[:3], "--set", catalogue, "--name", "down", store=tmp_path)
     assert complains(ended, 3).startswith("catalogue http://127.0.0.1:9/catalogue.json: ")
     assert nothing_half_written(tmp_path)
-    assert "down  failed in search: CatalogueError" in launch("runs", store=tmp_path).out
-    assert launch("status", "down", store=tmp_path).out.count(" ran ") == 3, "what was finished is kept"
+    assert "  failed in search: CatalogueError" in launch("runs", store=tmp_path).out
+    status = json.loads(launch("status", "down", "--json", store=tmp_path).out)
+    assert [stage["state"] for stage in status["stages"]].count("ran") == 3, "what was finished is kept"
+    assert [part["state"] for part in status["parts"]] == ["failed"]
 
 
 @pytest.fixture

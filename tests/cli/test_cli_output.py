@@ -71,13 +71,57 @@ def test_status_lists_every_stage_with_the_key_of_its_artifact(said, small_run: 
     assert len(set(zip(stages, (stage["key"] for stage in status["stages"]), strict=True))) == len(stages)
     for iteration in (0, 1):
         assert [phase for phase, number in stages if number == iteration and phase in SEVEN] == SEVEN
-    printed = said("status", "small")
+    printed = said("status", "small", "--stages")
     assert printed.splitlines()[0] == "small: done"
     assert all(stage["key"] in printed for stage in status["stages"])
 
 
-def test_runs_lists_both_with_their_state(said):
-    assert sorted(said("runs").splitlines()) == ["fixed  done", "small  done"]
+def test_status_has_a_line_per_iteration_with_the_accuracy_of_its_solver(said, small_run: SmallRun):
+    parts = json.loads(said("status", "small", "--json"))["parts"]
+    assert [part["part"] for part in parts] == ["preparation", "0", "1", "2", "evaluation"]
+    assert {part["state"] for part in parts} == {"done"}
+    store = small_run.store
+    refs = {ref.key: ref for ref in store.refs()}
+    scores = {
+        e.iteration: store.rows(refs[e.key], "benchmark_scores", BenchmarkScore)[0].accuracy
+        for e in Journal(small_run.root, "small").latest()
+        if e.phase == "validate"
+    }
+    assert [part["accuracy"] for part in parts] == [None, scores[0], scores[1], scores[2], None]
+    head, names, _, *rows = said("status", "small").splitlines()
+    assert head == "small: done" and names.split() == ["iteration", "state", "ran", "cached", "seconds", "accuracy"]
+    assert [row.split()[0] for row in rows] == [part["part"] for part in parts]
+    assert rows[1].split()[-1] == f"{scores[0]:.3f}" and rows[0].split()[-1] == "-"
+
+
+def test_status_shows_the_last_iterations(said):
+    assert [part["part"] for part in json.loads(said("status", "sm", "--last", "2", "--json"))["parts"]] == [
+        "2", "evaluation",
+    ]  # fmt: skip
+    assert said("status", "small", "--last", "2").splitlines()[-1] == "3 earlier lines: --last 5"
+
+
+def test_runs_lists_both_with_state_score_and_size(said, small_run: SmallRun):
+    rows = {row["run"]: row for row in json.loads(said("runs", "--json"))}
+    assert set(rows) == {"fixed", "small"}
+    (selection,) = [
+        small_run.store.rows(ref, "selections", Selection)[0]
+        for ref in small_run.store.refs()
+        for e in Journal(small_run.root, "small").latest()
+        if e.key == ref.key and e.phase == "select"
+    ]
+    folders = [small_run.store.folder(e.phase, e.key) for e in Journal(small_run.root, "small").latest()]
+    files = {
+        path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name != "artifact.json"
+    }
+    small = rows["small"]
+    assert (small["state"], small["iterations_done"], small["iterations"]) == ("done", 2, 2)
+    assert small["score"] == selection.accuracy
+    assert small["bytes"] == sum(path.stat().st_size for path in files)
+    names, _, *lines = said("runs").splitlines()
+    assert names.split() == ["run", "created", "state", "iterations", "score", "size", "origin"]
+    assert sorted(line.split()[0] for line in lines) == ["fixed", "small"]
+    assert all("  done   2/2 " in line and line.endswith("  -") for line in lines)
 
 
 def test_show_gives_rows_recipe_lineage_and_the_sql_that_opens_it(said, small_run: SmallRun):

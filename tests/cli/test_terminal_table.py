@@ -10,6 +10,7 @@ ROWS = [
     {"run": "[bold]a", "accuracy": 0.123456789, "note": "x" * 60},
     {"run": "b", "accuracy": None, "note": "two\nlines"},
 ]
+UNKNOWN = [{"none": None, "nan": float("nan"), "empty": "", "zero": 0, "false": False}]
 
 
 def test_a_pipe_gets_columns_aligned_by_blanks():
@@ -17,9 +18,13 @@ def test_a_pipe_gets_columns_aligned_by_blanks():
         "run      accuracy  note",
         "-------  --------  ------------------------------------------------",
         f"[bold]a  0.123457  {'x' * 45}...",
-        "b        None      two lines",
+        "b        -         two lines",
     ]
     assert table([]) == "no rows"
+
+
+def test_what_is_unknown_is_a_dash():
+    assert table(UNKNOWN).splitlines()[-1].split() == ["-", "-", "-", "0", "False"]
 
 
 def test_a_terminal_gets_a_table_that_fits_its_window(monkeypatch: pytest.MonkeyPatch):
