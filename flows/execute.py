@@ -151,5 +151,8 @@ def spawn(arguments: list[str], *, log: Path, environment: dict[str, str] | None
     values: dict[str, Any] = {**os.environ, **(environment or {})}
     with log.open("wb") as handle:
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.main", *arguments], stdout=handle, stderr=subprocess.STDOUT, env=values
+            [sys.executable, "-P", "-m", "flows.cli.main", *arguments],
+            stdout=handle,
+            stderr=subprocess.STDOUT,
+            env=values,
         )

@@ -188,8 +188,9 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own, KilledProcessError
     when somebody else ended it.
     """
+    # -P: the folder that the user stands in may hold modules of any name.
     ended = run(
-        [sys.executable, "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
+        [sys.executable, "-P", "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
         wall_seconds=limits.wall_seconds,
         given=json.dumps(argument).encode(),
         answer_bytes=limits.answer_bytes,

@@ -17,7 +17,14 @@ from places import SUPPORT
 from scripted_engine import DIE, HANG, reply
 
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.vllm.process import VLLMOptions, engine_settings, last_words, launches
+from infuser_core.engines.vllm.process import (
+    EngineProcess,
+    Launch,
+    VLLMOptions,
+    engine_settings,
+    last_words,
+    launches,
+)
 from infuser_core.engines.vllm.sampler import GroupQueue, VLLMSampler
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint, Role
@@ -144,6 +151,23 @@ def test_an_engine_that_cannot_start_says_why(
             VLLMSampler(device="cpu")
     log = "INFO ready\nTraceback (most recent call last):\n  boom\ntorch.OutOfMemoryError: no memory\n[rank0] bye\n"
     assert (last_words(log), last_words("INFO ready\n")) == ("torch.OutOfMemoryError: no memory", "")
+
+
+def test_an_engines_python_sees_this_package_and_no_other_of_this_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nls "${PYTHONPATH%%:*}" && echo "${PYTHONPATH#*:} $PYTHONSAFEPATH"\n')
+    python.chmod(0o755)
+    log = tmp_path / "engine.log"
+    launch = Launch(name="seen", python=str(python), module="any", settings={}, environment={}, log=log)
+    for _ in range(2):
+        engine = EngineProcess(launch)
+        with pytest.raises(EngineError, match="ended with status 0"):
+            engine.receive()
+        assert log.read_text().split() == ["infuser_core", "mine", "1"]
+        engine.kill()
 
 
 def test_a_sleeping_engine_wakes_and_unusable_prompts_harm_nobody(make: Make, flat: Checkpoint) -> None:

@@ -38,10 +38,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def infuser(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Infuser:
-    """Runs the installed command in a folder whose name has spaces and letters from elsewhere."""
+    """Runs the installed command in a folder with an odd name, and with modules that nobody asked for."""
     home = tmp_path_factory.mktemp("fresh") / "an environment"
     folder = tmp_path_factory.mktemp("away") / "Bücher und 模型"
     folder.mkdir()
+    for name in ("infuser_core", "flows", "corpus", "json"):
+        (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')")
     venv.create(home, symlinks=True)
     libraries = Path(sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})["purelib"])
     # The heavy libraries are this environment's own. Lines of such a file lead to no others: its checkout stays away.

@@ -164,7 +164,7 @@ class EngineProcess:
             with launch.log.open("wb") as output:
                 self._process = subprocess.Popen(
                     command,
-                    env=_environment(launch.environment),
+                    env=_environment(launch.environment, code=_own_code(launch.log.parent)),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -242,7 +242,17 @@ def last_words(output: str) -> str:
     return named[-1][:500] if named else ""
 
 
-def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    root = str(Path(str(infuser_core.__file__)).parents[1])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return DEFAULTS | dict(os.environ) | dict(own) | {"PYTHONPATH": path}
+def _own_code(scratch: Path) -> Path:
+    """A folder with a link to this package: beside it, where it is installed, lie libraries of another environment."""
+    package = Path(str(infuser_core.__file__)).parent
+    link = scratch / "code" / package.name
+    link.parent.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        link.symlink_to(package)
+    return link.parent
+
+
+def _environment(own: Mapping[str, str], *, code: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(code), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # The folder that the user stands in may hold modules of any name.
+    return DEFAULTS | dict(os.environ) | dict(own) | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
