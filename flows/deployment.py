@@ -266,6 +266,8 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     # Flow runs are processes of their own: they must find the same store, and load no code that a parameter names.
     os.environ["INFUSER_STORE"] = str(root)
     os.environ["INFUSER_PLUGINS"] = "any" if allow_plugins else "shipped"
+    # They are started in the folder that the user stands in, which may hold modules of any name.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     # 30 s is the shortest that Prefect allows.
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")

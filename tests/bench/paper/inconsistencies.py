@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from functools import cache
+from functools import cache, reduce
+from operator import add
 
 from across import OWN, across_checks, column, seed_matches
 from feasible import (
@@ -159,7 +160,8 @@ def _rounding_findings() -> list[str]:
     """Which rounding the printed averages and cells follow."""
     averages = _distinct_averages()
     half = sum(half_up(mean_of(cells)) == shown for cells, shown in averages)
-    plain = sum(f"{sum(map(float, cells)) / len(cells):.2f}" == str(shown) for cells, shown in averages)
+    # Added one after the other: from Python 3.12 on `sum` corrects its rounding.
+    plain = sum(f"{reduce(add, map(float, cells)) / len(cells):.2f}" == str(shown) for cells, shown in averages)
     ties = _ties()
     listed = [f"{count}/{total} prints {shown}" for count, total, shown in ties]
     binary = sum(str(paper_cell(count, total).quantize(Decimal("0.01"))) == shown for count, total, shown in ties)
