@@ -165,7 +165,8 @@ def _damaged(folder: Path, journals: Sequence[Journal]) -> dict[str, str]:
     try:
         sealed.read(folder / runs.ATTEMPT, run=folder.name)
     except FileNotFoundError:
-        pass
+        if folder.parent.name == RUNS and Journal(folder.parents[1], folder.name).ended():
+            found[runs.ATTEMPT] = f"{folder / runs.ATTEMPT} is lost"
     except ValueError as error:
         found[runs.ATTEMPT] = f"{folder / runs.ATTEMPT}: {error}"
     return found

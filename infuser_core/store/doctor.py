@@ -244,6 +244,8 @@ def _renew(root: Path, holder: Holder) -> Iterator[Aside]:
     """Move damaged records out of the way: what they told is found again by the commands that wrote them."""
     store, folder = Store(root), root / holder.folder
     for file, why in holder.damaged.items():
+        if file == runs.ATTEMPT and not (folder / file).exists():
+            continue
         if file == runs.ATTEMPT:
             yield Aside(key=file, path=store.put_aside(folder / file), why=why)
         elif not file.endswith(ASIDE):

@@ -201,12 +201,14 @@ def origin_of(root: Path, name: str) -> str:
 def read_attempt(root: Path, name: str) -> dict[str, Any]:
     """Facts about the last complete attempt; empty before there is one. Raises StoreError for a damaged record."""
     path = runs_folder(root) / name / ATTEMPT
+    hint = f"`infuser doctor {name} --repair` makes it anew"
     try:
         return sealed.read(path, run=name)
-    except FileNotFoundError:
-        return {}
+    except FileNotFoundError as error:
+        if not Journal(root, name).ended():
+            return {}
+        raise StoreError(f"the record {path} is lost", hint=hint) from error
     except ValueError as error:
-        hint = f"`infuser doctor {name} --repair` makes it anew"
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 

@@ -23,7 +23,7 @@ def store(root: Path) -> Path:
 def state(root: Path) -> dict[str, bytes]:
     """Everything but what differs by its nature: times, workers, locks."""
     found = bits(root)
-    volatile = ("artifact.json", "pruned.json", "run.json", "journal.jsonl")
+    volatile = ("artifact.json", "pruned.json", "run.json", "journal.jsonl", "journal.head")
     return {name: b"" if name.endswith(volatile) else data for name, data in found.items() if "locks/" not in name}
 
 

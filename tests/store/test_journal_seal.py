@@ -20,7 +20,6 @@ def finished(root: Path) -> Path:
     """A made-up run's folder, with every kind of record; of what it made, gc would remove some checkpoints alone."""
     made_up(root, "run", 6, selected=6)
     runs.change_run(root, "run", pins=[3])
-    runs.write_record(root, "run", runs.ATTEMPT, {"run": "run", "seconds": 1.5})
     return root / "runs" / "run"
 
 
@@ -49,7 +48,7 @@ def test_a_flipped_bit_is_found_and_gc_removes_nothing(run: Path, file: str, pla
     assert examine(root).state == "healthy"
 
 
-@pytest.mark.parametrize("file", [record for record in RECORDS if record != "attempt.json"])
+@pytest.mark.parametrize("file", RECORDS)
 @pytest.mark.parametrize("change", ["removed", "emptied", "cut"])
 def test_a_lost_or_cut_record_is_found(tmp_path: Path, file: str, change: str):
     path = finished(tmp_path) / file
@@ -66,7 +65,6 @@ def test_a_lost_or_cut_record_is_found(tmp_path: Path, file: str, change: str):
 def test_a_record_of_another_run_is_damage_although_it_is_whole(tmp_path: Path, file: str):
     path, other = finished(tmp_path / "a") / file, tmp_path / "b"
     made_up(other, "other", 4, selected=4)
-    runs.write_record(other, "other", runs.ATTEMPT, {"run": "other", "seconds": 2.5})
     path.write_bytes((other / "runs" / "other" / file).read_bytes())
     assert examine(tmp_path / "a").state == ("lost" if file == "run.json" else "repairable")
     with pytest.raises(StoreError, match="gc cannot know what runs/run holds"):

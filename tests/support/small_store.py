@@ -37,6 +37,7 @@ def make_store(root: Path, *, run: str = "first", artifacts: int = 4) -> Store:
         ref = commit(store, f"phase_{number}", made_from=before, text=run)
         before = {"source": ref.id}
         journal.append(phase=ref.kind, iteration=-1, state="ran", seconds=0.1, key=ref.key, digest=ref.digest)
+    runs.write_record(root, run, runs.ATTEMPT, {"run": run, "seconds": 0.1})
     journal.finish()
     return store
 

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from readers import Answer
 from script import Fault
 from world import World
 
+from flows import deployment
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import is_held, runs_folder
 
@@ -30,7 +31,7 @@ _POINTS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """A command that is a process of its own, with a Prefect server of its own."""
+    """A command that is a process of its own."""
 
     process: "subprocess.Popen[str]"
     """The process."""
@@ -141,8 +142,14 @@ def _command(pid: int) -> str:
 def kill(scene: Scene) -> None:
     """SIGKILL to one role."""
     role = scene.fault.target
-    own = role in ("server", "tree")
-    running = scene.begin(own=own)
+    if role == "server":
+        with _serving(scene) as server:
+            running = scene.begin(own=True)
+            scene.moment(running)
+            _kill([server])
+            scene.ended(running, 0)
+        return
+    running = scene.begin(own=role == "tree")
     if role == "converter":
         with suppress(AssertionError):
             children: list[int] = []
@@ -151,12 +158,20 @@ def kill(scene: Scene) -> None:
         scene.ended(running, 0, 3)
         return
     scene.moment(running)
-    if role == "server":
-        _kill(descendants(running.pid, "create_app"))
-        scene.ended(running, 0)
-    else:
-        _kill([running.pid, *(descendants(running.pid) if role == "tree" else [])])
-        scene.ended(running, 0, -signal.SIGKILL)
+    _kill([running.pid, *(descendants(running.pid) if role == "tree" else [])])
+    scene.ended(running, 0, -signal.SIGKILL)
+
+
+@contextmanager
+def _serving(scene: Scene) -> Iterator[int]:
+    """An `infuser serve` beside the run, which shows itself there; gives its server process."""
+    serving = scene.begin("serve", "--port", str(deployment.free_port()), own=True)
+    try:
+        eventually(lambda: deployment.announced(scene.store) is not None, "a server", 120.0)
+        yield descendants(serving.pid, "flows.server")[0]
+    finally:
+        _kill([serving.pid])
+        serving.wait()
 
 
 def _kill(pids: list[int]) -> None:
@@ -166,20 +181,19 @@ def _kill(pids: list[int]) -> None:
 
 
 def stop(scene: Scene) -> None:
-    """A process, or its server, stands still; nobody else may take the run meanwhile."""
-    running = scene.begin(own=scene.fault.target == "server")
-    scene.moment(running)
-    stopped = [running.pid] if scene.fault.target == "main" else descendants(running.pid, "create_app")
-    for pid in stopped:
+    """A process, or the server that it shows itself on, stands still; nobody else may take the run meanwhile."""
+    with _serving(scene) if scene.fault.target == "server" else nullcontext() as server:
+        running = scene.begin(own=server is not None)
+        scene.moment(running)
+        stopped = running.pid if server is None else server
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-    if scene.fault.target == "main" and is_held(scene.store, scene.world.run.name):
-        scene.ended(scene.begin(), 2)
-    time.sleep(scene.seconds)
-    for pid in stopped:
+            os.kill(stopped, signal.SIGSTOP)
+        if server is None and is_held(scene.store, scene.world.run.name):
+            scene.ended(scene.begin(), 2)
+        time.sleep(scene.seconds)
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-    scene.ended(running, 0)
+            os.kill(stopped, signal.SIGCONT)
+        scene.ended(running, 0)
 
 
 def disk(scene: Scene) -> None:
