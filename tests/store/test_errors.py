@@ -9,7 +9,8 @@ from infuser_core import errors
 from infuser_core.errors import InfuserError
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, InfuserError)]
-WRONG_USE = {errors.ConfigError, errors.UsageError, errors.BusyRunError}
+WRONG_USE = (errors.ConfigError, errors.UsageError, errors.BusyRunError, errors.UnwritableStoreError)
+CODES = {**dict.fromkeys(WRONG_USE, 2), errors.MalformedInputError: 1}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -28,4 +29,4 @@ def test_errors_are_also_of_the_standard_family(kind: type[InfuserError]):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_exit_codes_are_the_documented_ones(kind: type[InfuserError]):
-    assert kind.exit_code == (2 if kind in WRONG_USE else 3)
+    assert kind.exit_code == CODES.get(kind, 3)
