@@ -1,14 +1,15 @@
 """A document pool built from its sources: what each source became, and the tables, Markdown and report of the pool."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from corpus import report
 from corpus.audit.scan import Finding
-from corpus.chunk.chunk import Discarded, without
+from corpus.chunk.chunk import Discard, Discarded, without
 from corpus.find.intake import Item
 from corpus.pool import (
     DISCARDED,
@@ -24,7 +25,7 @@ from corpus.pool import (
     write_table,
 )
 from infuser_core import durable
-from infuser_core.config.corpus import OverlapSettings
+from infuser_core.config.corpus import ChunkSettings, OverlapSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement, Page
 
@@ -45,6 +46,8 @@ class Built:
     """Characters of the Markdown."""
     structure: str = ""
     """The cutter of front and back matter, and why a model that was asked did not; empty where nobody did."""
+    sizes: ChunkSettings = field(default_factory=ChunkSettings)
+    """Limits of a chunk's length."""
 
     def judged(self, verdicts: Sequence[Judgement]) -> "Built":
         """Without the chunks that the judge dropped."""
@@ -89,9 +92,9 @@ class Built:
     def _ending(self) -> tuple[str, str]:
         """Stage and reason of a source that gave no documents; both empty for one that gave some."""
         if self.page is None:
-            return self.item.stage, self.item.source.reason
+            return self.item.stage, with_setting(self.item.source.reason)
         if self.page.reason:
-            return "convert", self.page.reason
+            return "convert", with_setting(self.page.reason)
         if self.documents:
             return "", ""
         reasons = Counter(
@@ -100,7 +103,37 @@ class Built:
             if row.reason != "blank"
         )
         stage = next((name for name in ("overlap", "judge") if name in reasons), "chunk")
-        return stage, "no documents: " + ", ".join(f"{count} spans {name}" for name, count in sorted(reasons.items()))
+        told = [f"{count} {'span' if count == 1 else 'spans'} {name}" for name, count in sorted(reasons.items())]
+        return stage, f"no documents: {', '.join(told)}{self._lengths()}"
+
+    def _lengths(self) -> str:
+        """The spans that came nearest to the limits of a chunk, with the settings; empty where length kept none out."""
+        short, long = (
+            [row.num_tokens for row in self.discarded if row.reason == reason.value]
+            for reason in (Discard.TOO_SHORT, Discard.TOO_LONG)
+        )
+        told = []
+        if short:
+            told.append(f"the longest has {max(short)} tokens, corpus.chunk.min_tokens is {self.sizes.min_tokens}")
+        if long:
+            told.append(f"the shortest too long has {min(long)}, corpus.chunk.max_tokens is {self.sizes.max_tokens}")
+        return f" ({'; '.join(told)})" if told else ""
+
+
+_SETTINGS = {
+    r"too_long: \d+ pages": "corpus.convert.max_pages",
+    "marker: ": "corpus.convert.marker_pages, corpus.convert.seconds",
+    "licence not allowed: ": "corpus.catalogue.licences",
+    "language ": "corpus.catalogue.languages",
+    "ranked ": "corpus.catalogue.books_per_topic",
+}
+"""Beginnings of reasons, as patterns, and the settings that would have taken the book."""
+
+
+def with_setting(reason: str) -> str:
+    """A reason for a rejection with the setting that decides it, where there is one."""
+    found = [setting for start, setting in _SETTINGS.items() if re.match(start, reason)]
+    return f"{reason} ({found[0]})" if found else reason
 
 
 def overlapping(

@@ -24,6 +24,7 @@ from corpus.report import Told
 from corpus.settings import BuildSettings
 from infuser_core import durable
 from infuser_core.anchors import anchor_folder
+from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement, Overlap, Page, Source, Topic
@@ -37,7 +38,7 @@ from tasks.textbooks import numbered
 from tasks.work import Work
 
 VERSION = 2
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 CONTROL = "control:"
 """Planted pairs are named so, and match nothing real."""
 
@@ -118,7 +119,8 @@ def _empty(
     sizes = run.config.corpus.chunk
     if not any(run.store.manifest(ref).rows["chunks"] for ref in chunks):
         return DocumentError(
-            f"no chunk of {len(books) - len(rejected)} textbooks fits {sizes.min_tokens}..{sizes.max_tokens} tokens",
+            f"no chunk of {len(books) - len(rejected)} textbooks fits {sizes.min_tokens}..{sizes.max_tokens} tokens"
+            f"{_nearest(run, chunks, sizes)}",
             hint="change corpus.chunk.min_tokens or max_tokens",
         )
     if not any(run.store.manifest(ref).summary["kept"] for ref in judgements):
@@ -130,6 +132,15 @@ def _empty(
         "every chunk that the judge kept overlaps with a question or a reference",
         hint="set corpus.overlap.matched or reference_matched to report, and look at `overlaps` with `infuser sql`",
     )
+
+
+def _nearest(run: Run, chunks: Sequence[ArtifactRef], sizes: ChunkSettings) -> str:
+    """Lengths next to the limits of a chunk; empty where no span was left out for its length."""
+    spans = [row for ref in chunks for row in run.store.rows(ref, "discarded", Discarded) if row.num_tokens]
+    short = [row.num_tokens for row in spans if row.num_tokens < sizes.min_tokens]
+    long = [row.num_tokens for row in spans if row.num_tokens > sizes.max_tokens]
+    told = [f"the longest below has {max(short)}"] * bool(short) + [f"the shortest above {min(long)}"] * bool(long)
+    return f": {', '.join(told)}" if told else ""
 
 
 _TAXONOMY: Mapping[str, type] = {
@@ -269,6 +280,7 @@ def _made(
                 discarded=[row for row in left if row.source_id == name],
                 num_chars=len(page.markdown),
                 structure="" if page.reason else by.get(name, _structure(run)),
+                sizes=run.config.corpus.chunk,
             )
             yield built.judged(verdicts)
         progress(done, len(groups), 0)

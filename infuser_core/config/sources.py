@@ -14,7 +14,6 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         strict=True,
         allow_inf_nan=False,
         str_max_length=4096,

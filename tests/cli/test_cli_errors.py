@@ -188,5 +188,5 @@ def test_the_installed_command_ends_the_same_way(tmp_path: Path):
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.splitlines() == [
         "infuser: cannot read missing.yaml: No such file or directory",
-        "  hint: shipped ones lie in configs/; configs/nano.yaml shows the form",
+        "  hint: `infuser configs` lists the shipped configurations",
     ]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from places import CONFIGS, ROOT
+from planned_run import fill, short_config
 from report_runs import make
 
 HEAVY = {"torch", "transformers", "prefect", "scipy", "matplotlib", "ray", "vllm", "httpx", "sympy", "PIL"}
@@ -62,3 +63,8 @@ def test_looking_at_runs_imports_nothing_heavy(tmp_path: Path):
         (["report", "compare"], HEAVY - {"scipy"}),
     ]
     looks(commands, tmp_path)
+
+
+def test_the_plan_of_a_finished_run_imports_nothing_heavy(tmp_path: Path):
+    fill(tmp_path, "one", short_config())
+    looks([(["resume", "one", "--dry-run"], HEAVY), (["run", "nano", "--dry-run"], HEAVY)], tmp_path)

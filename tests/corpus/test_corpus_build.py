@@ -20,7 +20,17 @@ from corpus.audit.scan import Finding
 from corpus.chunk.chunk import Discarded
 from corpus.find import intake
 from corpus.find.search import Failure, Ranking
-from corpus.pool import DISCARDED, DOCUMENTS, OVERLAPS, SEARCH, SOURCES, PoolSource, markdown_name, read_documents
+from corpus.pool import (
+    DISCARDED,
+    DOCUMENTS,
+    OVERLAPS,
+    REPORT,
+    SEARCH,
+    SOURCES,
+    PoolSource,
+    markdown_name,
+    read_documents,
+)
 from corpus.settings import build_settings, judge_source
 from flows.corpus import build_pool
 from infuser_core.errors import CatalogueError, DocumentError, UsageError
@@ -48,6 +58,17 @@ def write(folder: Path, **texts: str) -> list[str]:
     for name, text in texts.items():
         (folder / f"{name}.md").write_bytes(text.encode())
     return [str(folder / f"{name}.md") for name in texts]
+
+
+def test_a_book_that_is_too_short_is_refused_with_its_length_the_limit_and_the_setting(tmp_path: Path):
+    chapter = "A wave carries energy and no matter. " * 4
+    sources = write(tmp_path / "books", two=f"# Chapter 1 Waves\n\n{chapter}\n\n# Chapter 2 Light\n\n{chapter}\n")
+    build(sources, tmp_path / "out")
+    (row,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)
+    rows = read_rows(tmp_path / "out" / DISCARDED, Discarded)
+    longest = max(span.num_tokens for span in rows)
+    told = f"2 spans too_short (the longest has {longest} tokens, corpus.chunk.min_tokens is 200)"
+    assert row.reason == f"no documents: {told}" and f"chunk: {row.reason}" in (tmp_path / "out" / REPORT).read_text()
 
 
 def tables(out: Path):

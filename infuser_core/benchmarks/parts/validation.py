@@ -16,6 +16,8 @@ from infuser_core.schemas import Leak, Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of
 
+_NAMES = [field.name for field in fields(Question)]
+
 
 def content(questions: Sequence[Question]) -> str:
     """sha256 over everything the questions say, in order; where a problem's tests lie is not part of it."""
@@ -27,7 +29,7 @@ def content(questions: Sequence[Question]) -> str:
 
 def _plain(question: Question) -> dict[str, Any]:
     # What `asdict` makes, which copies every list first: this is called for every question of every benchmark.
-    return {field.name: getattr(question, field.name) for field in fields(question)}
+    return {name: getattr(question, name) for name in _NAMES}
 
 
 def _placeless(question: Question) -> Question:
