@@ -1,11 +1,12 @@
-"""Plug-ins by name: rewards, routes, verifiers and benchmarks; modules of a folder, or anybody's module.
+"""Plug-ins by name: rewards, routes, verifiers, benchmarks and trackers; modules of a folder, or anybody's module.
 
 The folder is the registry: a file that is added to it is found, and nothing else has to be edited.
 """
 
 import importlib
+import importlib.util
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from infuser_core.benchmarks.parts.spec import Benchmark
     from infuser_core.config.run import BenchmarkSettings, QuestionSettings, RunConfig
     from infuser_core.phases.parsing import Malformed
+    from infuser_core.trackers.parts.follow import Tracked
+    from infuser_core.trackers.parts.points import Point
     from infuser_core.verifiers.parts.grading import Finding
 
 _OURS = ("infuser_core", "corpus")
@@ -31,6 +34,8 @@ Read = Callable[[str, Document, str, "QuestionSettings"], "Question | Malformed"
 """Reads what a generator wrote, from a document, under a rollout's identifier."""
 Given = Callable[[Question, str], Question]
 """Turns the problem that a row carries into a question under an identifier."""
+Track = Callable[["Tracked", "Iterable[Point]"], None]
+"""Shows a run's points as they come, until there are no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,8 @@ VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside=
 """Comparisons of a response with the reference answer: `check`, and perhaps `check_many`."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outside="my_package.module:load")
 """Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
+TRACKERS = Registry(kind="tracker", package="infuser_core.trackers", outside="my_package.module:name")
+"""Places that a run's numbers are shown in: `track`, and the `PACKAGE` that it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,3 +214,15 @@ def describe(name: str) -> "Benchmark | None":
     """The `BENCHMARK` of its module, or None for a loader that declares nothing."""
     module, _ = BENCHMARKS.find(name, "load", "BENCHMARK")
     return cast("Benchmark | None", getattr(module, "BENCHMARK", None))
+
+
+def tracker(name: str) -> Track:
+    """The tracker called `name`. Raises ConfigError when there is none, or its package is not installed."""
+    module, found = TRACKERS.find(name, "track")
+    if not callable(found):
+        raise ConfigError(f"tracker {name!r} is not a function", hint="see infuser_core/trackers/tensorboard.py")
+    package = getattr(module, "PACKAGE", "")
+    if package and importlib.util.find_spec(package) is None:
+        hint = f"pip install 'infuser[{name}]', or take it out of `track`"
+        raise ConfigError(f"tracker {name!r} needs the package {package}, which is not installed", hint=hint)
+    return cast(Track, found)

@@ -5,7 +5,7 @@ import re
 import uuid
 from pathlib import Path
 
-from infuser_core.errors import ConfigError, UnwritableStoreError
+from infuser_core.errors import NUMBER, ConfigError, UnwritableStoreError
 
 
 def store_root() -> Path:
@@ -47,6 +47,14 @@ def contact() -> str:
 def data_root() -> Path:
     """Folder with data sets fetched beforehand, `INFUSER_DATA`, or `data` in the working folder."""
     return Path(os.environ.get("INFUSER_DATA") or "data").absolute()
+
+
+def track_seconds() -> float:
+    """Time that trackers have after a run's end, `INFUSER_TRACK_SECONDS`; then they are killed."""
+    text = os.environ.get("INFUSER_TRACK_SECONDS") or "10"
+    if not re.fullmatch(NUMBER, text):
+        raise ConfigError(f"INFUSER_TRACK_SECONDS = {text!r}", hint="whole seconds, e.g. 10; 0 does not wait")
+    return float(text)
 
 
 def serve_hosts() -> list[str]:

@@ -186,14 +186,16 @@ def opened(
     root = settings.writable_store_root()
     settings.phase_seconds("")
     if listed:
-        runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed)
+        runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed, free="track")
     with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
         if flow_run:
             _note_flow_run(root, name, record.attempt, flow_run)
+        if listed and runs.read_config(root, name).get("track", []) != config.track:
+            runs.change_run(root, name, config=config.model_dump(mode="json"))
         store, console = Store(root), Console.here(quiet=quiet, plain=listed)
-        teller = Teller(console, record.path.parent, attempt=record.attempt)
+        teller = Teller(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
         _say_what_was_left(hold, record, name, teller)
         run = Run(
             name=name,

@@ -16,7 +16,7 @@ from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
-from infuser_core.trackers.parts.points import place_of
+from infuser_core.trackers.parts.teller import place_of
 from tasks import display
 from tasks.run import Execution
 from tasks.run_control import Halted

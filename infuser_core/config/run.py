@@ -268,8 +268,15 @@ class RunConfig(Settings):
     cotrain: CotrainSettings
     engine: EngineSettings = EngineSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
+    track: list[str] = Field(default=[], max_length=8)
+    """Trackers that the run's numbers go to, modules in `infuser_core/trackers` or `package.module:name`. It is no part
+    of a recipe or of the run's name, and a resumed run may have others."""
+
+    def digest(self) -> str:
+        """Digest of the settings that make a run what it is."""
+        return digest_of(self.model_dump(mode="json", exclude={"track"}))
 
     def run_name(self) -> str:
         """Default name of a run: the same settings always give the same run."""
-        parts = [self.name, self.variant, f"s{self.seed}", digest_of(self.model_dump(mode="json"))[:6]]
+        parts = [self.name, self.variant, f"s{self.seed}", self.digest()[:6]]
         return "-".join(part for part in parts if part)

@@ -11,7 +11,6 @@ from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.lineage.graph import Graph
 from infuser_core.schemas import BenchmarkScore, Source, Update
-from infuser_core.sealed import digest_of
 from infuser_core.store.catalogue import UPDATES
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
@@ -65,7 +64,7 @@ def card(
             "checkpoint": record.id,
             "anchor": chain[0].id,
             "base model's files": str(store.manifest(chain[0].ref).recipe["config"].get("model", "")),
-            "settings": digest_of(config.model_dump(mode="json")),
+            "settings": config.digest(),
             **files,
         },
     )

@@ -12,7 +12,6 @@ from infuser_core.errors import ConfigError, UsageError
 from infuser_core.planning.history import Earlier, History, history_of
 from infuser_core.planning.place import Repeat, repeats_of
 from infuser_core.planning.reasons import leaves_that_differ
-from infuser_core.sealed import digest_of
 from infuser_core.store import runs
 
 MEASURED = ("respond", "validate", "evaluate")
@@ -73,7 +72,7 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
         values = merge(values, parse_override(change))
     changed = validate(values)
     _refuse_fixed(config, changed, at)
-    chosen = name or f"{origin}-at{at}-{digest_of(changed.model_dump(mode='json'))[:6]}"
+    chosen = name or f"{origin}-at{at}-{changed.digest()[:6]}"
     runs.check_name(chosen)
     history = history_of(root, origin, config).fork(at, changed, origin=origin)
     shared = [repeat for repeat in repeats_of(root, origin) if _is_before(repeat, at)]

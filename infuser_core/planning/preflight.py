@@ -85,6 +85,9 @@ def preflight(config: RunConfig) -> None:
     """Raise the first thing that would stop the run later, as a ConfigError or StoreError."""
     settings.writable_store_root()
     settings.phase_seconds("")
+    settings.track_seconds()
+    for name in config.track:
+        plugins.tracker(name)
     asked = [question for key, source in _sources(config) for question in _questions(key, source, config)]
     for number, benchmark in enumerate(config.evaluate.benchmarks):
         load = plugins.benchmark(benchmark.name)

@@ -105,9 +105,14 @@ def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
 
 
 def create_run(
-    root: Path, name: str, config: dict[str, Any], *, complete: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    root: Path,
+    name: str,
+    config: dict[str, Any],
+    *,
+    complete: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    free: str = "",
 ) -> None:
-    """Record the resolved configuration; the same name with another configuration is refused.
+    """Record the resolved configuration; the same name with another configuration is refused, but for the `free` key.
 
     `complete` fills in what a record of an older version does not know: its keys' defaults.
     """
@@ -115,7 +120,8 @@ def create_run(
     path = runs_folder(root) / name / RECORD
     if path.is_file():
         known = complete(read_config(root, name))
-        changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing(known, config)]
+        asked = {**config, **({free: known[free]} if free in known else {})}
+        changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing(known, asked)]
         if changed:
             raise ConfigError(
                 f"run {name} exists with other settings: {'; '.join(changed[:3])}",

@@ -54,6 +54,7 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
     other_model = {"type": "folder", "path": str(world / "model")}
     return {
         "prompts": {"prompts": "paper"},
+        "track": {"track": ["tensorboard"]},
         "anchor.type": {"anchor": other_model},
         "anchor.world": {"anchor": other_model},
         "data.dev.type": {"data": {"dev": {"type": "file", "path": str(world / "exam.json")}}},
@@ -180,7 +181,7 @@ def test_every_leaf_changes_the_stages_of_the_golden_table(world: Path):
 def test_names_places_and_machinery_change_nothing(world: Path):
     engine = ["device", "threads", "token_budget", "gradient_checkpointing", "overlap"]
     free = ["name", "variant", "evaluate.benchmarks.0.path", *[f"engine.{leaf}" for leaf in engine]]
-    free += ["cotrain.validate_every", "cotrain.iterations"]
+    free += ["cotrain.validate_every", "cotrain.iterations", "track"]
     assert {leaf: table(world)[leaf] for leaf in free} == {leaf: [] for leaf in free}
 
 

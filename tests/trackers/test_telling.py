@@ -16,8 +16,8 @@ from infuser_core.store.recipe import Recipe, Record
 from infuser_core.store.store import Outcome, Store
 from infuser_core.terminal import Console
 from infuser_core.trackers.parts.files import Lines, points_in, redacted
-from infuser_core.trackers.parts.points import in_words, metrics_of, place_of
-from infuser_core.trackers.parts.teller import Clock, Teller
+from infuser_core.trackers.parts.points import in_words, metrics_of
+from infuser_core.trackers.parts.teller import Clock, Teller, place_of
 
 
 def made(root: Path, phase: str, *, iteration: int = 0, seed: int = 0, **summary: object) -> Record:
@@ -180,7 +180,7 @@ def test_a_run_leaves_a_line_and_a_point_per_stage(small_run: SmallRun):
     assert [point.key for point in points_in(folder / "metrics.jsonl")] == ran
     log = (folder / "log.txt").read_text()
     assert "iteration 2/2  score_influence" in log and "mean score" in log and "ETA" in log
-    assert "stages ran, 0 found in the store" in log.splitlines()[-1]
+    assert "stages ran, 0 found in the store, " in log.splitlines()[-1]
 
 
 def test_a_run_goes_on_without_its_log_and_says_so_once(launch: Launcher, small_run: SmallRun, tmp_path: Path):

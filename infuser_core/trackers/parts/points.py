@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from infuser_core.planning.fork import MEASURED
 from infuser_core.store.recipe import Record
 
 _SHARES = {"valid_share": ("valid", "written")}
@@ -97,15 +96,6 @@ def in_words(metrics: Mapping[str, float], summary: Mapping[str, Any]) -> str:
     said += [f"{name.rpartition('.')[2].replace('_', ' ')} {metrics[name]:.6g}" for name in others]
     remarks = [str(summary[name]) for name in _REMARKS if summary.get(name, "ok") != "ok"]
     return ", ".join([*said, *remarks])
-
-
-def place_of(phase: str, iteration: int, iterations: int) -> str:
-    """Where in a run of so many iterations a stage stands, from 1 as people count; empty outside the loop."""
-    if iteration < 0 or not iterations:
-        return ""
-    if phase not in MEASURED:
-        return f"iteration {iteration + 1}/{iterations}"
-    return f"after {iteration}/{iterations}" if iteration else "anchor"
 
 
 def duration(seconds: float) -> str:

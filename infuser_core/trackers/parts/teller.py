@@ -4,7 +4,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,8 @@ from infuser_core.planning.fork import MEASURED
 from infuser_core.store.recipe import Record
 from infuser_core.terminal import Console, ignore
 from infuser_core.trackers.parts.files import LOG, METRICS, Lines, points_in, redacted
-from infuser_core.trackers.parts.points import Point, duration, in_words, metrics_of, place_of
+from infuser_core.trackers.parts.follow import Followers
+from infuser_core.trackers.parts.points import Point, duration, in_words, metrics_of
 
 HEADLINES = {
     "generate_questions": "valid_share",
@@ -24,6 +25,15 @@ HEADLINES = {
     "validate": "accuracy",
 }
 """The one number of a phase that the line of an iteration has."""
+
+
+def place_of(phase: str, iteration: int, iterations: int) -> str:
+    """Where in a run of so many iterations a stage stands, from 1 as people count; empty outside the loop."""
+    if iteration < 0 or not iterations:
+        return ""
+    if phase not in MEASURED:
+        return f"iteration {iteration + 1}/{iterations}"
+    return f"after {iteration}/{iterations}" if iteration else "anchor"
 
 
 class Clock:
@@ -54,7 +64,16 @@ class Clock:
 class Teller:
     """The words and numbers of a run, or an evaluation, while it lasts. Nothing here may stop it."""
 
-    def __init__(self, console: Console | None = None, folder: Path | None = None, *, attempt: int = 0) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        folder: Path | None = None,
+        *,
+        attempt: int = 0,
+        track: Sequence[str] = (),
+    ) -> None:
+        self._folder, self._track = folder, track
+        self._followers: Followers | None = None
         self._console = console or Console(enabled=False)
         self._number, self._lock, self._clock = attempt, RLock(), Clock()
         # What the log says of itself must not go to the log.
@@ -62,6 +81,7 @@ class Teller:
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
         self._known = {point.key for point in points_in(folder / METRICS)} if folder else set[str]()
         self._ran = self._found = self._unsaid = 0
+        self._spent = 0.0
         self._headlines: list[str] = []
         self._iteration = -1
         self._console.record = self.note
@@ -69,23 +89,31 @@ class Teller:
     def ran(self, record: Record, *, seconds: float, tokens: int = 0) -> str:
         """A stage ran. Returns the line that says so."""
         metrics = metrics_of(record, seconds=seconds, tokens=tokens)
-        with self._lock:
+        with self._lock, self._counting():
             self._ran += 1
             self._say_found()
             self._point(record, metrics, "ran", record.iteration)
             line = self._line(record, metrics, seconds)
             self._console.say(line, passing=True)
             self._sum_up(record, metrics)
+            if self._followers is not None:
+                self._followers.look()
         return line
 
     def found(self, record: Record, iteration: int) -> None:
         """A stage's artifact was in the store. Its numbers are kept where no attempt of this run told them before."""
-        with self._lock:
+        with self._lock, self._counting():
             self._found += 1
             self._unsaid += 1
             if record.phase not in MEASURED:
                 self._clock.found(iteration)
             self._point(record, metrics_of(record, seconds=record.seconds), "cached", iteration)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        began = time.thread_time()
+        yield
+        self._spent += time.thread_time() - began
 
     def _point(self, record: Record, metrics: dict[str, float], state: str, iteration: int) -> None:
         if self._metrics is None or record.key in self._known:
@@ -161,6 +189,8 @@ class Teller:
         began, here = time.monotonic(), f"process {os.getpid()} on {platform.node()}"
         self.note(", ".join([f"attempt {self._number} of {name} starts: {here}", *facts]))
         ended = "ended"
+        if self._folder is not None and self._track:
+            self._followers = Followers(self._folder, self._track, self.warn)
         try:
             with self._hearing_warnings():
                 yield
@@ -170,7 +200,11 @@ class Teller:
         finally:
             self._say_found()
             self.sum_up()
-            counts = f"{self._ran:,} stages ran, {self._found:,} found in the store"
+            if self._followers is not None:
+                self._followers.end()
+            counts = (
+                f"{self._ran:,} stages ran, {self._found:,} found in the store, {self._spent:.3f} CPU-s for telling"
+            )
             self.note(f"attempt {self._number} {ended}, after {time.monotonic() - began:.1f} s: {counts}")
             self._console.record = ignore
 
