@@ -113,7 +113,7 @@ anchor: venv
 venv: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed: set PYTHON=/path/to/python3.11"; exit 2; }
+	command -v $(PYTHON) >/dev/null || { echo "Python 3.11 to 3.13 is needed: set PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
