@@ -77,6 +77,8 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: 
 
 def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> bool:
     """Execute the run as a flow of Prefect. Returns whether it came to its end: its server may be lost."""
+    # When a server goes, every flow that is open asks it as often, one after the other.
+    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "1")
     import httpx
     from prefect import tags
 
