@@ -8,7 +8,7 @@ from flows.plan import checked
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.planning.place import asked_of
-from tasks import evaluation
+from tasks import display, evaluation
 from tasks.run import Run, opened
 from tasks.run_control import Stop
 
@@ -30,6 +30,8 @@ def pipeline(config: RunConfig, name: str, *, quiet: bool, flow_run: str = "", *
     """
     asked = checked(config, name, asked_of(**places))
     with opened(name, config, quiet=quiet, asked=asked, flow_run=flow_run) as run:
+        if flow_run:
+            display.show_tags(run, flow_run)
         try:
             life_cycle(run)
             run.control.end()

@@ -5,7 +5,7 @@ Prefect is imported where it is called: it takes seconds, and only runs that sho
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,8 @@ from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.markdown import artifact_key, artifact_page, lineage_page, title
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.terminal import printable
+from infuser_core.trackers.parts.files import redacted
 from tasks.run import Execution, Run, unpublish
 
 _FIRST = 0.5
@@ -64,6 +66,27 @@ def _view_of(run: Execution) -> Iterator[None]:
     except httpx.HTTPError as error:
         unpublish(run)
         run.console.say(f"the Prefect server was lost, the run continues without it: {' '.join(str(error).split())}")
+
+
+def log(line: str) -> None:
+    """A line in the log of the task run that is at work, where there is one."""
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_run_logger
+
+    with suppress(MissingContextError):
+        get_run_logger().info(redacted(printable(line)))
+
+
+def show_tags(run: Run, flow_run: str) -> None:
+    """Tag the flow run by what a person would look for: the run, its configuration, variant and seed."""
+    from prefect.client.orchestration import get_client
+
+    config = run.config
+    facts = {"run": run.name, "config": config.name, "variant": config.variant, "seed": config.seed}
+    own = [f"{name}:{value}" for name, value in facts.items() if value != ""]
+    with _view_of(run), get_client(sync_client=True) as client:
+        known = client.read_flow_run(UUID(flow_run)).tags
+        client.update_flow_run(UUID(flow_run), tags=sorted({*known, *own}))
 
 
 def show_page(run: Execution, ref: ArtifactRef) -> None:

@@ -109,7 +109,9 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
-    run.teller.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=moved)
+    line = run.teller.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=moved)
+    if run.published:
+        display.log(line)
     return ref
 
 

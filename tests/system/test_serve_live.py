@@ -103,6 +103,19 @@ def test_artifact_pages_tell_rows_recipe_origin_and_sql(served: Served) -> None:
     assert bars and all(0 <= bar["data"] <= 100 for bar in bars)
 
 
+def test_a_run_is_tagged_and_its_log_has_the_numbers_of_every_stage(served: Served, finished: str) -> None:
+    (run, *_) = [root for root in served.roots() if root["name"] == finished]
+    assert {f"run:{finished}", "config:nano", "seed:42"} <= {*run["tags"]}
+    asked = {"limit": 200, "sort": "TIMESTAMP_DESC"}
+
+    def scored() -> list[str]:
+        lines = [each["message"] for each in served.post("logs/filter", asked)]
+        return [line for line in lines if "score_influence" in line and "mean score" in line]
+
+    # Prefect sends its log every few seconds.
+    assert eventually(scored, 20)
+
+
 @BROWSER
 def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact(
     served: Served, finished: str, page: Page, tmp_path: Path
