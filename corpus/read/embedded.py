@@ -3,16 +3,18 @@
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from corpus.read import garble, headings, lines, paragraphs
-from corpus.read import markdown as markup
+from corpus.read import garble
 from corpus.read.file_kinds import pdf_fault
 from corpus.read.page import page_of, reason_of
 from corpus.read.printed import Printed
 from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+
+if TYPE_CHECKING:
+    from corpus.read.markdown import Marked
 
 CONVERTER = "embedded-3"
 
@@ -132,12 +134,16 @@ def _read(printed: Printed, config: ReadingConfig, empty: int) -> Reading:
     )
 
 
-def markdown(printed: Printed, config: ReadingConfig) -> markup.Marked:
+def markdown(printed: Printed, config: ReadingConfig) -> "Marked":
     """Reading order, running heads, headings, paragraphs, print: one step each."""
+    # Imported here, with all their patterns: a plan knows the converter and converts nothing.
+    from corpus.read import headings, lines, paragraphs
+    from corpus.read.markdown import print_texts
+
     outline = printed.outline if config.use_outline else []
     pages = [lines.lines_of(page, index) for index, page in enumerate(printed.pages)]
     titles = headings.titles_of(outline)
     cleaned = lines.without_running_heads(pages, min_repeats=config.running_head_repeats, titles=titles)
     marked = headings.mark_headings(cleaned, outline)
     texts = paragraphs.texts_of(marked, paragraph_gap=config.paragraph_gap, body=lines.body_size(cleaned))
-    return markup.print_texts(texts, len(pages))
+    return print_texts(texts, len(pages))
