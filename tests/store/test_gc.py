@@ -17,6 +17,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.retention import Extent, Rule, RunState, pin, unpin, verdicts
 from infuser_core.store.store import Store
+from infuser_core.store.verify import size
 
 
 def sweep(root: Path, **rule: int) -> Plan:
@@ -44,6 +45,16 @@ def test_showing_changes_nothing_and_removing_frees_what_was_shown(tmp_path: Pat
     assert (found.problems, found.checked.pruned) == ([], 10)
     (run.checkpoint(5) / "model.safetensors").unlink()
     assert [problem.kind for problem in examine(tmp_path).damage] == ["file_missing"]
+
+
+def test_totals_come_before_the_lists_they_are_made_of(tmp_path: Path):
+    made_up(tmp_path, "run", 8, selected=3)
+    found = plan(tmp_path)
+    first, _, _, *rest = found.text(applied=False).splitlines()
+    assert first == f"nothing was removed: `infuser gc --apply` frees {size(found.bytes)}"
+    lists = rest.index("optimizer moments of old checkpoints:")
+    assert rest[0].startswith("optimizer moments of old checkpoints  ") and lists > 1
+    assert sum(item.path.name in line for line in rest[lists:] for item in found.items) == len(found.items)
 
 
 def test_whoever_needs_a_pruned_file_is_told_how_to_get_it_back(tmp_path: Path):
