@@ -33,7 +33,6 @@ _QUIET = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_CLI_PROMPT": "false",
-    "PREFECT_API_REQUEST_TIMEOUT": "30",
 }
 # A transaction for each state of every task costs the server a fifth of its time; a second's delay disturbs nobody.
 _BATCHES = {

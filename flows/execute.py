@@ -79,6 +79,7 @@ def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, place
     """Execute the run as a flow of Prefect. Returns whether it came to its end: its server may be lost."""
     # When a server goes, every flow that is open asks it as often, one after the other.
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "1")
+    os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "10")
     import httpx
     from prefect import tags
 

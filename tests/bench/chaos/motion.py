@@ -101,7 +101,12 @@ class Scene:
 
     def ended(self, running: "Started | Own", *codes: int) -> Finished:
         """The end of a command: with one of these codes, and a refusal in one line."""
-        done = running.wait(_PATIENCE)
+        try:
+            done = running.wait(_PATIENCE)
+        except (subprocess.TimeoutExpired, AssertionError):
+            self.wrong("the command", f"has not ended within {_PATIENCE:.0f} s")
+            running.kill(signal.SIGKILL)
+            done = running.wait(_PATIENCE)
         self.noticed |= done.code != 0
         answer = Answer(code=done.code, out=done.out, err=done.err)
         if "Traceback" in done.err:
