@@ -164,7 +164,7 @@ def fork(
     """Record a variant of a run that shares everything before iteration T; `run --fork RUN@T` also executes it."""
     from infuser_core.planning.fork import fork_of
 
-    root = settings.writable_store_root()
+    root = settings.store_root() if dry_run else settings.writable_store_root()
     planned = fork_of(root, runs.find_run(root, run), at=at, changes=set_ or [], name=name)
     if not start_now or dry_run:
         _record(root, planned, dry_run=dry_run, as_json=as_json)

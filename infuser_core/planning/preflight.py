@@ -1,4 +1,4 @@
-"""Checks before a run: files, templates, plug-ins and a writable store must be there. Costs no torch."""
+"""Checks before a run: files, templates and plug-ins must be there. Costs no torch."""
 
 import shlex
 import shutil
@@ -82,8 +82,7 @@ def _references(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def preflight(config: RunConfig) -> None:
-    """Raise the first thing that would stop the run later, as a ConfigError or StoreError."""
-    settings.writable_store_root()
+    """Raise the first thing that would stop the run later, as a ConfigError."""
     settings.phase_seconds("")
     settings.track_seconds()
     for name in config.track:

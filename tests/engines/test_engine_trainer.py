@@ -143,6 +143,14 @@ def test_a_loaded_checkpoint_continues_bit_for_bit(anchor: Checkpoint, tmp_path:
         assert (folders[0] / name).read_bytes() == (folders[2] / name).read_bytes(), name
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o700])
+def test_who_may_read_its_folder_may_read_a_checkpoint(anchor: Checkpoint, tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    trainer(anchor).save(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    assert weights.stat().st_mode & 0o666 == mode & 0o666
+
+
 def test_steps_are_those_of_torch_adamw_and_transformers_loads_them(anchor: Checkpoint, tmp_path: Path) -> None:
     engine = trainer(anchor)
     model = AutoModelForCausalLM.from_pretrained(anchor.path)

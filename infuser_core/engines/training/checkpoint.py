@@ -9,7 +9,7 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -67,6 +67,9 @@ def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> No
     for file, part in shards.items():
         # A single metadata key, because several have no fixed order.
         save_file({name: tensor.contiguous() for name, tensor in part.items()}, file, metadata={"format": "pt"})
+        # It is its owner's alone so far, and a store may have several readers.
+        with suppress(PermissionError):
+            file.chmod(file.parent.stat().st_mode & 0o666)
         _done(file)
     write_index(shards, path)
 
