@@ -15,11 +15,15 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from prefect.server.api.server import create_app as prefect_app
+from prefect.server.database import provide_database_interface
 from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import get_current_settings
+from sqlalchemy import select
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flows.server.mirror import mirror
@@ -63,10 +67,21 @@ def create_app(hosts: list[str], *, store: Path | None = None) -> FastAPI:
                 watching.cancel()
 
     app.router.lifespan_context = start_alone
+    # Before the UI, which answers every path.
+    app.router.routes.insert(0, Route("/artifacts/key/{key}", _newest_page))
     app.add_middleware(OwnPages, hosts=hosts)
     # A name that somebody else's DNS turned into this machine's address is a foreign page's way around its origin.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, *hosts], www_redirect=False)
     return app
+
+
+async def _newest_page(request: Request) -> Response:
+    """Opens an artifact's page where a link names its key; Prefect's UI would list the versions of the page instead."""
+    db = provide_database_interface()
+    async with db.session_context() as session:
+        wanted = select(db.ArtifactCollection.latest_id).where(db.ArtifactCollection.key == request.path_params["key"])
+        found = (await session.execute(wanted)).scalar()
+    return RedirectResponse(f"/artifacts/artifact/{found}" if found else "/artifacts", status_code=302)
 
 
 class OwnPages:

@@ -144,7 +144,7 @@ def test_a_person_clicks_from_a_flow_run_to_an_artifact_to_its_upstream_artifact
     page.value(f'document.querySelector("{link}").removeAttribute("target")')
     page.click(link)
 
-    page.until(f"location.pathname.endsWith('{upstream}')")
+    page.until("location.pathname.startsWith('/artifacts/artifact/')")
     page.until("document.body.innerText.includes('update_generator, iteration 0')")
     assert "gradient_norm" in page.text()
     page.photograph(shots / "3-upstream.png")
@@ -164,7 +164,7 @@ def test_the_lineage_page_of_the_run_leads_to_every_artifact(
     page.photograph(shots / "4-lineage.png")
     linked = page.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
     pages = {href for href in linked if href and href.startswith("/artifacts/key/")}
-    assert len(pages) == len(graph.records)
+    assert pages >= {f"/artifacts/key/{artifact_key(key)}" for key in graph.records}
 
 
 @pytest.mark.long
