@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+from small_store import infuser, make_store
+
+from infuser_core.lineage.progress import summaries
 from infuser_core.schemas import AuditFact
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe
@@ -40,3 +43,16 @@ def test_damaged_records_are_named_and_the_others_are_there(tmp_path: Path):
     catalogue = Catalogue(tmp_path)
     assert set(catalogue.damaged) == {torn.key, flipped.key, odd.key} and list(catalogue.records) == [sound.key]
     assert all(str(path) in catalogue.damaged[path.parent.name] for path in paths)
+
+
+def test_a_damaged_run_is_told_beside_the_others_in_the_list_of_runs(tmp_path: Path):
+    for name in ("first", "second"):
+        make_store(tmp_path, run=name)
+    path = tmp_path / "runs" / "first" / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"ran", b"run", 1))
+    found, damage = summaries(tmp_path)
+    assert {each.run: each.state.partition(":")[0] for each in found} == {"first": "damaged", "second": "done"}
+    assert len(damage) == 1 and str(path) in damage[0].message and damage[0].hint
+    listed = infuser("runs", store=tmp_path)
+    assert listed.returncode == 3 and "second  " in listed.stdout and "damaged: " in listed.stdout
+    assert listed.stderr.startswith(f"infuser: {path}: ")
