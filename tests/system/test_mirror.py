@@ -76,6 +76,26 @@ def test_a_run_beside_the_server_is_a_flow_run_of_its_own_and_not_shown_twice(
 
 
 @pytest.mark.slow
+def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    points, store = tmp_path / "points", tmp_path / "store"
+    running = start(small_run, store, INFUSER_POINTS=str(points))
+    eventually(lambda: points.exists() and "score_influence:start" in points.read_text(), 150)
+    running.send_signal(signal.SIGSTOP)
+    late = Served(store)
+    try:
+        assert eventually(lambda: [run["state_name"] for run in late.roots()], 30) == ["Running"]
+        running.send_signal(signal.SIGCONT)
+        assert running.wait(400) == 0, (tmp_path / "log").read_text()
+        eventually(lambda: [run["state_name"] for run in late.roots()] == ["Completed"], 30)
+    finally:
+        late.process.terminate()
+        late.process.wait(60)
+    assert digest(launch, store) == digest(launch, small_run.root)
+
+
+@pytest.mark.slow
 def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_server_shows_it(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
