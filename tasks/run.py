@@ -185,6 +185,7 @@ def opened(
     """
     root = settings.writable_store_root()
     settings.phase_seconds("")
+    settings.track_seconds()
     if listed:
         runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed, free="track")
     with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():

@@ -107,7 +107,9 @@ class Followers:
         # What it started ends with it.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            # One that waits for a lost disk does not even die.
+            process.wait(_LOOK)
         why = f"was not done {settings.track_seconds():g} s after the run and was killed" if late else self._why(name)
         left = self._folder / METRICS
         self._tell(f"tracker {name} {why}; the numbers are in {left}, and the run's next attempt hands them on")

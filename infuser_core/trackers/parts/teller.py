@@ -163,7 +163,7 @@ class Teller:
     def sum_up(self) -> None:
         """Say on a terminal what there is to say of an iteration that has ended."""
         if self._headlines:
-            where = place_of("", self._iteration, self._console.iterations)
+            where = place_of("", self._iteration, self._console.iterations) or "anchor"
             left = self._clock.left(self._console.iterations, time.monotonic())
             eta = [f"ETA {duration(left)}"] if left else []
             self._console.keep("  ".join(part for part in (where, ", ".join(self._headlines), *eta) if part))
