@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from infuser_core import settings
-from infuser_core.errors import BusyRunError, InfuserError, StageError, UsageError, shown
+from infuser_core.errors import BusyRunError, InfuserError, StageError, Terminated, UsageError, shown
 from infuser_core.store import runs
 from infuser_core.terminal import printable
 
@@ -26,12 +26,6 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 _LINE = 2000
 _WHOLE: Mapping[str, str] = {}
-
-
-class Terminated(InfuserError):
-    """SIGTERM ended the run."""
-
-    exit_code = 143
 
 
 def execute(

@@ -142,3 +142,9 @@ class BusyRunError(InfuserError, RuntimeError):
 
 class DataWarning(UserWarning):
     """A benchmark's rows are not those that the paper counted."""
+
+
+class Terminated(InfuserError):
+    """SIGTERM ended the run."""
+
+    exit_code = 143

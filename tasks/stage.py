@@ -18,6 +18,7 @@ from infuser_core.errors import (
     DamagedArtifactError,
     DocumentError,
     MissingArtifactError,
+    Terminated,
     UsageError,
 )
 from infuser_core.planning.fork import MEASUREMENTS
@@ -30,7 +31,16 @@ from tasks.work import Work, execute
 P = ParamSpec("P")
 T = TypeVar("T")
 # What fails the same way again is not tried again.
-_FINAL = (BusyRunError, CheckpointError, ConfigError, DamagedArtifactError, DocumentError, Overdue, UsageError)
+_FINAL = (
+    BusyRunError,
+    CheckpointError,
+    ConfigError,
+    DamagedArtifactError,
+    DocumentError,
+    Overdue,
+    Terminated,
+    UsageError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
