@@ -215,7 +215,7 @@ def disk(scene: Scene) -> None:
         else:  # files that are open for writing would keep a mount writable: before the command, not meanwhile
             remount(mounted, "ro")
             scene.ended(scene.begin("sql", "select count(*) from artifacts"), 0)
-        scene.ended(scene.begin(), 0, 3)
+        scene.ended(scene.begin(), 0, 2, 3)
         remount(mounted, "rw,size=400m,nr_inodes=0")
         settle(scene)
         scene.store = moved
