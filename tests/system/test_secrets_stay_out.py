@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from served import Served
 from small_store import infuser
 
 SECRETS = {
@@ -30,6 +31,7 @@ def test_no_key_of_the_environment_is_in_what_a_run_leaves_or_says(tmp_path: Pat
     overlay.write_text(json.dumps(SMALL))
     store = tmp_path / "store"
     arguments = ["run", "configs/nano.yaml", str(overlay), "--name", "kept", "--until", "rollout_dev@0"]
+    served = Served(store, **SECRETS)
     ended = infuser(*arguments, store=store, timeout=240, **SECRETS)
     assert ended.returncode == 0, ended.stderr
     left = {path.relative_to(store).parts[0] for path in store.rglob("*") if path.is_file()}
@@ -40,3 +42,7 @@ def test_no_key_of_the_environment_is_in_what_a_run_leaves_or_says(tmp_path: Pat
     assert failed.returncode == 3, failed.stderr
     assert holding(store) == []
     assert not [name for name, value in SECRETS.items() if value in failed.stdout + failed.stderr]
+    served.process.terminate()
+    served.process.wait(60)
+    assert holding(store) == []
+    assert not [name for name, value in SECRETS.items() if value in served.log.read_text()]
