@@ -148,3 +148,7 @@ class Terminated(InfuserError):
     """SIGTERM ended the run."""
 
     exit_code = 143
+
+
+class EngineWarning(UserWarning):
+    """An engine computes the same in a slower way than it could for another model."""

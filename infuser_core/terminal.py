@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
-from infuser_core.errors import DataWarning
+from infuser_core.errors import DataWarning, EngineWarning
 
 _EVERY = 0.2
 _WIDTH = 118
@@ -28,7 +28,7 @@ def one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """For `warnings.formatwarning`: one readable line for this project's warnings, Python's own form for others."""
-    if issubclass(category, DataWarning):
+    if issubclass(category, (DataWarning, EngineWarning)):
         return f"warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 

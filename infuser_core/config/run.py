@@ -170,6 +170,9 @@ class EngineSettings(Settings):
     """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
     `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
     gradient_checkpointing: bool = False
+    probe: Literal["auto", "fast", "reference"] = "auto"
+    """How questions are scored: `fast` many at once, `reference` one backward each, for layers of any kind. `auto` is
+    fast where the model's layers allow it. It changes rounding alone and is no part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
     """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
     deterministic: bool = False
@@ -274,7 +277,9 @@ class RunConfig(Settings):
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""
-        return digest_of(self.model_dump(mode="json", exclude={"track"}))
+        # A choice left to the machine is no setting: run names do not depend on it.
+        quiet = {"probe"} if self.engine.probe == "auto" else set[str]()
+        return digest_of(self.model_dump(mode="json", exclude={"track": True, "engine": quiet}))
 
     def run_name(self) -> str:
         """Default name of a run: the same settings always give the same run."""

@@ -70,7 +70,8 @@ def _local(engine: EngineSettings) -> Options:
 
 
 def _packing(engine: EngineSettings) -> Options:
-    return {"token_budget": engine.token_budget, "gradient_checkpointing": engine.gradient_checkpointing}
+    checkpointing = {"gradient_checkpointing": engine.gradient_checkpointing}
+    return {"token_budget": engine.token_budget, "probe": engine.probe} | checkpointing
 
 
 def _deepspeed(engine: EngineSettings) -> Options:

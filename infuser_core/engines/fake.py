@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from infuser_core.engines.local.passes import FlatTrainer
-from infuser_core.engines.probe.reference import ReferenceProbe
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
@@ -165,7 +164,6 @@ class FakeTrainer(FlatTrainer):
         flat = FlatParameters({"weights": policy.weights})
         fill(flat.views(flat.data), shards_of(folder / WEIGHTS), folder / WEIGHTS)
         self._hold(policy, flat, state, folder)
-        self._probe = ReferenceProbe(policy, flat, self._adamw, self._packer)
 
 
 def fake_anchor(folder: Path) -> None:

@@ -1,5 +1,7 @@
 """The fast probe is the plain one up to rounding, the plain one is the definition, what cannot be probed is named."""
 
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -10,6 +12,7 @@ import torch
 from engine_tiny import (
     OBJECTIVE,
     SHAPES,
+    TINY,
     VOCABULARY,
     WINDOW,
     gradient,
@@ -34,7 +37,7 @@ from infuser_core.engines.probe.sums import Workspace
 from infuser_core.engines.protocols import Probed, Similarity, TrainGroup
 from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.engines.training.packing import MicroBatch
-from infuser_core.errors import EngineError
+from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
 
 LIMITS = {"float32": 1e-5, "float64": 1e-9}
@@ -122,7 +125,7 @@ SHAPE = st.tuples(st.integers(1, 12), st.lists(st.integers(1, 8), min_size=1, ma
 def test_fast_is_plain(
     engine: Engine, folder: Path, dtype: str, tied: bool, shapes: list, seed: int, budget: int
 ) -> None:
-    fast = engine(tied=tied, dtype=dtype, token_budget=budget)
+    fast = engine(tied=tied, dtype=dtype, token_budget=budget, probe="fast")
     plain = engine(tied=tied, dtype=dtype, probe="reference")
     groups = make_groups(shapes, seed=seed)
     # The padding token counts as a word of the prompt and has no embedding gradient.
@@ -135,14 +138,14 @@ def test_fast_is_plain(
     [
         *[("qwen3", tied, {"gradient_checkpointing": True}) for tied in (True, False)],
         ("qwen3", True, {"gradient_checkpointing": True, "token_budget": 30}),
-        *[(family, tied, {}) for family in ("qwen2", "llama", "olmo2") for tied in (True, False)],
+        *[(family, tied, {}) for family in ("qwen2", "llama", "olmo2", "phi3", "granite") for tied in (True, False)],
         ("olmo3", False, {}),
     ],
 )
 def test_fast_is_plain_for(engine: Engine, folder: Path, family: str, tied: bool, options: dict) -> None:
     # Four layers of 128 wide heads and sums of thousands: fp32 alone is off by more than the limit there.
     for dtype, limit in LIMITS.items() if family != "olmo3" else [("float64", 1e-6)]:
-        fast = engine(family, tied, dtype=dtype, **options)
+        fast = engine(family, tied, dtype=dtype, probe="fast", **options)
         plain = engine(family, tied, dtype=dtype, probe="reference")
         agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"{family}-{tied}"), limit)
 
@@ -164,8 +167,9 @@ def test_small_pieces_change_nothing(
     monkeypatch.setattr("infuser_core.engines.probe.target_head.CPU_ROWS", 3)
     monkeypatch.setattr(Workspace, "_room", spy)
     fast, plain = engine(tied=tied, dtype="float64"), engine(tied=tied, dtype="float64", probe="reference")
-    assert isinstance(fast._probe, FastProbe)
-    monkeypatch.setattr(fast._probe, "_head", replace(fast._probe._head, cells=40, kept_cells=kept_cells))
+    probe = fast._scorer()
+    assert isinstance(probe, FastProbe) and probe is fast._scorer()
+    monkeypatch.setattr(probe, "_head", replace(probe._head, cells=40, kept_cells=kept_cells))
     agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"qwen3-{tied}"), 1e-9)
     # 8 groups of 32 elements are more than a piece holds; no buffer outgrows the largest of a piece and a norm.
     assert max(sizes) == 300
@@ -342,19 +346,82 @@ def test_what_the_recorder_does_not_know_is_named(message: str) -> None:
         record(model)
 
 
-def test_a_model_of_an_unknown_kind_loads_with_the_plain_probe(tmp_path: Path) -> None:
-    checkpoint, groups = make_checkpoint(tmp_path, family="gemma"), make_groups(SHAPES[:2])
-    with pytest.raises(EngineError, match=r"model\.embed_tokens .*ScaledWordEmbedding with weight.*reference"):
-        trainer(checkpoint)
-    engine = trainer(checkpoint, probe="reference")
-    found = engine.probe(groups, OBJECTIVE, reference(engine, tmp_path))
-    assert len(found) == 2 and all(each.direction_norm > 0 for each in found)
-    with pytest.raises(EngineError, match="choose one of fast, reference"):
+def test_several_unknown_kinds_are_named_once_each() -> None:
+    model = Stub()
+    model.first, model.second, model.third = nn.LayerNorm(4), nn.LayerNorm(4), nn.Conv1d(4, 4, 1)  # type: ignore
+    with pytest.raises(EngineError, match=r"first \(LayerNorm .*\) and third \(Conv1d .*\) \(set engine\.probe to"):
+        record(model)
+
+
+EXPERTS = {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 1}
+OTHERS: list[tuple[str, str, dict]] = [
+    (r"model\.embed_tokens \(\w+ScaledWordEmbedding with weight\)", "gemma3_text", {"head_dim": 8}),
+    (r"input_layernorm \(LayerNorm with weight, bias\)", "gpt_neox", {}),
+    (r"gate \(\w+ with weight\)", "qwen3_moe", EXPERTS | {"moe_intermediate_size": 16}),
+]
+
+
+@pytest.mark.parametrize(("kind", "family", "changes"), OTHERS)
+def test_other_layers_are_scored_by_the_plain_probe(tmp_path: Path, kind: str, family: str, changes: dict) -> None:
+    checkpoint, groups = make_family(tmp_path, family, **(TINY | changes)), make_groups(SHAPES[:2])
+    plain = trainer(checkpoint, probe="reference")
+    path = reference(plain, tmp_path)
+    expected = plain.probe(groups, OBJECTIVE, path)
+    assert all(each.direction_norm > 0 for each in expected)
+    # Nothing is said before a question is scored, and then once.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            engine = trainer(checkpoint)
+            before = gradient(engine, groups)
+            assert engine.facts().get("probe") is None
+            assert engine.probe(groups, OBJECTIVE, path) == expected
+            assert torch.equal(engine._flat.gradient, before)
+            assert engine.facts()["probe"] == "reference"
+    (said,) = [each.message for each in caught if each.category is EngineWarning]
+    assert re.search(rf"{kind}.*one backward pass each.*1\.7 times", str(said))
+    with pytest.raises(EngineError, match=rf"{kind}.*engine\.probe to auto or reference"):
+        trainer(checkpoint, probe="fast").probe(groups, OBJECTIVE, path)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float64", 16), ("float32", 9)])
+def test_experts_of_any_width_and_dtype_are_scored(tmp_path: Path, dtype: str, width: int) -> None:
+    changes = TINY | EXPERTS | {"moe_intermediate_size": width}
+    engine, groups = trainer(make_family(tmp_path, "qwen3_moe", **changes), dtype=dtype), make_groups(SHAPES[:1])
+    # Four experts, one for each token: some get no token, and no gradient.
+    (found,) = engine.probe(groups, OBJECTIVE, reference(engine, tmp_path))
+    assert found.gradient_norm == pytest.approx(float(gradient(engine, groups).norm()), rel=1e-5)
+
+
+def test_a_probe_of_no_known_name_is_refused() -> None:
+    with pytest.raises(EngineError, match="choose one of auto, fast, reference"):
         LocalTrainer(device="cpu", probe="quick")
 
 
+def test_a_pass_that_only_the_plain_probe_can_score_starts_again_with_it(anchor: Checkpoint, tmp_path: Path) -> None:
+    engine, groups = trainer(anchor, token_budget=30), make_groups(SHAPES)
+    path = reference(engine, tmp_path)
+    expected = trainer(anchor, token_budget=30, probe="reference").probe_once(groups, OBJECTIVE, path, denominator=2)
+    layers = engine._policy.model.model.layers  # type: ignore[attr-defined]
+    predictors = engine._policy.predictors  # type: ignore[attr-defined]
+    passes: list[int] = []
+
+    def leaking(batch: MicroBatch) -> Tensor:
+        passes.append(1)
+        # The second micro-batch finds out: the gradient of the first is there already.
+        leak = 0.0 * layers[1].mlp.down_proj.weight.sum() if len(passes) > 1 else 0.0
+        return predictors(batch) + leak
+
+    engine._policy.predictors = leaking  # type: ignore[attr-defined]
+    with pytest.warns(EngineWarning, match="used outside of its layer"):
+        found = engine.probe_once(groups, OBJECTIVE, path, denominator=2)
+    assert (found.similarities, found.logprobs) == (expected.similarities, expected.logprobs)
+    plain = gradient(trainer(anchor), groups, denominator=2)
+    assert (engine._flat.gradient - plain).norm() <= 1e-5 * plain.norm()
+
+
 def test_what_only_a_pass_shows_is_refused_and_leaves_the_trainer_whole(anchor: Checkpoint, tmp_path: Path) -> None:
-    engine, groups = trainer(anchor), make_groups(SHAPES[:2])
+    engine, groups = trainer(anchor, probe="fast"), make_groups(SHAPES[:2])
     path = reference(engine, tmp_path)
     before = gradient(engine, groups)
     expected = engine.probe(groups, OBJECTIVE, path)

@@ -25,6 +25,7 @@ from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import checkpoint_activations, choose_dtype, copy_companions, device_name
+from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
 from infuser_core.engines.probe.reference import gradient_sums
 from infuser_core.engines.protocols import Objective
@@ -63,7 +64,7 @@ class RankOptions:
     gradient_checkpointing: bool
     """Whether activations are computed again in backward."""
     probe: str
-    """`fast`, or `reference` where all ranks share every question: for any parameter kind."""
+    """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
     """AdamW's constants."""
 
@@ -97,6 +98,7 @@ class DeepSpeedRank:
         )
         self._zero: Zero | None = None
         self._probe: ShardProbe | None = None
+        self._refused: UnknownLayerError | None = None
         self._parked: Parked | None = None
         self.progress = (0, 0)
 
@@ -112,8 +114,7 @@ class DeepSpeedRank:
         self._attention = choose("auto", model.config.get_text_config(), dtype=dtype, device=self._device)
         self._packer = replace(self._packer, layout=self._attention.make)
         policy = ModelPolicy(model, compute_dtype=dtype)
-        # Looked at before DeepSpeed takes the weights apart.
-        self._probe = ShardProbe(policy, self._packer) if self._options.probe == "fast" else None
+        self._look(policy)
         self._source = source
         self._zero = zero = Zero(policy, self._options.zero, device=self._device)
         self._adamw = AdamW(zero.shard, self._options.optimizer)
@@ -128,6 +129,10 @@ class DeepSpeedRank:
     def facts(self) -> dict[str, Any]:
         """Device and kernels of this rank."""
         return {"device": device_name(self._device), "attention": self._attention.name}
+
+    def refused(self) -> UnknownLayerError | None:
+        """Why this model's questions cannot be scored by one rank each."""
+        return self._refused
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -230,6 +235,15 @@ class DeepSpeedRank:
             copy_companions(self._source, folder)
         dist.barrier()
         return self._adamw.steps
+
+    def _look(self, policy: ModelPolicy) -> None:
+        """Make the probe, before DeepSpeed takes the weights apart."""
+        self._probe = self._refused = None
+        try:
+            self._probe = ShardProbe(policy, self._packer) if self._options.probe != "reference" else None
+        except UnknownLayerError as error:
+            # Without its frames, which hold the model.
+            self._refused = error.with_traceback(None)
 
     def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> Tally:
         zero, tally = self._loaded(), self._tally()

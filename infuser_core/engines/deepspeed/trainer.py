@@ -19,6 +19,7 @@ from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.deepspeed.zero import ZeroOptions
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.local.trainer import TOKEN_BUDGETS
+from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.protocols import (
     Objective,
@@ -57,7 +58,7 @@ class DeepSpeedTrainer:
         threads: int = 1,
         token_budget: int | None = None,
         gradient_checkpointing: bool = False,
-        probe: str = "fast",
+        probe: str = "auto",
         optimizer: AdamWOptions | Mapping[str, float] | None = None,
     ) -> None:
         if find_spec("deepspeed") is None:
@@ -76,6 +77,7 @@ class DeepSpeedTrainer:
             optimizer=AdamWOptions.of(optimizer),
         )
         self._ranks = ranks
+        self._choice = ProbeChoice(probe)
         self._loaded = self._asleep = False
         self._rank_facts: dict[str, Any] = {}
         environment = {"DS_ACCELERATOR": kind, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
@@ -114,6 +116,7 @@ class DeepSpeedTrainer:
             "dtype": options.dtype,
             "token_budget": options.token_budget,
             **self._rank_facts,
+            **self._choice.facts(),
         }
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -124,6 +127,8 @@ class DeepSpeedTrainer:
         self._asleep = False
         self._everyone("load", str(folder))
         self._rank_facts = dict(self._everyone("facts")[0])
+        self._choice.renew()
+        self._refused: UnknownLayerError | None = self._everyone("refused")[0]
         self._loaded = True
 
     def zero_grad(self) -> None:
@@ -176,6 +181,8 @@ class DeepSpeedTrainer:
     ) -> Probed:
         """`probe`, its forward pass's log-probabilities and, with `denominator`, the update's gradient as well."""
         self._require()
+        if self._choice.fast and self._refused is not None:
+            self._choice.pass_over(self._refused)
         alone, together = self._deal(groups)
         arguments = [
             (alone[rank], [parts[rank] for parts in together], objective, str(reference), denominator)
@@ -218,7 +225,7 @@ class DeepSpeedTrainer:
         """Questions of one rank each, by rank; and questions of all ranks, by question and rank."""
         options = self._options
         _, large = plan_whole(groups, token_budget=options.token_budget)
-        places = set(large) if options.probe == "fast" else set(range(len(groups)))
+        places = set(large) if self._choice.fast else set(range(len(groups)))
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = [self._share(place, groups[place]) for place in sorted(places)]
         return split(small, self._ranks, whole=True), [parts for parts in together if any(parts)]

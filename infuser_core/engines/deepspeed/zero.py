@@ -18,7 +18,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
-from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, read_config, refuse_logit_changes, without_dropout
+from infuser_core.engines.hf.causal_lm import (
+    IMPLEMENTATION,
+    multiply_experts,
+    read_config,
+    refuse_logit_changes,
+    without_dropout,
+)
 from infuser_core.engines.probe.sums import QuestionSums
 from infuser_core.engines.probe.target_head import TargetHead
 from infuser_core.engines.training.packing import MicroBatch
@@ -70,6 +76,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
         )
     # A part of what was left out above.
     model.tie_weights()
+    multiply_experts(model)
     return without_dropout(model).eval()
 
 

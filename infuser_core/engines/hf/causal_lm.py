@@ -165,6 +165,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     config = read_config(folder)
     refuse_logit_changes(config)
     model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    multiply_experts(model)
     if dtype == torch.float64:
         compute_in_own_dtype(model)
     nn.Module.to(model, device)
@@ -177,6 +178,18 @@ def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     return model
+
+
+ROW_BYTES = 16
+"""Rows of torch's grouped products of experts are multiples of it."""
+
+
+def multiply_experts(model: PreTrainedModel) -> None:
+    """Let experts that torch's grouped product cannot take, for their size or float64, be multiplied one by one."""
+    experts = [parameter for parameter in model.parameters() if parameter.dim() == 3]
+    odd = any(size * each.element_size() % ROW_BYTES for each in experts for size in each.shape[1:])
+    if odd or (experts and model.dtype == torch.float64):
+        model.set_experts_implementation("eager")
 
 
 def checkpoint_activations(model: PreTrainedModel) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from infuser_core import faults
-from infuser_core.engines.probe.reference import Probe, ProbeLedger
+from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
 from infuser_core.engines.protocols import (
     Objective,
     Probed,
@@ -39,7 +39,6 @@ class FlatTrainer:
     """protocols.Trainer but for `load`, which ends with `_hold`."""
 
     _packer: Packer
-    _probe: Probe
 
     def __init__(self, optimizer: AdamWOptions | Mapping[str, float] | None) -> None:
         self._options = AdamWOptions.of(optimizer)
@@ -137,7 +136,7 @@ class FlatTrainer:
 
         def score() -> Probed:
             ledger = ProbeLedger(groups, reference_norm=norm, device=kept.device, progress=progress)
-            self._probe.run(groups, objective, kept, ledger, denominator=denominator)
+            self._scorer().run(groups, objective, kept, ledger, denominator=denominator)
             return ledger.close(divisor=denominator or 1)
 
         probed = self._patiently(score)
@@ -175,6 +174,9 @@ class FlatTrainer:
     def _patiently(self, work: Callable[[], Result]) -> Result:
         """A whole pass."""
         return work()
+
+    def _scorer(self) -> Probe:
+        return ReferenceProbe(self._policy, self._flat, self._adamw, self._packer)
 
     def _loaded(self) -> Path:
         if self._folder is None:

@@ -18,14 +18,14 @@ from infuser_core.engines.hf.causal_lm import (
 )
 from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
+from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
-from infuser_core.engines.probe.reference import Probe, ReferenceProbe
-from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
+from infuser_core.engines.probe.reference import Probe
+from infuser_core.engines.training.adamw import AdamWOptions, FlatParameters
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy
-from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
 TOKEN_BUDGETS = {"cpu": 2048, "cuda": 32_768}
@@ -33,12 +33,6 @@ TOKEN_BUDGETS = {"cpu": 2048, "cuda": 32_768}
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
 """Most tokens of a micro-batch whose budget is found automatically."""
-
-PROBES: dict[str, Callable[[ModelPolicy, FlatParameters, AdamW, Packer], Probe]] = {
-    "fast": FastProbe,
-    "reference": ReferenceProbe,
-}
-"""Probes by configuration name."""
 
 
 class LocalTrainer(FlatTrainer):
@@ -48,8 +42,8 @@ class LocalTrainer(FlatTrainer):
     bounds the tokens of a micro-batch (None: see TOKEN_BUDGETS; `auto`: see memory, with `roles` trainers on the
     device in the end); gradients do not depend on it. Where an accelerator runs out of memory, the pass starts again
     with half the budget. `attention`: see fused_attention. `deterministic`: see `repeat_exactly`.
-    `probe="reference"` scores one question per backward: slower, and for any parameter kind. `threads` applies to the
-    whole process.
+    `probe`: `fast`, `reference` (one question per backward: slower, and for any parameter kind), or `auto`, which is
+    fast where it can be. `threads` applies to the whole process.
     """
 
     def __init__(
@@ -60,7 +54,7 @@ class LocalTrainer(FlatTrainer):
         threads: int = 1,
         token_budget: Asked | None = None,
         gradient_checkpointing: bool = False,
-        probe: str = "fast",
+        probe: str = "auto",
         attention: str = "auto",
         deterministic: bool = False,
         roles: int = 1,
@@ -84,9 +78,8 @@ class LocalTrainer(FlatTrainer):
             dtype=self._master_dtype,
             stretches=self._budget.automatic,
         )
-        if probe not in PROBES:
-            raise EngineError(f"unknown probe {probe!r}", hint=f"choose one of {', '.join(PROBES)}")
-        self._probe_name = probe
+        self._choice = ProbeChoice(probe)
+        self._fast: FastProbe | None = None
         self._gradient_checkpointing = gradient_checkpointing
 
     forgets = True
@@ -100,6 +93,7 @@ class LocalTrainer(FlatTrainer):
         if self._gradient_checkpointing:
             checkpoint_activations(model)
         self._choose_attention(model.config.get_text_config())
+        self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype)
         self._hold(policy, FlatParameters(dict(model.named_parameters())), state, folder)
         if not self._budget.settled:
@@ -123,8 +117,8 @@ class LocalTrainer(FlatTrainer):
 
     def sleep(self) -> None:
         """Give the memory to others: what it holds lies in a checkpoint."""
-        self._folder = None
-        for name in ("_flat", "_policy", "_adamw", "_probe"):
+        self._folder = self._fast = None
+        for name in ("_flat", "_policy", "_adamw"):
             self.__dict__.pop(name, None)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -141,16 +135,19 @@ class LocalTrainer(FlatTrainer):
             "deterministic": self._deterministic,
             **self._attention_facts,
             **self._budget.facts(),
+            **self._choice.facts(),
         }
 
     def _patiently(self, work: Callable[[], Result]) -> Result:
-        """A whole pass; where memory runs out, again with half the budget and the gradient there was."""
+        """A whole pass; again with the gradient there was where memory runs out, or where the fast probe gives up."""
         kept = self._flat.gradient.to("cpu", copy=True) if self._accumulated else None
         while True:
             try:
                 return work()
             except torch.OutOfMemoryError as error:
                 self._budget.halve(error, place="a pass over groups")
+            except UnknownLayerError as error:
+                self._choice.pass_over(error)
             # Outside of the handler: the error held the tensors of the pass.
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -161,9 +158,17 @@ class LocalTrainer(FlatTrainer):
                 self._flat.gradient.copy_(kept)
 
     def _use_budget(self) -> None:
-        assert isinstance(self._policy, ModelPolicy)
         self._packer = replace(self._packer, token_budget=self._budget.tokens)
-        self._probe = PROBES[self._probe_name](self._policy, self._flat, self._adamw, self._packer)
+        self._fast = None
+
+    def _scorer(self) -> Probe:
+        """Made for the first question that is scored: most trainers score none."""
+        if not self._choice.fast:
+            return super()._scorer()
+        if self._fast is None:
+            assert isinstance(self._policy, ModelPolicy)
+            self._fast = FastProbe(self._policy, self._flat, self._adamw, self._packer)
+        return self._fast
 
     def _choose_attention(self, config: Any) -> None:
         if self._attention_facts:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import (
@@ -18,7 +19,6 @@ from infuser_core.engines.probe.sums import (
     Preconditioner,
     QuestionSums,
     Workspace,
-    refusal,
     spans_of,
 )
 from infuser_core.engines.probe.target_head import CPU_CELLS, TargetHead
@@ -47,7 +47,7 @@ class Scored:
 
 
 class LayerProbe:
-    """Scores micro-batches of whole questions. Raises EngineError for a parameter kind it cannot handle."""
+    """Scores micro-batches of whole questions. Raises UnknownLayerError for a parameter kind it cannot handle."""
 
     def __init__(self, policy: ModelPolicy, packer: Packer) -> None:
         self._packer = packer

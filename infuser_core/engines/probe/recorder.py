@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import epsilon_of, is_rms_norm
-from infuser_core.engines.probe.sums import QuestionSums, refusal
+from infuser_core.engines.probe.choice import refusal
+from infuser_core.engines.probe.sums import QuestionSums
 
 
 class RecordedLinear(torch.autograd.Function):
@@ -88,7 +89,7 @@ class HeadNames:
 
 
 class Recorder:
-    """The parameter layers of a model. Raises EngineError for one whose gradient it cannot form, naming it."""
+    """The parameter layers of a model. Raises UnknownLayerError, which names those without a known gradient."""
 
     def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
         self._compute_dtype = compute_dtype
@@ -97,12 +98,19 @@ class Recorder:
         self._forwards: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = []
         self.head = self._head(model)
         users: dict[str, list[str]] = {}
+        unknown: dict[str, str] = {}
         for path, module in model.named_modules():
             own = [self._names[id(parameter)] for parameter in module.parameters(recurse=False)]
             for name in own:
                 users.setdefault(name, []).append(path)
             if own and module is not model.get_output_embeddings():
-                self._forwards.append((module, self._forward(path, module)))
+                forward = self._forward(path, module)
+                if forward is None:
+                    unknown.setdefault(_kind(module), path)
+                else:
+                    self._forwards.append((module, forward))
+        if unknown:
+            raise refusal(" and ".join(f"{path} ({kind})" for kind, path in unknown.items()))
         for name, paths in users.items():
             if len(paths) > 1 and not (name == self.head.weight and self.head.tied and len(paths) == 2):
                 raise refusal(f"{name}, shared by {' and '.join(paths)}")
@@ -135,7 +143,7 @@ class Recorder:
         bias = None if head.bias is None else self._names[id(head.bias)]
         return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)
 
-    def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
+    def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor] | None:
         if is_rms_norm(module):
             return self._norm(module)
         if "forward" in module.__dict__:
@@ -144,8 +152,7 @@ class Recorder:
             return self._linear(module)
         if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
             return self._embedding(module)
-        names = ", ".join(name for name, _ in module.named_parameters(recurse=False))
-        raise refusal(f"{path} ({type(module).__name__} with {names})")
+        return None
 
     def _linear(self, module: nn.Linear) -> Callable[[Tensor], Tensor]:
         weight_name = self._names[id(module.weight)]
@@ -198,6 +205,10 @@ class Recorder:
             return output if widens else output.to(states.dtype)
 
         return forward
+
+
+def _kind(module: nn.Module) -> str:
+    return f"{type(module).__name__} with {', '.join(name for name, _ in module.named_parameters(recurse=False))}"
 
 
 def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import batched_norms, moment_shares, row_sums
+from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.training.adamw import AdamW
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
-from infuser_core.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,8 +389,3 @@ class QuestionSums:
         places = words.tokens_U[touched] - rows.start
         self._held[name][touched] = piece[places]
         piece[places] = 0.0
-
-
-def refusal(what: str) -> EngineError:
-    """The error for a model that only the plain probe can score."""
-    return EngineError(f"the fast probe cannot handle {what}", hint="set the trainer's probe to reference")
