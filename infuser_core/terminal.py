@@ -1,5 +1,6 @@
 """Terminal output: a live progress line with speed and time left, and tables."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,6 +160,11 @@ def _cell(value: Any, width: int) -> str:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " "))
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def room(lines: int) -> int:
+    """How many of so many lines of a table a terminal's window holds; all of them where there is no terminal."""
+    return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
 
 
 @contextmanager

@@ -11,7 +11,14 @@ from places import ROOT
 from infuser_core import errors
 
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
-BOUNDARIES = {"flows/execute.py", "tasks/safe_points.py", "tasks/stage.py", "tasks/work.py"}
+BOUNDARIES = {
+    "flows/execute.py",
+    "infuser_core/trackers/parts/follow.py",
+    "infuser_core/trackers/parts/teller.py",
+    "tasks/safe_points.py",
+    "tasks/stage.py",
+    "tasks/work.py",
+}
 # State of one process, by their nature not frozen.
 MUTABLE = {
     "infuser_core/engines/pool.py:Warm",

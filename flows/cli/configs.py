@@ -24,7 +24,7 @@ def init(
     from infuser_core.config import shipped
 
     source = shipped.named(shipped.START)
-    path = folder / source.name
+    path = folder.joinpath(source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with source.open("rb") as template, path.open("xb") as file:

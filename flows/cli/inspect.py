@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Html, RunName, room, show, write_page
+from flows.cli.options import AsJson, Html, RunName, show, write_page
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import printable, table
+from infuser_core.terminal import printable, room, table
 
 if TYPE_CHECKING:
     from infuser_core.lineage.progress import Part
@@ -69,7 +69,8 @@ def status(
         "stages": [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries],
     }
     rows = [_stage(entry) for entry in entries] if stages else [_part(part) for part in kept]
-    left_out = f"\n{len(parts) - len(kept)} earlier lines: --last {len(parts)}" if len(kept) < len(parts) else ""
+    earlier = [part for part in parts if part not in kept]
+    left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
     show(facts, lambda: f"{name}: {state}\n{table(rows)}{left_out}", as_json=as_json)
 
 

@@ -1,8 +1,6 @@
 """Arguments that several commands share, and how a command prints what it found."""
 
 import json
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,11 +51,6 @@ def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
         typer.echo(printable(json.dumps(facts, ensure_ascii=False, default=str)))
     else:
         typer.echo(printable(text if isinstance(text, str) else text()))
-
-
-def room(lines: int) -> int:
-    """How many of so many lines of a table a terminal's window holds; all of them where there is no terminal."""
-    return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
 
 
 def warn(line: str) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from flows.server.crashed_runs import store_tag
 from infuser_core.errors import InfuserError
+from infuser_core.lineage.attempts import Attempt, Span, attempts_of, span_of
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.markdown import artifact_key, artifact_page, lineage_page, title
 from infuser_core.planning.fork import MEASUREMENTS
@@ -43,27 +44,6 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One start of a run, as its journal tells."""
-
-    run: str
-    """The run."""
-    number: int
-    """Count of starts, from 1."""
-    entries: Sequence[Entry]
-    """Its stages, each with a time."""
-    state: str
-    """running, done, stopped, failed or killed."""
-    message: str
-    """Why it ended, where it did not come to its end."""
-
-    @property
-    def id(self) -> UUID:
-        """Its flow run."""
-        return _id(self.run, self.number)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """A flow run or task run of Prefect."""
 
@@ -75,10 +55,8 @@ class _Shown:
     """One of `_STATES`."""
     message: str
     """Of its state."""
-    started: datetime
-    """When it began."""
-    ended: datetime
-    """When it ended, or was seen last."""
+    span: Span
+    """From its beginning to its end, or to when it was seen last."""
     own: dict[str, Any]
     """Columns that only flow runs, or only task runs, have."""
 
@@ -90,93 +68,71 @@ class _Shown:
     def columns(self) -> dict[str, Any]:
         """Its row, without the reference to the state."""
         kind, name = _STATES[self.state]
-        final = self.state != "running"
+        started, ended, final = _time(self.span.started), _time(self.span.ended), self.state != "running"
         return {
             "id": self.id,
             "name": self.name,
             "state_type": kind,
             "state_name": name,
-            "state_timestamp": self.ended if final else self.started,
+            "state_timestamp": ended if final else started,
             "run_count": 1,
-            "expected_start_time": self.started,
-            "start_time": self.started,
-            "end_time": self.ended if final else None,
-            "total_run_time": self.ended - self.started if final else timedelta(0),
+            "expected_start_time": started,
+            "start_time": started,
+            "end_time": ended if final else None,
+            "total_run_time": timedelta(seconds=self.span.seconds if final else 0.0),
             **self.own,
         }
 
     def state_columns(self) -> dict[str, Any]:
         """The row of its state."""
         kind, name = _STATES[self.state]
-        when = self.started if self.state == "running" else self.ended
+        when = _time(self.span.started if self.state == "running" else self.span.ended)
         return {"id": self.state_id, "type": kind, "name": name, "message": self.message or None, "timestamp": when}
 
 
 async def mirror(root: Path) -> None:
     """Show what the server lacks, now and every few seconds, until cancelled."""
     seen: dict[str, tuple[int, int, bool]] = {}
+    shown: dict[UUID, int] = {}
     while True:
         for name in await asyncio.to_thread(runs.list_runs, root):
             looked = await asyncio.to_thread(_look, root, name)
             if seen.get(name) == looked:
                 continue
             try:
-                await show(root, name)
+                await show(root, name, shown)
                 seen[name] = looked
             except (SQLAlchemyError, InfuserError, OSError, ValueError) as error:
                 _complain(root, name, error)
         await asyncio.sleep(_EVERY)
 
 
-async def show(root: Path, run: str) -> None:
-    """Write a run's attempts into the database of this server, as far as it lacks them. Raises InfuserError."""
+async def show(root: Path, run: str, shown: dict[UUID, int]) -> None:
+    """Write a run's attempts into the database of this server, as far as it lacks them. Raises InfuserError.
+
+    `shown` remembers how many stages of an attempt are there already.
+    """
     db = provide_database_interface()
     for attempt in await asyncio.to_thread(attempts_of, root, run):
         if await _is_complete(db, attempt):
             continue
+        there = shown.get(_whole(attempt), 0)
         async with db.session_context(begin_transaction=True, with_for_update=True) as session:
-            create: Any = models.flows.create_flow
-            flows = {
-                name: (await create(session=session, flow=Flow(name=name))).id for name in ("infuser", "iteration")
-            }
-            await _put(session, db, list(_rows(root, attempt, flows)))
-        await _show_pages(root, db, attempt)
+            flows = {name: await _flow(session, name) for name in ("infuser", "iteration")}
+            await _put(session, db, list(_rows(root, attempt, flows, there)))
+        await _show_pages(root, db, attempt, there)
+        shown[_whole(attempt)] = len(attempt.entries)
+
+
+def _whole(attempt: Attempt) -> UUID:
+    """The flow run of an attempt."""
+    return _id(attempt.run, attempt.number)
 
 
 async def _flow(session: Any, name: str) -> UUID:
     create: Any = models.flows.create_flow
     found: UUID = (await create(session=session, flow=Flow(name=name))).id
     return found
-
-
-def attempts_of(root: Path, name: str) -> list[Attempt]:
-    """Attempts of a run that are no flow runs of Prefect themselves. Raises StoreError for a damaged record."""
-    shown = runs.read_run(root, name).get("shown", {})
-    journal, held = Journal(root, name), runs.is_held(root, name)
-    at = journal.path.stat().st_mtime if journal.path.exists() else 0.0
-    found: dict[int, list[Entry]] = {}
-    for entry in journal.entries():
-        found.setdefault(entry.attempt, []).append(entry if entry.at else replace(entry, at=at))
-    last = max(found, default=0)
-    return [
-        _attempt(name, number, entries, held=held and number == last)
-        for number, entries in found.items()
-        if str(number) not in shown
-    ]
-
-
-def _attempt(name: str, number: int, entries: list[Entry], *, held: bool) -> Attempt:
-    end = entries[-1]
-    failed = [entry for entry in entries if entry.state == "failed"]
-    if end.phase == FINISHED or end.state == "stopped":
-        state, message = end.state, end.message
-    elif held:
-        state, message = "running", ""
-    elif failed:
-        state, message = "failed", f"{failed[-1].phase}: {failed[-1].message}"
-    else:
-        state, message = "killed", "the process that ran this is gone"
-    return Attempt(run=name, number=number, entries=entries, state=state, message=message)
 
 
 def _look(root: Path, name: str) -> tuple[int, int, bool]:
@@ -188,19 +144,22 @@ def _look(root: Path, name: str) -> tuple[int, int, bool]:
 
 async def _is_complete(db: PrefectDBInterface, attempt: Attempt) -> bool:
     async with db.session_context() as session:
-        found = await session.get(db.FlowRun, attempt.id)
-        return found is not None and found.state_id == uuid5(attempt.id, attempt.state) and attempt.state != "running"
+        found = await session.get(db.FlowRun, _whole(attempt))
+        return (
+            found is not None and found.state_id == uuid5(_whole(attempt), attempt.state) and attempt.state != "running"
+        )
 
 
-def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID]) -> Iterator[tuple[str, _Shown]]:
-    """Flow runs and task runs of an attempt: the whole, its iterations, and every stage, parents first."""
+def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], shown: int) -> Iterator[tuple[str, _Shown]]:
+    """Flow runs and task runs of an attempt that has moved: it, its iterations, and new stages, parents first."""
     stages = [entry for entry in attempt.entries if entry.phase != FINISHED]
-    started = min(_start(entry) for entry in attempt.entries)
     whole = {"flow_id": flows["infuser"], "parameters": {"name": attempt.run}, "tags": [store_tag(root)]}
-    yield "FlowRun", _shown(attempt, attempt.id, attempt.run, attempt.entries, started, whole)
-    for number in sorted({entry.iteration for entry in stages if _is_inside(entry)}):
+    yield "FlowRun", _shown(attempt, _whole(attempt), attempt.run, attempt.entries, whole)
+    # The iteration that was the last one then has ended since.
+    changed = [*stages[:shown][-1:], *stages[shown:]]
+    for number in sorted({entry.iteration for entry in changed if _is_inside(entry)}):
         yield from _iteration(attempt, number, stages, flows["iteration"])
-    for count, entry in enumerate(stages):
+    for count, entry in list(enumerate(stages))[shown:]:
         yield (
             "TaskRun",
             _Shown(
@@ -208,8 +167,7 @@ def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID]) -> Iterator[tupl
                 name=title(entry.phase, entry.iteration),
                 state=entry.state,
                 message=entry.message,
-                started=_start(entry),
-                ended=_time(entry.at),
+                span=span_of([entry]),
                 own={"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)},
             ),
         )
@@ -220,12 +178,11 @@ def _iteration(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUI
     inside = [entry for entry in stages if _is_inside(entry) and entry.iteration == number]
     is_last = number == max(entry.iteration for entry in stages)
     part = attempt if is_last else replace(attempt, state="done", message="")
-    started = min(_start(entry) for entry in inside)
     task, label = _id(attempt.run, attempt.number, number, "task"), f"iteration-{number}"
-    own = {"flow_run_id": attempt.id, "task_key": "iteration", "dynamic_key": label}
-    yield "TaskRun", _shown(part, task, label, inside, started, own)
+    own = {"flow_run_id": _whole(attempt), "task_key": "iteration", "dynamic_key": label}
+    yield "TaskRun", _shown(part, task, label, inside, own)
     own = {"flow_id": flow, "parent_task_run_id": task, "parameters": {"run": attempt.run, "number": number}}
-    yield "FlowRun", _shown(part, _id(attempt.run, attempt.number, number), label, inside, started, own)
+    yield "FlowRun", _shown(part, _id(attempt.run, attempt.number, number), label, inside, own)
 
 
 def _is_inside(entry: Entry) -> bool:
@@ -235,14 +192,11 @@ def _is_inside(entry: Entry) -> bool:
 
 def _parent(attempt: Attempt, entry: Entry) -> UUID:
     """The flow run that a stage belongs to."""
-    return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else attempt.id
+    return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else _whole(attempt)
 
 
-def _shown(
-    attempt: Attempt, id: UUID, name: str, entries: Sequence[Entry], started: datetime, own: dict[str, Any]
-) -> _Shown:
-    ended = max(_time(entry.at) for entry in entries)
-    return _Shown(id=id, name=name, state=attempt.state, message=attempt.message, started=started, ended=ended, own=own)
+def _shown(attempt: Attempt, id: UUID, name: str, entries: Sequence[Entry], own: dict[str, Any]) -> _Shown:
+    return _Shown(id=id, name=name, state=attempt.state, message=attempt.message, span=span_of(entries), own=own)
 
 
 async def _put(session: Any, db: PrefectDBInterface, rows: Sequence[tuple[str, _Shown]]) -> None:
@@ -260,9 +214,9 @@ async def _put(session: Any, db: PrefectDBInterface, rows: Sequence[tuple[str, _
     await session.flush()
 
 
-async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt) -> None:
+async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt, shown: int) -> None:
     """A page for each artifact that the attempt made, and one of the run's lineage once it is complete."""
-    for count, entry in enumerate(attempt.entries):
+    for count, entry in list(enumerate(attempt.entries))[shown:]:
         if entry.state == "ran":
             page = await asyncio.to_thread(_page, root, attempt.run, entry)
             task = _id(attempt.run, attempt.number, "stage", count)
@@ -270,7 +224,7 @@ async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt) -> N
             await _publish(db, page.model_copy(update={"flow_run_id": inside, "task_run_id": task}))
     if attempt.state == "done" and any(entry.state == "ran" for entry in attempt.entries):
         page = await asyncio.to_thread(_lineage, root, attempt)
-        await _publish(db, page.model_copy(update={"flow_run_id": attempt.id}))
+        await _publish(db, page.model_copy(update={"flow_run_id": _whole(attempt)}))
 
 
 async def _publish(db: PrefectDBInterface, page: Artifact) -> None:
@@ -292,15 +246,11 @@ def _page(root: Path, run: str, entry: Entry) -> Artifact:
 def _lineage(root: Path, attempt: Attempt) -> Artifact:
     text = lineage_page(graph_of(Catalogue(root), attempt.run))
     said = f"what was made from what in run {attempt.run}"
-    return _artifact(artifact_key(attempt.run, "lineage"), text, said, f"lineage {attempt.id}")
+    return _artifact(artifact_key(attempt.run, "lineage"), text, said, f"lineage {_whole(attempt)}")
 
 
 def _artifact(key: str, text: str, said: str, identity: str) -> Artifact:
     return Artifact(id=_id("page", identity), key=key, type="markdown", data=text, description=said)
-
-
-def _start(entry: Entry) -> datetime:
-    return _time(entry.at - entry.seconds)
 
 
 def _time(seconds: float) -> datetime:

@@ -106,15 +106,8 @@ def graph_of(catalogue: Catalogue, run: str) -> Graph:
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:
     """The named run's graph, or those of all runs, the latest first; of those alone that hold one of some keys."""
     for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
-        # Reading a journal takes a hundred times longer than finding a key in its bytes.
-        if holding is not None and not _mentions(catalogue, name, holding):
+        if holding is not None and not Journal(catalogue.root, name).mentions(holding):
             continue
         graph = graph_of(catalogue, name)
         if holding is None or any(key in graph.records for key in holding):
             yield graph
-
-
-def _mentions(catalogue: Catalogue, run: str, keys: Collection[str]) -> bool:
-    path = Journal(catalogue.root, run).path
-    text = path.read_bytes() if path.exists() else b""
-    return any(key.encode() in text for key in keys)

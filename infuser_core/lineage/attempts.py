@@ -1,0 +1,74 @@
+"""Attempts of a run as its journal tells: their stages, how they ended, and when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infuser_core.store import runs
+from infuser_core.store.journal import FINISHED, Entry, Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of time."""
+
+    started: float
+    """Its beginning, seconds since the epoch."""
+    ended: float
+    """Its end, seconds since the epoch."""
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.ended - self.started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a run, as its journal tells."""
+
+    run: str
+    """The run."""
+    number: int
+    """Count of starts, from 1."""
+    entries: Sequence[Entry]
+    """Its stages, each with a time."""
+    state: str
+    """running, done, stopped, failed or killed."""
+    message: str
+    """Why it ended, where it did not come to its end."""
+
+
+def span_of(entries: Sequence[Entry]) -> Span:
+    """The time from the beginning of the first of these stages to the end of the last; they may overlap."""
+    return Span(started=min(entry.at - entry.seconds for entry in entries), ended=max(entry.at for entry in entries))
+
+
+def attempts_of(root: Path, name: str) -> list[Attempt]:
+    """Attempts of a run that are no flow runs of Prefect themselves. Raises StoreError for a damaged record."""
+    shown = runs.read_run(root, name).get("shown", {})
+    journal, held = Journal(root, name), runs.is_held(root, name)
+    at = journal.path.stat().st_mtime if journal.path.exists() else 0.0
+    found: dict[int, list[Entry]] = {}
+    for entry in journal.entries():
+        found.setdefault(entry.attempt, []).append(entry if entry.at else replace(entry, at=at))
+    last = max(found, default=0)
+    return [
+        _attempt(name, number, entries, held=held and number == last)
+        for number, entries in found.items()
+        if str(number) not in shown
+    ]
+
+
+def _attempt(name: str, number: int, entries: list[Entry], *, held: bool) -> Attempt:
+    end = entries[-1]
+    failed = [entry for entry in entries if entry.state == "failed"]
+    if end.phase == FINISHED or end.state == "stopped":
+        state, message = end.state, end.message
+    elif held:
+        state, message = "running", ""
+    elif failed:
+        state, message = "failed", f"{failed[-1].phase}: {failed[-1].message}"
+    else:
+        state, message = "killed", "the process that ran this is gone"
+    return Attempt(run=name, number=number, entries=entries, state=state, message=message)
