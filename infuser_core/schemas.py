@@ -28,6 +28,7 @@ class ScoreStatus(StrEnum):
     ZERO_VARIANCE = "zero_variance"
     NO_DEV_SIGNAL = "no_dev_signal"
     NOT_PROBED = "not_probed"
+    NOT_FINITE = "not_finite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +409,7 @@ class InfluenceScore:
     question_id: str
     """Question scored."""
     status: str
-    """See ScoreStatus; only `scored` rows carry a measured direction."""
+    """See ScoreStatus; only `scored` rows carry a measured direction. `not_finite` rows keep what was found instead."""
     score: float
     """The configured score: the generator's reward."""
     cosine: float
@@ -446,11 +447,11 @@ class GeneratorScore:
     document_id: str
     """Its group."""
     reward: float
-    """Influence score, or the invalid penalty rho_inv."""
+    """Influence score, or the invalid penalty rho_inv. A reward that is not finite takes part in nothing."""
     advantage: float
-    """DuGRPO advantage (eq:gen_advantage)."""
+    """DuGRPO advantage (eq:gen_advantage); 0 where the rollout takes no part."""
     trained: bool
-    """False where the group has zero variance and gives no gradient."""
+    """False where the group has zero variance and gives no gradient, and where reward or gradient is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,7 +461,7 @@ class Update:
     role: str
     """solver or generator."""
     step: int
-    """Optimizer step after the update, counted from the anchor."""
+    """Optimizer steps taken since the anchor, this one included where it was taken: AdamW's own count."""
     num_groups: int
     """Groups in the minibatch."""
     num_tokens: int
@@ -478,7 +479,7 @@ class Update:
     mean_tis: float
     """Mean truncated importance weight, trainer over sampler."""
     skipped: bool
-    """True where a non-finite gradient norm skipped the step."""
+    """True where the minibatch's gradient has no finite norm although each of its groups' has: no step was taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

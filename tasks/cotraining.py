@@ -16,7 +16,7 @@ from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
 from infuser_core.phases.generate_questions import examples_of
 from infuser_core.phases.rollout_questions import PseudoLabel
-from infuser_core.phases.training import SharedBackward
+from infuser_core.phases.training import NotFinite, SharedBackward
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.plugins import templates
 from infuser_core.schemas import (
@@ -27,6 +27,7 @@ from infuser_core.schemas import (
     QuestionLabel,
     Role,
     Rollout,
+    ScoreStatus,
     TrainerLogprobs,
     Update,
 )
@@ -109,22 +110,36 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        facts = gradient_phase.dev_gradient(
+        done = gradient_phase.dev_gradient(
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
             workspace=workspace,
             progress=progress,
         )
+        facts = done.facts
         status = "ok" if facts.norm > 0 else "dev signal exhausted: every dev group has zero variance"
-        return Outcome(
+        made = Outcome(
             tables={"gradients": Table(row_type=Gradient, rows=[facts])},
             summary={"norm": facts.norm, "accuracy": facts.accuracy, "status": status},
         )
+        return _with_lost(made, done.lost)
 
     inputs = {"rollouts": rollouts, "solver": solver}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce)
+
+
+def _with_lost(made: Outcome, lost: list[NotFinite]) -> Outcome:
+    """The same with what left the batch: a table and a remark that only batches with losses have."""
+    if not lost:
+        return made
+    said = [str(made.summary.get("status", "ok")), f"{len(lost)} left out as not finite, the first: {lost[0]}"]
+    return replace(
+        made,
+        tables={**made.tables, "not_finite": Table(row_type=NotFinite, rows=lost)},
+        summary={**made.summary, "not_finite": len(lost), "status": "; ".join(said[said[0] == "ok" :])},
+    )
 
 
 @stage("generate_questions")
@@ -237,8 +252,9 @@ def score_influence(
             progress=progress,
         )
         scores = scored.scores
-        mean = sum(row.score for row in scores) / max(1, len(scores))
-        return Outcome(
+        finite = [row.score for row in scores if row.status != ScoreStatus.NOT_FINITE]
+        mean = sum(finite) / max(1, len(finite))
+        made = Outcome(
             tables={
                 "scores": Table(row_type=InfluenceScore, rows=scores),
                 "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
@@ -246,6 +262,7 @@ def score_influence(
             },
             summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
         )
+        return _with_lost(made, scored.lost)
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
@@ -276,16 +293,17 @@ def update_generator(
             run.pool.trainer(before),
             settings,
             workspace=workspace,
-            first_step=before.step,
+            before=before,
             progress=progress,
         )
-        return Outcome(
+        made = Outcome(
             tables={
                 "generator_scores": Table(row_type=GeneratorScore, rows=done.scores),
                 "updates": Table(row_type=Update, rows=done.updates),
             },
             summary=_steps(before.step, done.updates),
         )
+        return _with_lost(made, done.lost)
 
     inputs = {"questions": questions, "scores": scores, "generator": generator}
     recipe = run.recipe("update_generator", generator_phase.VERSION, settings, inputs, iteration=iteration)
@@ -321,7 +339,7 @@ def update_solver(
             trainer,
             settings,
             workspace=workspace,
-            first_step=before.step,
+            before=before,
             old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
             progress=progress,
         )
@@ -335,15 +353,18 @@ def update_solver(
 def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:
     tables = {"updates": Table(row_type=Update, rows=done.updates)}
     if settings.band is None:
-        return Outcome(tables=tables, summary=_steps(before, done.updates))
+        return _with_lost(Outcome(tables=tables, summary=_steps(before, done.updates)), done.lost)
     outside = sum(not row.inside for row in done.difficulties)
-    return Outcome(
+    made = Outcome(
         tables={**tables, "difficulties": Table(row_type=Difficulty, rows=done.difficulties)},
         summary={**_steps(before, done.updates), "outside_band": outside},
     )
+    return _with_lost(made, done.lost)
 
 
 def _steps(before: int, updates: list[Update]) -> dict[str, object]:
     taken = sum(not update.skipped for update in updates)
     status = "ok" if updates else "skipped: no group with variance"
+    if taken < len(updates):
+        status = f"{len(updates) - taken} of {len(updates)} steps skipped: no finite gradient norm"
     return {"step": before + taken, "steps_taken": taken, "status": status}

@@ -1,6 +1,6 @@
 """Phase 1b: the dev reference direction g_dev (eq:hat_g_dev)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,17 @@ from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config.run import LossSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
-from infuser_core.phases.training import by_group, objective, options_of, train_group
+from infuser_core.phases.training import (
+    NotFinite,
+    by_group,
+    check_kept,
+    is_finite,
+    lose,
+    objective,
+    options_of,
+    train_group,
+    without_lost,
+)
 from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 1
@@ -33,6 +43,16 @@ class GradientSettings:
         return objective(self.loss, self.options, length_norm=self.length_norm, temperature=self.temperature)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevGradient:
+    """Result of the phase; the tensors lie in the workspace."""
+
+    facts: Gradient
+    """The direction and the questions that it comes from."""
+    lost: list[NotFinite]
+    """Dev questions that left the batch."""
+
+
 def settings_of(config: RunConfig) -> GradientSettings:
     """The sub-configuration that the phase is a function of."""
     return GradientSettings(
@@ -50,21 +70,44 @@ def dev_gradient(
     *,
     workspace: Path,
     progress: Progress = no_progress,
-) -> Gradient:
-    """Accumulate the gradient of the dev objective and write it to `workspace/gradient.safetensors`."""
+) -> DevGradient:
+    """Accumulate the gradient of the dev objective and write it to `workspace/gradient.safetensors`.
+
+    Raises EngineError where it is not finite, and that is not the doing of some questions among others.
+    """
     groups = by_group(rollouts)
+    facts, lost = without_lost(
+        lambda lost: _accumulated(
+            {name: rows for name, rows in groups.items() if name not in lost}, solver, settings, workspace, progress
+        ),
+        solver,
+        workspace=workspace,
+    )
+    return DevGradient(facts=facts, lost=lost)
+
+
+def _accumulated(
+    groups: Mapping[str, Sequence[Rollout]],
+    solver: Trainer,
+    settings: GradientSettings,
+    workspace: Path,
+    progress: Progress,
+) -> Gradient:
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
     constants = settings.objective()
     solver.zero_grad()
-    solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
+    report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
     norm = solver.keep_gradient(workspace / FILE)
     solver.zero_grad()
-    flat = sum(is_flat(values) for values in rewards.values())
+    varied = [group for group in train if not is_flat(rewards[group.group_id])]
+    if not is_finite(report.loss, norm):
+        lose(solver, varied, constants, of=len(varied), workspace=workspace)
+        check_kept(workspace / FILE, norm, of="the dev objective")
     values = [value for group in rewards.values() for value in group]
     return Gradient(
         norm=norm,
         num_groups=len(groups),
-        num_varied=len(groups) - flat,
+        num_varied=len(varied),
         accuracy=sum(values) / max(1, len(values)),
     )

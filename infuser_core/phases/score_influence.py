@@ -1,16 +1,29 @@
 """Phase 3: the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.score import cosine, score
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.protocols import Progress, Similarity, Trainer, no_progress
+from infuser_core.engines.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.dev_gradient import GradientSettings
-from infuser_core.phases.training import SharedBackward, by_group, left_out, logprobs_of, train_group
+from infuser_core.phases.training import (
+    LostGroupsError,
+    NotFinite,
+    SharedBackward,
+    by_group,
+    check_kept,
+    flaw,
+    is_finite,
+    left_out,
+    logprobs_of,
+    train_group,
+    without_lost,
+)
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 4
@@ -27,6 +40,8 @@ class Scored:
     """Old policy of the solver's update, for every response that pass computed."""
     shared: list[SharedBackward]
     """One row where the pass also kept the update's gradient."""
+    lost: list[NotFinite]
+    """Questions without a finite score; a shared backward pass goes without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,35 +85,75 @@ def score_influence(
 ) -> Scored:
     """Questions without a direction score 0 and say why in `status`; they cost nothing in the backward pass.
 
-    Problems that rows carry have no author to reward: they are probed only along with the solver's update.
+    Problems that rows carry have no author to reward: they are probed only along with the solver's update. Raises
+    EngineError where the reference is not finite, or no score is.
     """
+    if reference is not None:
+        check_kept(reference, reference_norm, of="the dev objective")
     alone = {row.question_id for row in questions if not row.rollout_id and not settings.share_backward}
     unprobed = alone.union(settings.left_out)
     questions = [row for row in questions if row.question_id not in unprobed]
     groups = {name: rows for name, rows in by_group(rollouts).items() if name not in unprobed}
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     varied = [group_id for group_id in groups if not is_flat(rewards[group_id])]
-    similarities: list[Similarity] = []
+    found: dict[str, Similarity] = {}
+    lost: list[NotFinite] = []
     logprobs: list[TrainerLogprobs] = []
     shared: list[SharedBackward] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
-        train = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
-        divisor = len(train) if settings.share_backward else None
-        constants = settings.gradient.objective()
-        probed = solver.probe_once(train, constants, reference, denominator=divisor, progress=progress)
+        every = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
+        run = partial(_probed, every, solver, settings, reference, found, workspace=workspace, progress=progress)
+        probed, lost = without_lost(run, solver, workspace=workspace)
+        probed_ids = [similarity.group_id for similarity in probed.similarities]
         if settings.share_backward:
-            solver.keep_gradient(workspace / SHARED)
+            norm = solver.keep_gradient(workspace / SHARED)
             solver.zero_grad()
-            shared = [SharedBackward(num_groups=len(train), **asdict(probed.report))]
-        similarities = probed.similarities
-        computed = logprobs_of([groups[group_id] for group_id in varied], probed.logprobs)
+            check_kept(workspace / SHARED, norm, of="the solver's update")
+            shared = [SharedBackward(num_groups=len(probed_ids), **asdict(probed.report))]
+        computed = logprobs_of([groups[group_id] for group_id in probed_ids], probed.logprobs)
         logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
-    found = {similarity.group_id: similarity for similarity in similarities}
     scores = [
         _row(question, rewards[question.question_id], found.get(question.question_id), settings, reference_norm)
         for question in questions
     ]
-    return Scored(scores=scores, logprobs=logprobs, shared=shared)
+    gone = {row.group_id for row in lost}
+    scores = [replace(row, status=ScoreStatus.NOT_FINITE) if row.question_id in gone else row for row in scores]
+    return Scored(scores=scores, logprobs=logprobs, shared=shared, lost=lost)
+
+
+def _probed(
+    every: Sequence[TrainGroup],
+    solver: Trainer,
+    settings: ScoreSettings,
+    reference: Path,
+    found: dict[str, Similarity],
+    lost: Collection[str],
+    *,
+    workspace: Path,
+    progress: Progress,
+) -> Probed:
+    """One pass without the lost questions; `found` gets what it measured. Raises LostGroupsError for the others."""
+    train = [group for group in every if group.group_id not in lost]
+    constants = settings.gradient.objective()
+    divisor = len(train) if settings.share_backward else None
+    probed = solver.probe_once(train, constants, reference, denominator=divisor, progress=progress)
+    found.update((similarity.group_id, similarity) for similarity in probed.similarities)
+    unclear = [group for group in train if not is_finite(*_parts(found[group.group_id]))]
+    if unclear:
+        # A question may spoil those that share its pass. Where no gradient is at fault, the optimizer's moments are.
+        causes = [flaw(solver, group, constants, workspace=workspace) for group in unclear]
+        rows = [cause for cause in causes if cause] or [_unscored(found[group.group_id]) for group in unclear]
+        raise LostGroupsError(rows, of=len(train))
+    return probed
+
+
+def _unscored(found: Similarity) -> NotFinite:
+    value = next(part for part in _parts(found) if not is_finite(part))
+    return NotFinite(group_id=found.group_id, quantity="score", value=value, tensor="")
+
+
+def _parts(found: Similarity) -> tuple[float, ...]:
+    return found.dot, found.raw_dot, found.direction_norm, found.gradient_norm
 
 
 def _status(rewards_G: Sequence[float], settings: ScoreSettings, reference_norm: float) -> ScoreStatus:

@@ -1,16 +1,31 @@
-"""Rollout rows as training groups, and minibatch AdamW steps on eq:unified_obj: the part that the two updates share."""
+"""Rollout rows as training groups, and minibatch AdamW steps on eq:unified_obj: the part that the two updates share.
 
-from collections.abc import Mapping, Sequence
+A number that is not finite (NaN, inf) costs its own group: a batch is checked as a whole, by its loss and the norm of
+its gradient. Only where one is not finite are its groups computed again one by one, and the phase starts again without
+those that are not finite by themselves: it goes on as if they had never been there.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.preset import Preset, length_norm, resolve, step_denominator
 from infuser_core.config.roles import RoleSettings
 from infuser_core.config.run import CotrainSettings, LossSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
+from infuser_core.errors import EngineError
 from infuser_core.schemas import Rollout, Update
+
+Result = TypeVar("Result")
+HINT = (
+    "compute in engine.dtype=float32; where the checkpoint itself is not finite, fork from an earlier iteration with "
+    "a lower cotrain.solver.learning_rate or cotrain.generator.learning_rate"
+)
 
 
 def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
@@ -167,6 +182,8 @@ def update(
     With several steps the policy moves away from the rollouts' policy: the trainer's log-probabilities at the start
     are the old policy of the ratio. They are computed here where no earlier pass over the same checkpoint yielded
     them (`old_logprobs`, by rollout id). With one step old and current coincide and nothing is needed.
+
+    Raises LostGroupsError for groups that are not finite: the trainer has then moved, and wrote nothing.
     """
     constants = settings.objective([len(rollout.token_ids) for rows in groups for rollout in rows])
     batches = minibatches(groups, settings.minibatch)
@@ -179,11 +196,15 @@ def update(
     total = sum(len(rollout.token_ids) for rows in groups for rollout in rows)
     tokens = 0
     for batch in batches:
-        step = first_step + len(updates) + 1
-        updates.append(_step(role, trainer, batch, advantages, constants, settings, old, step=step))
+        taken = first_step + sum(not done.skipped for done in updates)
+        train = [train_group(rows, advantages[rows[0].group_id], old) for rows in batch]
+        updates.append(_step(role, trainer, train, constants, settings, taken=taken))
+        if updates[-1].skipped:
+            lose(trainer, train, constants, of=len(groups), workspace=workspace)
         tokens += updates[-1].num_tokens
         progress(len(updates), len(batches), tokens)
     assert tokens == total, (tokens, total)
+    check_taken(updates)
     trainer.save(workspace)
     return updates
 
@@ -198,19 +219,16 @@ def _old_logprobs(
 def _step(
     role: str,
     trainer: Trainer,
-    batch: Sequence[Sequence[Rollout]],
-    advantages: Mapping[str, Sequence[float]],
+    train: Sequence[TrainGroup],
     constants: Objective,
     settings: UpdateSettings,
-    old: Mapping[str, list[float]] | None,
     *,
-    step: int,
+    taken: int,
 ) -> Update:
-    train = [train_group(rows, advantages[rows[0].group_id], old) for rows in batch]
     trainer.zero_grad()
-    divisor = step_denominator(len(batch), minibatch=settings.minibatch, mode=settings.options.partial_minibatch)
+    divisor = step_denominator(len(train), minibatch=settings.minibatch, mode=settings.options.partial_minibatch)
     report = trainer.forward_backward(train, constants, denominator=divisor)
-    return take_step(role, trainer, report, settings, num_groups=len(batch), step=step)
+    return take_step(role, trainer, report, settings, num_groups=len(train), taken=taken)
 
 
 def take_step(
@@ -220,16 +238,20 @@ def take_step(
     settings: UpdateSettings,
     *,
     num_groups: int,
-    step: int,
+    taken: int,
 ) -> Update:
-    """AdamW on the accumulated gradient, and the row about it."""
-    norm = trainer.optim_step(settings.learning_rate)
+    """AdamW on the accumulated gradient, and the row about it; `taken` steps came before.
+
+    The step is skipped where the loss is not finite, or the gradient's norm.
+    """
+    # A gradient may be finite where its loss is not: the clamp of a ratio stops a NaN on its way back.
+    norm = trainer.optim_step(settings.learning_rate) if is_finite(report.loss) else math.nan
     trainer.zero_grad()
-    # A norm that is not finite (inf or nan) made the trainer skip the step.
-    finite = norm == norm and norm not in (float("inf"), float("-inf"))
+    # The trainer itself takes no step where the norm is not finite.
+    skipped = not is_finite(norm)
     return Update(
         role=role,
-        step=step,
+        step=taken if skipped else taken + 1,
         num_groups=num_groups,
         num_tokens=report.num_tokens,
         loss=report.loss,
@@ -238,5 +260,125 @@ def take_step(
         clip_fraction=report.clip_fraction,
         mean_ratio=report.mean_ratio,
         mean_tis=report.mean_tis,
-        skipped=not finite,
+        skipped=skipped,
     )
+
+
+def check_taken(updates: Sequence[Update]) -> None:
+    """Refuse an update of skipped steps alone. Raises EngineError."""
+    if updates and all(update.skipped for update in updates):
+        first = updates[0]
+        raise EngineError(
+            f"the {first.role} took none of {len(updates)} steps: the gradient of the first minibatch has the norm "
+            f"{first.gradient_norm} and the loss {first.loss}, although its {first.num_groups} groups are finite",
+            hint=HINT,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFinite:
+    """A group that left a phase's batch, and why: a row of `not_finite`, a table that only such batches have."""
+
+    group_id: str
+    """Question (solver) or document (generator); of a reward, the rollout."""
+    quantity: str
+    """loss, gradient, score or reward: the first of them that is not finite."""
+    value: float
+    """The number itself; of a gradient, its norm."""
+    tensor: str
+    """First parameter by name whose gradient is not finite; empty where there is none."""
+
+    def __str__(self) -> str:
+        tensor = f", its gradient not finite in {self.tensor}" if self.tensor else ""
+        return f"{self.quantity} of {self.group_id} is {self.value}{tensor}"
+
+
+class LostGroupsError(Exception):
+    """An attempt at a batch found groups that are not finite; see `without_lost`."""
+
+    def __init__(self, found: Sequence[NotFinite], *, of: int) -> None:
+        super().__init__(found)
+        self.found = found
+        self.all = len(found) == of
+
+
+def without_lost(
+    attempt: Callable[[Collection[str]], Result], trainer: Trainer, *, workspace: Path
+) -> tuple[Result, list[NotFinite]]:
+    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none.
+
+    Raises EngineError where an attempt loses every group that it had.
+    """
+    lost: list[NotFinite] = []
+    while True:
+        try:
+            return attempt({row.group_id for row in lost}), lost
+        except LostGroupsError as error:
+            lost += error.found
+            if error.all:
+                raise nothing_left(lost, at=_broken(trainer, workspace)) from None
+
+
+def nothing_left(lost: Sequence[NotFinite], *, at: str = "") -> EngineError:
+    """The end of a phase whose every group is lost; `at` is what is broken in the checkpoint itself."""
+    cause = f"; the checkpoint itself is not finite in {at}" if at else ""
+    return EngineError(
+        f"nothing finite is left to train on: {lost[0]}, the first of {len(lost)} such{cause}", hint=HINT
+    )
+
+
+def _broken(trainer: Trainer, workspace: Path) -> str:
+    """First tensor of the trainer's own weights and moments that is not finite; empty where each is."""
+    with TemporaryDirectory(dir=workspace) as folder:
+        trainer.save(Path(folder))
+        files = sorted(Path(folder).glob("*.safetensors"))
+        return next((f"{name} of {file.name}" for file in files if (name := first_tensor(file))), "")
+
+
+def is_finite(*values: float) -> bool:
+    """Whether all of the numbers are."""
+    return all(map(math.isfinite, values))
+
+
+def lose(trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, of: int, workspace: Path) -> None:
+    """Compute the groups one by one. Raises LostGroupsError where some of them are not finite by themselves.
+
+    `of` is the number of groups in the whole batch. Accumulated gradients are dropped.
+    """
+    found = [row for group in groups if (row := flaw(trainer, group, constants, workspace=workspace))]
+    if found:
+        raise LostGroupsError(found, of=of)
+
+
+def flaw(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace: Path) -> NotFinite | None:
+    """The first number of a group by itself that is not finite, if any. Accumulated gradients are dropped."""
+    trainer.zero_grad()
+    loss = trainer.forward_backward([group], constants, denominator=1).loss
+    with TemporaryDirectory(dir=workspace) as folder:
+        file = Path(folder) / "gradient.safetensors"
+        norm = trainer.keep_gradient(file)
+        trainer.zero_grad()
+        if is_finite(loss, norm):
+            return None
+        quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
+        return NotFinite(group_id=group.group_id, quantity=quantity, value=value, tensor=first_tensor(file))
+
+
+def check_kept(gradient: Path, norm: float, *, of: str) -> None:
+    """Refuse a kept gradient whose norm is not finite. Raises EngineError."""
+    if not is_finite(norm):
+        tensor = first_tensor(gradient) or "the sum over all tensors"
+        raise EngineError(f"the gradient of {of} has the norm {norm}: not finite in {tensor}", hint=HINT)
+
+
+def first_tensor(file: Path) -> str:
+    """First tensor by name of a file whose norm is not finite; empty where each is."""
+    # Imported here: only a broken batch needs them.
+    import numpy as np
+    from safetensors import safe_open
+
+    with safe_open(file, framework="numpy") as tensors, np.errstate(over="ignore", invalid="ignore"):
+        for name in sorted(tensors.keys()):
+            if not np.isfinite(np.square(tensors.get_tensor(name)).sum(dtype=np.float64)):
+                return str(name)
+    return ""

@@ -1,6 +1,7 @@
 """Phase 4: DuGRPO on the generator with influence scores as rewards (eq:gen_advantage)."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,26 @@ from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.training import UpdateSettings, by_group, left_out, update
-from infuser_core.schemas import GeneratorScore, InfluenceScore, Question, Role, Rollout, ScoreStatus, Update
+from infuser_core.phases.training import (
+    NotFinite,
+    UpdateSettings,
+    by_group,
+    is_finite,
+    left_out,
+    nothing_left,
+    update,
+    without_lost,
+)
+from infuser_core.schemas import (
+    Checkpoint,
+    GeneratorScore,
+    InfluenceScore,
+    Question,
+    Role,
+    Rollout,
+    ScoreStatus,
+    Update,
+)
 
 VERSION = 2
 
@@ -37,6 +56,20 @@ class GeneratorUpdate:
     """Reward and advantage of every generator rollout."""
     updates: list[Update]
     """One row per optimizer step; empty where no group had variance."""
+    lost: list[NotFinite]
+    """Rollouts without a finite reward and documents without a finite gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Credit:
+    """Advantages and steps of one attempt at the update."""
+
+    advantages: Mapping[str, float]
+    """By rollout; those that take no part have none."""
+    trained: Collection[str]
+    """Documents that gave a gradient."""
+    updates: list[Update]
+    """One row per optimizer step."""
 
 
 def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
@@ -58,45 +91,72 @@ def update_generator(
     settings: GeneratorSettings,
     *,
     workspace: Path,
-    first_step: int,
+    before: Checkpoint,
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
-    """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents."""
+    """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents.
+
+    The generator holds `before`. Raises EngineError where no question has a finite reward, or no document a finite
+    gradient.
+    """
     gone = {row.rollout_id for row in questions if row.question_id in settings.left_out}
     rollouts = [row for row in rollouts if row.rollout_id not in gone]
     questions = [row for row in questions if row.rollout_id not in gone]
-    groups = by_group(rollouts)
     rewards = _rewards(rollouts, questions, influence, settings)
-    rewards_by_group = [[rewards[row.rollout_id] for row in rows] for rows in groups.values()]
-    # sigma_B is the mean over all documents of the batch, taken before flat ones are removed (paper's order).
-    values = settings.step.advantages(rewards_by_group)
-    by_id = dict(zip(groups, values, strict=True))
+    unrewarded = _unrewarded(rewards, questions)
     blind = bool(influence) and all(row.status == ScoreStatus.NO_DEV_SIGNAL for row in influence)
-    # Without a dev direction the rewards say nothing about the target, rho_inv included.
-    flat = {group_id for group_id, group in zip(groups, rewards_by_group, strict=True) if blind or is_flat(group)}
-    trained = [rows for group_id, rows in groups.items() if group_id not in flat]
-    updates = update(
-        Role.GENERATOR,
-        generator,
-        trained,
-        by_id,
-        settings.step,
-        workspace=workspace,
-        first_step=first_step,
-        progress=progress,
-    )
+    groups = by_group([row for row in rollouts if is_finite(rewards[row.rollout_id])])
+
+    def attempt(lost: Collection[str]) -> _Credit:
+        if lost:
+            generator.load(before)
+        kept = {document_id: rows for document_id, rows in groups.items() if document_id not in lost}
+        by_document = {document_id: [rewards[row.rollout_id] for row in rows] for document_id, rows in kept.items()}
+        # sigma_B is the mean over all documents of the batch, taken before flat ones are removed (paper's order).
+        values = dict(zip(kept, settings.step.advantages(list(by_document.values())), strict=True))
+        # Without a dev direction the rewards say nothing about the target, rho_inv included.
+        trained = [document_id for document_id, own in by_document.items() if not (blind or is_flat(own))]
+        updates = update(
+            Role.GENERATOR,
+            generator,
+            [kept[document_id] for document_id in trained],
+            values,
+            settings.step,
+            workspace=workspace,
+            first_step=before.step,
+            progress=progress,
+        )
+        by_rollout = {
+            row.rollout_id: value
+            for document_id, rows in kept.items()
+            for row, value in zip(rows, values[document_id], strict=True)
+        }
+        return _Credit(advantages=by_rollout, trained={*trained}, updates=updates)
+
+    credit, lost = without_lost(attempt, generator, workspace=workspace)
     scores = [
         GeneratorScore(
             rollout_id=row.rollout_id,
-            document_id=group_id,
+            document_id=row.group_id,
             reward=rewards[row.rollout_id],
-            advantage=advantage,
-            trained=group_id not in flat,
+            advantage=credit.advantages.get(row.rollout_id, 0.0),
+            trained=row.rollout_id in credit.advantages and row.group_id in credit.trained,
         )
-        for group_id, rows in groups.items()
-        for row, advantage in zip(rows, by_id[group_id], strict=True)
+        for row in rollouts
     ]
-    return GeneratorUpdate(scores=scores, updates=updates)
+    return GeneratorUpdate(scores=scores, updates=credit.updates, lost=[*unrewarded, *lost])
+
+
+def _unrewarded(rewards: Mapping[str, float], questions: Sequence[Question]) -> list[NotFinite]:
+    """Rollouts whose reward is not finite. Raises EngineError where every question's is not."""
+    found = [
+        NotFinite(group_id=rollout_id, quantity="reward", value=value, tensor="")
+        for rollout_id, value in rewards.items()
+        if not is_finite(value)
+    ]
+    if found and len(found) == sum(bool(question.rollout_id) for question in questions):
+        raise nothing_left(found)
+    return found
 
 
 def _rewards(
@@ -105,12 +165,19 @@ def _rewards(
     influence: Sequence[InfluenceScore],
     settings: GeneratorSettings,
 ) -> dict[str, float]:
-    scores = {row.question_id: row for row in influence}
+    """The reward of every rollout; NaN where it would be made of a score that is not finite."""
+    scores, reward = {row.question_id: row for row in influence}, plugins.reward(settings.reward)
     # Questions that nobody generated take no part: neither in a group nor in a reward that compares questions.
     written = [question for question in questions if question.rollout_id]
-    values = plugins.reward(settings.reward).of([scores[question.question_id] for question in written], written)
-    by_rollout = {question.rollout_id: value for question, value in zip(written, values, strict=True)}
+    rated = [question for question in written if not reward.needs_influence or _is_rated(scores[question.question_id])]
+    values = reward.of([scores[question.question_id] for question in rated], rated)
+    by_rollout = {question.rollout_id: math.nan for question in written}
+    by_rollout |= {question.rollout_id: value for question, value in zip(rated, values, strict=True)}
     return {
         row.rollout_id: generator_reward(by_rollout.get(row.rollout_id), invalid_penalty=settings.invalid)
         for row in rollouts
     }
+
+
+def _is_rated(row: InfluenceScore) -> bool:
+    return row.status != ScoreStatus.NOT_FINITE and is_finite(row.score)

@@ -1,6 +1,6 @@
 """Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,14 +10,17 @@ from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.training import (
+    NotFinite,
     SharedBackward,
     UpdateSettings,
     by_group,
+    check_kept,
     left_out,
     take_step,
     update,
+    without_lost,
 )
-from infuser_core.schemas import Question, Role, Rollout, TrainerLogprobs, Update, Verdict
+from infuser_core.schemas import Checkpoint, Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
 VERSION = 4
 
@@ -56,6 +59,8 @@ class SolverUpdate:
     """One row per optimizer step; empty where no group had variance."""
     difficulties: list[Difficulty]
     """One row per question where there is a band of accuracies."""
+    lost: list[NotFinite]
+    """Questions that left the batch."""
 
 
 def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
@@ -76,34 +81,39 @@ def update_solver(
     settings: SolverSettings,
     *,
     workspace: Path,
-    first_step: int,
+    before: Checkpoint,
     old_logprobs: Sequence[TrainerLogprobs] = (),
     progress: Progress = no_progress,
 ) -> SolverUpdate:
     """Groups with zero variance, or outside the band of accuracies, are removed; the others are spread so that a
-    minibatch mixes documents."""
+    minibatch mixes documents. The trainer holds `before`."""
     groups = {name: rows for name, rows in by_group(rollouts).items() if name not in settings.left_out}
-    # Shaped before flat groups are removed, as in the authors' code: a group of wrong answers may then vary.
-    rewards = {group_id: _shaped(rows, settings) for group_id, rows in groups.items()}
-    values = settings.step.advantages(list(rewards.values()))
-    by_id = dict(zip(rewards, values, strict=True))
     documents = {question.question_id: question.document_id for question in questions}
     rated = difficulties(groups, settings.band) if settings.band else []
     outside = {row.question_id for row in rated if not row.inside}
-    varied = [group_id for group_id in groups if not is_flat(rewards[group_id]) and group_id not in outside]
-    order = stratified_order([documents[group_id] for group_id in varied])
-    updates = update(
-        Role.SOLVER,
-        solver,
-        [groups[varied[index]] for index in order],
-        by_id,
-        settings.step,
-        workspace=workspace,
-        first_step=first_step,
-        old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
-        progress=progress,
-    )
-    return SolverUpdate(updates=updates, difficulties=rated)
+
+    def attempt(lost: Collection[str]) -> list[Update]:
+        if lost:
+            solver.load(before)
+        # Shaped before flat groups are removed, as in the authors' code: a group of wrong answers may then vary.
+        rewards = {group_id: _shaped(rows, settings) for group_id, rows in groups.items() if group_id not in lost}
+        values = settings.step.advantages(list(rewards.values()))
+        varied = [group_id for group_id, own in rewards.items() if not is_flat(own) and group_id not in outside]
+        order = stratified_order([documents[group_id] for group_id in varied])
+        return update(
+            Role.SOLVER,
+            solver,
+            [groups[varied[index]] for index in order],
+            dict(zip(rewards, values, strict=True)),
+            settings.step,
+            workspace=workspace,
+            first_step=before.step,
+            old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
+            progress=progress,
+        )
+
+    updates, lost = without_lost(attempt, solver, workspace=workspace)
+    return SolverUpdate(updates=updates, difficulties=rated, lost=lost)
 
 
 def _shaped(rows: Sequence[Rollout], settings: SolverSettings) -> list[float]:
@@ -135,6 +145,7 @@ def finish_shared_step(
     """The single AdamW step whose gradient the scoring pass kept: the same numbers, one backward less."""
     solver.zero_grad()
     solver.add_gradient(gradient)
-    update = take_step(Role.SOLVER, solver, shared, settings.step, num_groups=shared.num_groups, step=first_step + 1)
+    update = take_step(Role.SOLVER, solver, shared, settings.step, num_groups=shared.num_groups, taken=first_step)
+    check_kept(gradient, update.gradient_norm, of="the scoring pass")
     solver.save(workspace)
-    return SolverUpdate(updates=[update], difficulties=[])
+    return SolverUpdate(updates=[update], difficulties=[], lost=[])

@@ -29,8 +29,9 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
     folder.mkdir()
     (folder / "out").mkdir()
     trainer = LocalTrainer()
-    trainer.load(make_checkpoint(folder))
-    norm = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, GRADIENT, workspace=folder).norm
+    before = make_checkpoint(folder)
+    trainer.load(before)
+    norm = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, GRADIENT, workspace=folder).facts.norm
     scored = score_influence.score_influence(
         questions(),
         rollouts("q", seed=0),
@@ -58,7 +59,7 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
     else:
         assert not scored.shared
         done = update_solver.update_solver(
-            questions(), rollouts("q", seed=0), trainer, settings, workspace=out, first_step=0
+            questions(), rollouts("q", seed=0), trainer, settings, workspace=out, before=before
         )
     (update,) = done.updates
     return load_file(out / "model.safetensors"), update.gradient_norm

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from places import CONFIGS
+from solver_rows import anchor
 
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer, ScriptedSampler, fake_anchor
@@ -12,7 +13,7 @@ from infuser_core.phases import generate_questions as generate_phase
 from infuser_core.phases import update_generator as update_phase
 from infuser_core.phases.generate_questions import Generated, generate_questions
 from infuser_core.phases.update_generator import GeneratorUpdate, update_generator
-from infuser_core.schemas import Checkpoint, Document, InfluenceScore, ScoreStatus
+from infuser_core.schemas import Document, InfluenceScore, ScoreStatus
 
 NANO = CONFIGS / "nano.yaml"
 SMALL = ["cotrain.prompt_tokens=200", "cotrain.generator_tokens=400", "cotrain.group_size=4", "cotrain.documents=3"]
@@ -68,7 +69,7 @@ def update(
 ) -> GeneratorUpdate:
     fake_anchor(tmp_path / "anchor")
     trainer = FakeTrainer()
-    trainer.load(Checkpoint(checkpoint_id="a", role="generator", path=str(tmp_path / "anchor"), step=0))
+    trainer.load(anchor(tmp_path, role="generator"))
     rows = [
         influence(question.question_id, score, status=status)
         for question, score in zip(generated.questions, scores, strict=True)
@@ -81,7 +82,7 @@ def update(
         trainer,
         update_phase.settings_of(config_of(*overrides), iteration=0),
         workspace=tmp_path / "out",
-        first_step=0,
+        before=anchor(tmp_path, role="generator"),
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from places import CONFIGS
-from solver_rows import answers, question
+from solver_rows import anchor, answers, question
 
 from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.config.overlays import load
@@ -15,7 +15,7 @@ from infuser_core.phases import update_solver as phase
 from infuser_core.phases.dev_gradient import dev_gradient
 from infuser_core.phases.dev_gradient import settings_of as gradient_of
 from infuser_core.phases.training import by_group
-from infuser_core.schemas import Checkpoint, Rollout, TrainerLogprobs, Update
+from infuser_core.schemas import Rollout, TrainerLogprobs, Update
 
 NANO = CONFIGS / "nano.yaml"
 CONFIG = load([NANO])
@@ -34,7 +34,7 @@ def test_only_the_band_is_trained_on(
 ):
     settings = replace(phase.settings_of(CONFIG, iteration=0), band=band)
     done = phase.update_solver(
-        [question(name) for name in RIGHT], ROWS, trainer, settings, workspace=tmp_path, first_step=0,
+        [question(name) for name in RIGHT], ROWS, trainer, settings, workspace=tmp_path, before=anchor(tmp_path),
     )  # fmt: skip
     assert sum(update.num_groups for update in done.updates) == groups
 
@@ -62,7 +62,10 @@ def updated(trainer: FakeTrainer, folder: Path, ends: list[tuple[str, str]], pen
     settings = replace(phase.settings_of(CONFIG, iteration=0), mid_eos_penalty=penalty)
     out = folder / f"out{penalty}"
     out.mkdir()
-    return phase.update_solver([question("q")], ended(ends), trainer, settings, workspace=out, first_step=0).updates
+    done = phase.update_solver(
+        [question("q")], ended(ends), trainer, settings, workspace=out, before=anchor(folder),
+    )  # fmt: skip
+    return done.updates
 
 
 @pytest.mark.parametrize(
@@ -98,9 +101,9 @@ def test_the_dev_gradient_knows_nothing_of_it(trainer: FakeTrainer, tmp_path: Pa
     shaped = load([NANO], ["cotrain.mid_eos_penalty=-0.5"])
     assert gradient_of(shaped) == gradient_of(CONFIG)
     rows = ended([STOPPED, WRONG])
-    assert dev_gradient(rows, trainer, gradient_of(shaped), workspace=tmp_path).norm == 0
+    assert dev_gradient(rows, trainer, gradient_of(shaped), workspace=tmp_path).facts.norm == 0
     right = [replace(rows[0], verdict="correct", reward=1.0), rows[1]]
-    assert dev_gradient(right, trainer, gradient_of(shaped), workspace=tmp_path).norm > 0
+    assert dev_gradient(right, trainer, gradient_of(shaped), workspace=tmp_path).facts.norm > 0
 
 
 def test_a_shared_backward_pass_has_no_room_for_it():
@@ -122,11 +125,11 @@ def pair(name: str) -> list[Rollout]:
 
 
 def stepped(trainer: FakeTrainer, folder: Path, name: str, known: list[TrainerLogprobs]) -> list[Update]:
-    trainer.load(Checkpoint(checkpoint_id="a", role="solver", path=str(folder / "anchor"), step=0))
+    trainer.load(anchor(folder))
     (folder / name).mkdir()
     return phase.update_solver(
         [question(name) for name in NAMES], [row for name in NAMES for row in pair(name)], trainer, SETTINGS,
-        workspace=folder / name, first_step=0, old_logprobs=known,
+        workspace=folder / name, before=anchor(folder), old_logprobs=known,
     ).updates  # fmt: skip
 
 

@@ -1,8 +1,14 @@
 """Questions and answers as rows, for tests of what is made of them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from infuser_core.schemas import Question, Rollout, Verdict
+from infuser_core.schemas import Checkpoint, Question, Rollout, Verdict
+
+
+def anchor(folder: Path, *, role: str = "solver") -> Checkpoint:
+    """The anchor that lies in a test's folder."""
+    return Checkpoint(checkpoint_id="a", role=role, path=str(folder / "anchor"), step=0)
 
 
 def question(name: str, *, answer: str = "7", verifier: str = "integer", generated: bool = True) -> Question:

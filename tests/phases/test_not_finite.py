@@ -1,0 +1,238 @@
+"""A number that is not finite costs its own question or document, and says so; the others never hear of it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from places import CONFIGS
+from solver_rows import anchor, answers, question
+from test_phases_generator import config_of, document, generate, influence
+
+from infuser_core.config.overlays import load
+from infuser_core.engines.fake import FakeTrainer, fake_anchor
+from infuser_core.engines.protocols import Objective, Progress, StepReport, TrainGroup, no_progress
+from infuser_core.errors import EngineError
+from infuser_core.phases import dev_gradient as gradient_phase
+from infuser_core.phases import score_influence as score_phase
+from infuser_core.phases import update_generator as generator_phase
+from infuser_core.phases import update_solver as solver_phase
+from infuser_core.phases.dev_gradient import DevGradient, dev_gradient
+from infuser_core.phases.score_influence import Scored
+from infuser_core.phases.update_generator import GeneratorUpdate
+from infuser_core.phases.update_solver import SolverUpdate
+from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
+
+CONFIG = load([CONFIGS / "nano.yaml"])
+NAMES = ["q1", "q2", "q3", "q4"]
+NAN = math.nan
+
+
+def loaded(folder: Path, *, kind: type[FakeTrainer] = FakeTrainer) -> FakeTrainer:
+    folder.mkdir()
+    fake_anchor(folder / "anchor")
+    trainer = kind()
+    trainer.load(anchor(folder))
+    return trainer
+
+
+def varied(names: Sequence[str], *, poisoned: Sequence[str] = ()) -> list[Rollout]:
+    """Two answers to each question, one of them right; a log-probability of the poisoned ones' first is NaN."""
+    rows = [row for name in names for row in answers(name, ["", ""], correct=[True, False])]
+    rows = [replace(row, token_ids=[*row.token_ids[:1], int(row.group_id[1])]) for row in rows]
+    return [poison(row) if row.group_id in poisoned and row.sample_index == 0 else row for row in rows]
+
+
+def poison(row: Rollout) -> Rollout:
+    return replace(row, sampler_logprobs=[NAN, *row.sampler_logprobs[1:]])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+# Dev gradient
+
+
+def directed(folder: Path, rows: list[Rollout]) -> DevGradient:
+    return dev_gradient(rows, loaded(folder), gradient_phase.settings_of(CONFIG), workspace=folder)
+
+
+def test_a_dev_question_without_a_finite_gradient_leaves_the_direction_to_the_others(tmp_path: Path):
+    found = directed(tmp_path / "found", varied(NAMES, poisoned=["q2"]))
+    without = directed(tmp_path / "without", varied(["q1", "q3", "q4"]))
+    assert found.facts == without.facts and found.facts.norm > 0
+    assert files(tmp_path / "found") == files(tmp_path / "without")
+    (lost,) = found.lost
+    assert (lost.group_id, lost.quantity, lost.tensor) == ("q2", "loss", "weights") and math.isnan(lost.value)
+
+
+def test_without_one_finite_dev_question_the_phase_says_where_and_what_to_try(tmp_path: Path):
+    with pytest.raises(EngineError, match=r"loss of q1 is nan, its gradient not finite in weights, .* of 4") as told:
+        directed(tmp_path / "x", varied(NAMES, poisoned=NAMES))
+    assert "engine.dtype=float32" in told.value.hint
+
+
+# Scores
+
+
+def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = (), share: bool = False) -> Scored:
+    trainer, settings = loaded(folder), score_phase.settings_of(CONFIG, iteration=0, probe=True)
+    facts = dev_gradient(varied(["d1"]), trainer, settings.gradient, workspace=folder).facts
+    return score_phase.score_influence(
+        [question(name) for name in names], varied(names, poisoned=poisoned), trainer,
+        replace(settings, share_backward=share), reference=folder / gradient_phase.FILE, reference_norm=facts.norm,
+        workspace=folder,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_question_without_a_finite_score_has_that_status_and_changes_no_other(tmp_path: Path, share: bool):
+    found = scored(tmp_path / "found", NAMES, poisoned=["q2"], share=share)
+    without = scored(tmp_path / "without", ["q1", "q3", "q4"], share=share)
+    assert [row for row in found.scores if row.question_id != "q2"] == without.scores
+    assert (found.logprobs, found.shared) == (without.logprobs, without.shared)
+    assert files(tmp_path / "found") == files(tmp_path / "without")
+    assert [row.group_id for row in found.lost] == ["q2"] and not without.lost
+    row = found.scores[1]
+    assert (row.status, row.solver_accuracy) == (ScoreStatus.NOT_FINITE, 0.5) and math.isnan(row.score)
+
+
+def test_scoring_ends_where_no_score_is_finite(tmp_path: Path):
+    with pytest.raises(EngineError, match="q1 is nan, its gradient not finite in weights"):
+        scored(tmp_path / "x", NAMES, poisoned=NAMES)
+
+
+def test_a_reference_that_is_not_finite_scores_nothing(tmp_path: Path):
+    trainer = loaded(tmp_path / "x")
+    trainer.forward_backward([poisoned_group()], Objective(), denominator=1)
+    norm = trainer.keep_gradient(tmp_path / gradient_phase.FILE)
+    with pytest.raises(EngineError, match="gradient of the dev objective has the norm nan: not finite in weights"):
+        score_phase.score_influence(
+            [question("q1")], varied(["q1"]), trainer, score_phase.settings_of(CONFIG, iteration=0, probe=True),
+            reference=tmp_path / gradient_phase.FILE, reference_norm=norm, workspace=tmp_path,
+        )  # fmt: skip
+
+
+def poisoned_group() -> TrainGroup:
+    return score_phase.train_group(varied(["q1"], poisoned=["q1"]), [0.5, -0.5])
+
+
+# The generator's update
+
+WRITTEN = generate(document("d1"), document("d2"), document("d3"))
+SCORES = [0.01 * place**2 for place in range(12)]
+
+
+def rewarded(folder: Path, rows: list[Rollout], scores: Sequence[InfluenceScore], *changes: str) -> GeneratorUpdate:
+    trainer = loaded(folder)
+    (folder / "out").mkdir()
+    settings = generator_phase.settings_of(config_of("cotrain.generator.minibatch=2", *changes), iteration=0)
+    known = {row.rollout_id for row in rows}
+    return generator_phase.update_generator(
+        rows, [row for row in WRITTEN.questions if row.rollout_id in known], scores, trainer, settings,
+        workspace=folder / "out", before=anchor(folder),
+    )  # fmt: skip
+
+
+def rated(scores: Sequence[float], *, odd: str = ScoreStatus.SCORED) -> list[InfluenceScore]:
+    return [
+        influence(row.question_id, score, status=ScoreStatus.SCORED if math.isfinite(score) else odd)
+        for row, score in zip(WRITTEN.questions, scores, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("odd", [ScoreStatus.SCORED, ScoreStatus.NOT_FINITE])
+@pytest.mark.parametrize("value", [NAN, math.inf])
+def test_one_of_twelve_scores_changes_only_its_own_row(tmp_path: Path, value: float, odd: str):
+    scores = [value if place == 5 else score for place, score in enumerate(SCORES)]
+    lost = WRITTEN.questions[5]
+    found = rewarded(tmp_path / "found", WRITTEN.rollouts, rated(scores, odd=odd))
+    excluded = f"cotrain.exclude_questions=[{lost.question_id}]"
+    eleven = rewarded(tmp_path / "eleven", WRITTEN.rollouts, rated(SCORES), excluded)
+    others = [row for row in found.scores if row.rollout_id != lost.rollout_id]
+    assert others == eleven.scores and len(others) == 11 and any(row.advantage for row in others)
+    assert found.updates == eleven.updates and len(found.updates) == 2
+    assert files(tmp_path / "found" / "out") == files(tmp_path / "eleven" / "out")
+    (row,) = [row for row in found.scores if row.rollout_id == lost.rollout_id]
+    assert math.isnan(row.reward) and (row.advantage, row.trained) == (0.0, False)
+    assert [(row.group_id, row.quantity) for row in found.lost] == [(lost.rollout_id, "reward")]
+
+
+def test_a_reward_that_needs_no_influence_is_none_the_worse(tmp_path: Path):
+    found = rewarded(tmp_path / "x", WRITTEN.rollouts, rated([NAN] * 12), "cotrain.reward.name=variance")
+    assert not found.lost and {row.reward for row in found.scores} == {0.25}
+
+
+def test_the_generator_is_not_trained_on_invalid_texts_alone(tmp_path: Path):
+    with pytest.raises(EngineError, match=r"reward of .* is nan, the first of 12"):
+        rewarded(tmp_path / "x", WRITTEN.rollouts, rated([NAN] * 12))
+
+
+def test_a_document_without_a_finite_gradient_leaves_the_generators_update(tmp_path: Path):
+    rows = [poison(row) if row.rollout_id == WRITTEN.rollouts[-1].rollout_id else row for row in WRITTEN.rollouts]
+    name = rows[-1].group_id
+    found = rewarded(tmp_path / "found", rows, rated(SCORES))
+    without = rewarded(tmp_path / "without", [row for row in rows if row.group_id != name], rated(SCORES))
+    assert [row for row in found.scores if row.document_id != name] == without.scores
+    assert found.updates == without.updates != []
+    assert files(tmp_path / "found" / "out") == files(tmp_path / "without" / "out")
+    assert [row.group_id for row in found.lost] == [name]
+    own = [row for row in found.scores if row.document_id == name]
+    assert len(own) == 4 and all(math.isfinite(row.reward) and not row.trained for row in own)
+
+
+# The solver's update
+
+
+def stepped(
+    folder: Path, rows: list[Rollout], *, minibatch: int = 1, kind: type[FakeTrainer] = FakeTrainer
+) -> SolverUpdate:
+    trainer = loaded(folder, kind=kind)
+    (folder / "out").mkdir()
+    changed = [f"cotrain.solver.minibatch={minibatch}", "cotrain.solver.learning_rate=0.5"]
+    settings = solver_phase.settings_of(load([CONFIGS / "nano.yaml"], changed), iteration=0)
+    return solver_phase.update_solver(
+        [question(name) for name in NAMES], rows, trainer, settings, workspace=folder / "out", before=anchor(folder)
+    )
+
+
+@pytest.mark.parametrize("minibatch", [1, 2, 3, 4])
+def test_a_question_without_a_finite_gradient_leaves_the_solvers_update(tmp_path: Path, minibatch: int):
+    found = stepped(tmp_path / "found", varied(NAMES, poisoned=["q3"]), minibatch=minibatch)
+    without = stepped(tmp_path / "without", varied(["q1", "q2", "q4"]), minibatch=minibatch)
+    assert found.updates == without.updates != []
+    assert files(tmp_path / "found" / "out") == files(tmp_path / "without" / "out")
+    assert [(row.group_id, row.quantity) for row in found.lost] == [("q3", "loss")]
+
+
+def test_the_solvers_update_ends_where_nothing_is_left(tmp_path: Path):
+    with pytest.raises(EngineError, match=r"loss of q1 is nan, .*, the first of 4"):
+        stepped(tmp_path / "x", varied(NAMES, poisoned=NAMES))
+
+
+class Flickering(FakeTrainer):
+    """A device that errs once: the gradient of the second step, and of nothing that is computed again."""
+
+    passes = 0
+
+    def forward_backward(
+        self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
+    ) -> StepReport:
+        report = super().forward_backward(groups, objective, denominator=denominator, progress=progress)
+        self.passes += 1
+        if self.passes == 2:
+            self._flat.gradient[0] = NAN
+        return report
+
+
+def test_a_skipped_step_is_not_counted_as_taken(tmp_path: Path):
+    done = stepped(tmp_path / "x", varied(NAMES), kind=Flickering)
+    assert [(row.step, row.skipped) for row in done.updates] == [(1, False), (1, True), (2, False), (3, False)]
+    assert not done.lost
+
+
+def test_an_update_that_took_no_step_is_none(tmp_path: Path):
+    with pytest.raises(EngineError, match="took none of 1 steps"):
+        stepped(tmp_path / "x", varied(["q1"]), kind=type("Second", (Flickering,), {"passes": 1}))

@@ -1,0 +1,65 @@
+"""A question of a transformer's packed pass whose numbers are not finite leaves it; its neighbours stay."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from engine_tiny import make_checkpoint
+from safetensors.torch import load_file, save_file
+from solver_rows import question
+from test_influence_study import rollouts
+from test_one_backward import GRADIENT
+
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.errors import EngineError
+from infuser_core.phases import dev_gradient, score_influence
+from infuser_core.phases.score_influence import Scored, ScoreSettings
+from infuser_core.schemas import Checkpoint, Rollout, ScoreStatus
+
+
+@pytest.fixture(scope="module")
+def anchor(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return make_checkpoint(tmp_path_factory.mktemp("model"))
+
+
+def four() -> list[Rollout]:
+    return [*rollouts("a", seed=0), *rollouts("b", seed=2)]
+
+
+def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str) -> Scored:
+    folder.mkdir()
+    trainer = LocalTrainer(device="cpu", probe=probe)
+    trainer.load(anchor)
+    facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, GRADIENT, workspace=folder).facts
+    return score_influence.score_influence(
+        [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
+        ScoreSettings(gradient=GRADIENT, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]),
+        reference=folder / dev_gradient.FILE, reference_norm=facts.norm, workspace=folder,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("probe", ["fast", "reference"])
+def test_one_question_of_a_packed_pass_is_lost_and_no_other(anchor: Checkpoint, tmp_path: Path, probe: str):
+    rows = four()
+    name = rows[0].group_id
+    spoiled = [
+        replace(row, sampler_logprobs=[math.nan] * len(row.token_ids)) if row is rows[1] else row for row in rows
+    ]
+    found = scored(anchor, tmp_path / "found", spoiled, probe=probe)
+    without = scored(anchor, tmp_path / "without", [row for row in rows if row.group_id != name], probe=probe)
+    assert found.scores[1:] == without.scores and found.logprobs == without.logprobs
+    assert [row.status for row in found.scores] == [ScoreStatus.NOT_FINITE] + [ScoreStatus.SCORED] * 3
+    assert [(row.group_id, row.quantity) for row in found.lost] == [(name, "loss")] and found.lost[0].tensor
+
+
+def test_broken_weights_are_named(anchor: Checkpoint, tmp_path: Path):
+    broken = make_checkpoint(tmp_path)
+    weights = load_file(f"{broken.path}/model.safetensors")
+    weights["model.layers.1.mlp.down_proj.weight"][0, 0] = torch.nan
+    save_file(weights, f"{broken.path}/model.safetensors", metadata={"format": "pt"})
+    trainer = LocalTrainer(device="cpu")
+    trainer.load(broken)
+    with pytest.raises(EngineError, match=r"itself is not finite in model.layers.1.mlp.down_proj.weight of"):
+        dev_gradient.dev_gradient(four(), trainer, GRADIENT, workspace=tmp_path)
