@@ -134,7 +134,7 @@ def _with_lost(made: Outcome, lost: list[NotFinite]) -> Outcome:
     """The same with what left the batch: a table and a remark that only batches with losses have."""
     if not lost:
         return made
-    said = [str(made.summary.get("status", "ok")), f"{len(lost)} left out as not finite, the first: {lost[0]}"]
+    said = [str(made.summary.get("status", "ok")), f"the first left out: {lost[0]}"]
     return replace(
         made,
         tables={**made.tables, "not_finite": Table(row_type=NotFinite, rows=lost)},

@@ -23,6 +23,8 @@ from infuser_core.phases.score_influence import Scored
 from infuser_core.phases.update_generator import GeneratorUpdate
 from infuser_core.phases.update_solver import SolverUpdate
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
+from infuser_core.store.store import Outcome
+from tasks.cotraining import _steps, _with_lost
 
 CONFIG = load([CONFIGS / "nano.yaml"])
 NAMES = ["q1", "q2", "q3", "q4"]
@@ -117,6 +119,24 @@ def test_a_reference_that_is_not_finite_scores_nothing(tmp_path: Path):
 
 def poisoned_group() -> TrainGroup:
     return score_phase.train_group(varied(["q1"], poisoned=["q1"]), [0.5, -0.5])
+
+
+# The words of the stages
+
+
+def test_a_stage_tells_how_many_are_not_finite_and_names_the_first(tmp_path: Path):
+    found = stepped(tmp_path / "x", varied(NAMES, poisoned=["q2", "q3"]))
+    made = _with_lost(Outcome(tables={}, summary=_steps(0, found.updates)), found.lost)
+    # The clamp of the ratio stops the NaN on its way back: a later step of the update would have been taken.
+    first = "the first left out: loss of q2 is nan"
+    assert made.summary == {"step": 2, "steps_taken": 2, "not_finite": 2, "status": first}
+    assert made.tables["not_finite"].rows == found.lost
+    assert _with_lost(Outcome(tables={}, summary={}), []).tables == {}
+
+
+def test_a_stage_tells_of_skipped_steps(tmp_path: Path):
+    told = _steps(0, stepped(tmp_path / "x", varied(NAMES), kind=Flickering).updates)
+    assert told == {"step": 3, "steps_taken": 3, "status": "1 of 4 steps skipped: no finite gradient norm"}
 
 
 # The generator's update
