@@ -120,6 +120,9 @@ CPU_PIECE = 1 << 17
 DEVICE_PIECE = 1 << 26
 """Elements of a piece on an accelerator: 256 MiB in fp32."""
 
+NORMS = 1024
+"""Norms of pieces that a scorer has room for at first."""
+
 
 class Workspace:
     """A piece, its scratch and its moment, each of `elements` elements or of one weight row where that is longer."""
@@ -206,7 +209,7 @@ class PieceScorer:
         self._preconditioner = preconditioner
         self._decayed, self._fresh = moment_shares(step=preconditioner.step, beta2=preconditioner.beta2)
         self._questions = questions
-        self._norms: list[Tensor] = []
+        self._norms_4M = torch.empty(4, 0, dtype=workspace.dtype, device=workspace.device)
         self._owners: list[int] = []
         self._rest = torch.zeros(4, questions, dtype=torch.float64, device=workspace.device)
 
@@ -232,8 +235,13 @@ class PieceScorer:
             eps=self._preconditioner.eps,
             scratch_KN=self.workspace.scratch(*pieces_KN.shape),
         )
-        self._norms.append(norms_4K)
+        first = len(self._owners)
         self._owners += range(picked.start, picked.stop)
+        if len(self._owners) > self._norms_4M.shape[1]:
+            # One tensor and not a list: small ones, kept between large ones that come and go, fragment the heap.
+            more = self._norms_4M.new_empty(4, max(NORMS, len(self._owners)))
+            self._norms_4M = torch.cat([self._norms_4M[:, :first], more], dim=1)
+        self._norms_4M[:, first : len(self._owners)] = norms_4K
 
     def score_rows(self, name: str, rows_UI: Tensor, words: Words) -> None:
         """Embedding rows, each its question's whole gradient of that row."""
@@ -253,11 +261,9 @@ class PieceScorer:
 
     def totals(self) -> Tensor:
         """The sums so far, fp64 of shape [Q, 4]."""
-        if not self._norms:
-            return self._rest.t()
-        sums_4M = torch.cat(self._norms, dim=1).double()
+        sums_4M = self._norms_4M[:, : len(self._owners)].double()
         sums_4M[2:].square_()
-        owners_M = torch.tensor(self._owners, device=sums_4M.device)
+        owners_M = torch.tensor(self._owners, dtype=torch.long, device=sums_4M.device)
         # A product and not index_add_: its order of addition is the same every time on every device.
         member_MQ = (owners_M[:, None] == torch.arange(self._questions, device=sums_4M.device)).double()
         return (self._rest + sums_4M @ member_MQ).t()

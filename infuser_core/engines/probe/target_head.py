@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from infuser_core.engines.probe.recorder import HeadNames
@@ -61,18 +60,19 @@ class _TargetLogprobs(torch.autograd.Function):
         keep = len(hidden_SH) * len(weight) <= head.kept_cells
         height = max(CPU_ROWS, head.cells // len(weight))
         sizes = [each.stop - each.start for each in sums.spans.responses] if keep else height
-        logprobs: list[Tensor] = []
-        logsums: list[Tensor] = []
+        tiles = Tiles(temperature, like=weight_VH)
+        logprobs_S, logsums_S = (weight_VH.new_empty(len(hidden_SH)) for _ in range(2))
         kept: list[Tensor] = []
-        for hidden, targets in zip(hidden_SH.split(sizes), targets_S.split(sizes), strict=True):
-            logits = _logits(hidden, weight, bias_V, temperature, weight_VH.dtype)
-            logsums.append(logits.logsumexp(1))
-            logprobs.append(logits.gather(1, targets[:, None])[:, 0] - logsums[-1])
+        parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S))
+        for hidden, targets, logprobs, logsums in zip(*parts, strict=True):
+            logits = tiles.logits(hidden, weight, bias_V, keep=keep)
+            torch.logsumexp(logits, 1, out=logsums)
+            torch.sub(logits.gather(1, targets[:, None])[:, 0], logsums, out=logprobs)
             if keep:
                 kept.append(logits)
-        ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, torch.cat(logsums))
+        ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, logsums_S)
         ctx.temperature, ctx.head, ctx.sums, ctx.kept = temperature, head, sums, kept
-        return torch.cat(logprobs)
+        return logprobs_S
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -98,7 +98,9 @@ def _question_backward(
 ) -> Tensor:
     """The question's gradient of its hidden states; that of its weight rows goes to the sums."""
     head, sums, wide = ctx.head, ctx.sums, logsums_S.dtype
-    result = torch.zeros_like(hidden_SH, dtype=wide)
+    tiles = Tiles(ctx.temperature, like=logsums_S)
+    result, share = (torch.zeros_like(hidden_SH, dtype=wide) for _ in range(2))
+    right_SH = hidden_SH.to(wide) if hidden_SH.device.type == "cpu" else hidden_SH
     height = min(sums.piece_rows(*weight_VH.shape), max(CPU_ROWS, head.cells // len(hidden_SH)))
     for start in range(0, len(weight_VH), height):
         rows = slice(start, min(len(weight_VH), start + height))
@@ -106,7 +108,7 @@ def _question_backward(
             logits = ctx.kept[question][:, rows]
         else:
             bias = None if bias_V is None else bias_V[rows]
-            logits = _logits(hidden_SH, weight_VH[rows], bias, ctx.temperature, wide)
+            logits = tiles.logits(hidden_SH, weight_VH[rows], bias)
         # d logprob / d logits is one at the target, minus the probabilities.
         left_SW = logits.sub_(logsums_S[:, None]).exp_().mul_(-slopes_S[:, None])
         inside = (targets_S >= rows.start) & (targets_S < rows.stop)
@@ -115,11 +117,35 @@ def _question_backward(
         if head.names.bias is not None:
             sums.add_head_bias(head.names.bias, question, rows, left_SW)
         left_SW = left_SW.to(head.compute_dtype)
-        result += product(left_SW, weight_VH[rows], wide)
-        sums.add_head_rows(head.names.weight, question, rows, left_SW, hidden_SH, hold=head.names.tied)
+        result += product(left_SW, weight_VH[rows], wide, out=share)
+        sums.add_head_rows(head.names.weight, question, rows, left_SW, right_SH, hold=head.names.tied)
     return result
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float, dtype: torch.dtype) -> Tensor:
-    logits = F.linear(hidden, weight, None if bias is None else bias.to(weight.dtype))
-    return logits.to(dtype).div_(temperature)
+class Tiles:
+    """Logits of one tile after the other, in memory taken once: a C allocator fragments where tiles come and go."""
+
+    def __init__(self, temperature: float, *, like: Tensor) -> None:
+        self._temperature = temperature
+        self._like = like
+        self._buffers: dict[torch.dtype, Tensor] = {}
+
+    def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:
+        """Logits over the temperature in the dtype of `like`; the next tile overwrites them, but for those to keep."""
+        shape = (len(hidden), len(weight))
+        logits = self._room(shape, weight.dtype)
+        if bias is None:
+            torch.mm(hidden, weight.t(), out=logits)
+        else:
+            torch.addmm(bias.to(weight.dtype), hidden, weight.t(), out=logits)
+        if logits.dtype != self._like.dtype:
+            logits = self._room(shape, self._like.dtype).copy_(logits)
+        if keep:
+            self._buffers.clear()
+        return logits.div_(self._temperature)
+
+    def _room(self, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+        wanted = shape[0] * shape[1]
+        if dtype not in self._buffers or self._buffers[dtype].numel() < wanted:
+            self._buffers[dtype] = self._like.new_empty(wanted, dtype=dtype)
+        return self._buffers[dtype][:wanted].view(shape)
