@@ -213,7 +213,16 @@ def _old_logprobs(
     trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective
 ) -> dict[str, list[float]]:
     train = [train_group(rows, [0.0] * len(rows)) for rows in groups]
-    return logprobs_of(groups, trainer.logprobs(train, temperature=constants.temperature))
+    temperature = constants.temperature
+    computed = trainer.logprobs(train, temperature=temperature)
+    # A group that is not finite may spoil those that share its pass: each of them again, by itself.
+    return logprobs_of(
+        groups,
+        [
+            values if is_finite(sum(map(sum, values))) else trainer.logprobs([group], temperature=temperature)[0]
+            for group, values in zip(train, computed, strict=True)
+        ],
+    )
 
 
 def _step(

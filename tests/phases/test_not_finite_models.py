@@ -12,10 +12,14 @@ from solver_rows import question
 from test_influence_study import rollouts
 from test_one_backward import GRADIENT
 
+from infuser_core.algorithm.preset import Preset
+from infuser_core.config.run import LossSettings, OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
-from infuser_core.phases import dev_gradient, score_influence
+from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.phases.score_influence import Scored, ScoreSettings
+from infuser_core.phases.training import UpdateSettings
+from infuser_core.phases.update_solver import SolverSettings, SolverUpdate
 from infuser_core.schemas import Checkpoint, Rollout, ScoreStatus
 
 
@@ -54,11 +58,56 @@ def test_one_question_of_a_packed_pass_is_lost_and_no_other(anchor: Checkpoint, 
     assert [(row.group_id, row.quantity) for row in found.lost] == [(name, "loss")] and found.lost[0].tensor
 
 
+UNKNOWN = 63
+"""A token whose embedding is broken."""
+
+
+def without_unknown(tokens: list[int]) -> list[int]:
+    return [2 if token == UNKNOWN else token for token in tokens]
+
+
+def updated(anchor: Checkpoint, folder: Path, rows: list[Rollout]) -> SolverUpdate:
+    folder.mkdir()
+    trainer = LocalTrainer(device="cpu")
+    trainer.load(anchor)
+    step = UpdateSettings(
+        learning_rate=1e-2, minibatch=1, advantage="mean_centred", loss=LossSettings(), options=Preset(),
+        optimizer=OptimizerSettings(), max_tokens=8, temperature=1.0,
+    )  # fmt: skip
+    return update_solver.update_solver(
+        [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
+        SolverSettings(step=step, band=None, mid_eos_penalty=0.0, left_out=[]), workspace=folder, before=anchor,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_prompt_that_the_model_cannot_read_spoils_no_other_question(tmp_path: Path, place: int):
+    broken = make_checkpoint(tmp_path, tied=False)
+    spoil(broken, "model.embed_tokens.weight", UNKNOWN)
+    rows = [
+        replace(row, prompt_token_ids=without_unknown(row.prompt_token_ids), token_ids=without_unknown(row.token_ids))
+        for row in four()
+    ]
+    name = list(dict.fromkeys(row.group_id for row in rows))[place]
+    others = [row for row in rows if row.group_id != name]
+    odd = [
+        replace(row, prompt_token_ids=[UNKNOWN, *row.prompt_token_ids[1:]]) if row.group_id == name else row
+        for row in rows
+    ]
+    found, without = updated(broken, tmp_path / "found", odd), updated(broken, tmp_path / "without", others)
+    assert [row.group_id for row in found.lost] == [name]
+    assert found.updates == without.updates and len(found.updates) == 3
+
+
+def spoil(checkpoint: Checkpoint, tensor: str, row: int) -> None:
+    weights = load_file(f"{checkpoint.path}/model.safetensors")
+    weights[tensor][row] = torch.nan
+    save_file(weights, f"{checkpoint.path}/model.safetensors", metadata={"format": "pt"})
+
+
 def test_broken_weights_are_named(anchor: Checkpoint, tmp_path: Path):
     broken = make_checkpoint(tmp_path)
-    weights = load_file(f"{broken.path}/model.safetensors")
-    weights["model.layers.1.mlp.down_proj.weight"][0, 0] = torch.nan
-    save_file(weights, f"{broken.path}/model.safetensors", metadata={"format": "pt"})
+    spoil(broken, "model.layers.1.mlp.down_proj.weight", 0)
     trainer = LocalTrainer(device="cpu")
     trainer.load(broken)
     with pytest.raises(EngineError, match=r"itself is not finite in model.layers.1.mlp.down_proj.weight of"):
