@@ -414,6 +414,12 @@ def test_experts_of_any_width_and_dtype_are_scored(tmp_path: Path, dtype: str, w
     assert found.gradient_norm == pytest.approx(float(gradient(engine, groups).norm()), rel=1e-5)
 
 
+@pytest.mark.parametrize("family", ["bloom", "mamba"])
+def test_models_whose_packed_responses_would_see_each_other_are_refused(tmp_path: Path, family: str) -> None:
+    with pytest.raises(EngineError, match=r"looks back by other means.*choose an architecture"):
+        make_family(tmp_path, family, **TINY)
+
+
 def test_a_probe_of_no_known_name_is_refused() -> None:
     with pytest.raises(EngineError, match="choose one of auto, fast, reference"):
         LocalTrainer(device="cpu", probe="quick")

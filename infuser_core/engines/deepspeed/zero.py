@@ -23,6 +23,7 @@ from infuser_core.engines.hf.causal_lm import (
     multiply_experts,
     read_config,
     refuse_logit_changes,
+    refuse_other_attention,
     without_dropout,
 )
 from infuser_core.engines.probe.sums import QuestionSums
@@ -76,6 +77,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
         )
     # A part of what was left out above.
     model.tie_weights()
+    refuse_other_attention(model)
     multiply_experts(model)
     return without_dropout(model).eval()
 

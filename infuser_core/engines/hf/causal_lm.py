@@ -165,6 +165,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     config = read_config(folder)
     refuse_logit_changes(config)
     model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    refuse_other_attention(model)
     multiply_experts(model)
     if dtype == torch.float64:
         compute_in_own_dtype(model)
@@ -238,6 +239,15 @@ def refuse_logit_changes(config: object) -> None:
     for key in UNSUPPORTED:
         if getattr(config, key, None) not in (None, 1.0):
             raise EngineError(f"the model's config sets {key}, which the engines do not apply", hint="choose another")
+
+
+def refuse_other_attention(model: PreTrainedModel) -> None:
+    """Raises EngineError for a model with layers that no layout reaches: packed responses would see each other."""
+    if not model._supports_attention_backend or model._is_stateful:
+        raise EngineError(
+            f"{type(model).__name__} looks back by other means than attention that transformers lets others compute",
+            hint="choose an architecture of such attention alone, e.g. Qwen, Llama, OLMo, Gemma, Phi or GPT-NeoX",
+        )
 
 
 def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: Layout) -> Tensor:
