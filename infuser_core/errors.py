@@ -144,7 +144,7 @@ class DataWarning(UserWarning):
     """A benchmark's rows are not those that the paper counted."""
 
 
-class Terminated(InfuserError):
+class Terminated(InfuserError, RuntimeError):
     """SIGTERM ended the run."""
 
     exit_code = 143

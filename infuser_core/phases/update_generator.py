@@ -134,17 +134,18 @@ def update_generator(
         return _Credit(advantages=by_rollout, trained={*trained}, updates=updates)
 
     credit, lost = without_lost(attempt, generator, workspace=workspace)
-    scores = [
-        GeneratorScore(
-            rollout_id=row.rollout_id,
-            document_id=row.group_id,
-            reward=rewards[row.rollout_id],
-            advantage=credit.advantages.get(row.rollout_id, 0.0),
-            trained=row.rollout_id in credit.advantages and row.group_id in credit.trained,
-        )
-        for row in rollouts
-    ]
+    scores = [_score(row, rewards[row.rollout_id], credit) for row in rollouts]
     return GeneratorUpdate(scores=scores, updates=credit.updates, lost=[*unrewarded, *lost])
+
+
+def _score(row: Rollout, reward: float, credit: _Credit) -> GeneratorScore:
+    return GeneratorScore(
+        rollout_id=row.rollout_id,
+        document_id=row.group_id,
+        reward=reward,
+        advantage=credit.advantages.get(row.rollout_id, 0.0),
+        trained=row.rollout_id in credit.advantages and row.group_id in credit.trained,
+    )
 
 
 def _unrewarded(rewards: Mapping[str, float], questions: Sequence[Question]) -> list[NotFinite]:

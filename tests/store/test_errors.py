@@ -10,7 +10,7 @@ from infuser_core.errors import InfuserError
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, InfuserError)]
 WRONG_USE = (errors.ConfigError, errors.UsageError, errors.BusyRunError, errors.UnwritableStoreError)
-CODES = {**dict.fromkeys(WRONG_USE, 2), errors.MalformedInputError: 1}
+CODES = {**dict.fromkeys(WRONG_USE, 2), errors.MalformedInputError: 1, errors.Terminated: 143}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
