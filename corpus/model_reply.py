@@ -15,7 +15,7 @@ MAX_CHARS = 50_000
 
 
 class ReplyProblem(ValueError):
-    """Why a reply cannot be used; told to the model when it is asked again."""
+    """Reason for which a reply cannot be used; told to the model when it is asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

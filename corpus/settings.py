@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
-    """How a pool is built."""
+    """Settings of a pool's build."""
 
     config: RunConfig
     """The configuration; every source is a group of its own, so that a changed one is done alone."""

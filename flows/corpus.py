@@ -81,7 +81,7 @@ def _printed(run: str) -> ArtifactRef | None:
 
 
 def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
-    """Where the teaching text of one group's books lies, where the settings ask a model for it."""
+    """Bounds of the teaching text of one group's books, where the settings ask a model for them."""
     return documents.find_structure(run, pages) if documents.has_structure_model(run) else None
 
 

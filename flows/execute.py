@@ -56,7 +56,6 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: 
     from flows import deployment
     from flows.pipeline import pipeline
 
-    deployment.prepare_environment(root)
     places: dict[str, Any] = dict(asked)
     try:
         server = deployment.find_server(root)
@@ -71,13 +70,15 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: 
 
 def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> bool:
     """Execute the run as a flow of Prefect. Returns whether it came to its end: its server may be lost."""
+    from flows import deployment
+
+    deployment.prepare_environment(root)
     # When a server goes, every flow that is open asks it as often, one after the other.
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "1")
     os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "10")
     import httpx
     from prefect import tags
 
-    from flows.deployment import WITHOUT
     from flows.full_pipeline import infuser
     from flows.server.crashed_runs import settle_at_start, store_tag
     from tasks.run import without_heartbeats
@@ -89,7 +90,7 @@ def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, place
     except httpx.HTTPError as error:
         # Stages raise errors of ours: this one is from showing them.
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        print_warning(f"the Prefect server was lost: {why}; {WITHOUT}")
+        print_warning(f"the Prefect server was lost: {why}; {deployment.WITHOUT}")
         return False
     return True
 

@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How a process ended and what it wrote."""
+    """Exit and output of a process."""
 
     out: bytes
     """Its standard output."""

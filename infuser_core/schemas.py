@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 
 class ScoreStatus(StrEnum):
-    """Why an influence score is what it is."""
+    """Status of an influence score."""
 
     SCORED = "scored"
     ZERO_VARIANCE = "zero_variance"
@@ -179,7 +179,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """How much of a benchmark the validation set, which chooses the checkpoint, has already seen."""
+    """Share of a benchmark that the validation set, which chooses the checkpoint, has already seen."""
 
     benchmark: str
     """Benchmark label."""

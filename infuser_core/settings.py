@@ -80,7 +80,7 @@ def shipped_plugins_only() -> bool:
 
 
 def sandbox_mode() -> str:
-    """How model-written code is contained, `INFUSER_SANDBOX`: `bwrap`, or `unsafe`, which must be asked for by name.
+    """Containment of model-written code, `INFUSER_SANDBOX`: `bwrap`, or `unsafe`, which must be asked for by name.
 
     Raises ConfigError for any other value.
     """

@@ -162,8 +162,17 @@ def _cell(value: Any, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def duration(seconds: float) -> str:
+    """A length of time in words."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
 def room(lines: int) -> int:
-    """How many of so many lines of a table a terminal's window holds; all of them where there is no terminal."""
+    """Number of a table's lines that fit a terminal's window; all of them where there is no terminal."""
     return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
 
 

@@ -29,7 +29,7 @@ from tasks.work import Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How a model is asked, beside what its answers depend on."""
+    """Facts about asking a model that its answers do not depend on."""
 
     model: NamedModel
     """The model."""

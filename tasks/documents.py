@@ -264,7 +264,7 @@ def _chunks(config: RunConfig, page: Page, count: Count, domain: str, bounds: Bo
 
 @stage("judge")
 def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
-    """Which chunks of one group teach something. What was judged before a kill is not judged again."""
+    """Judgement of one group's chunks: which teach something. What was judged before a kill is not judged again."""
     source = run.config.corpus.judge or run.config.anchor
     if source.type in judging.WITHOUT_MODEL:
         return _judged_without_model(run, chunks, *judging.WITHOUT_MODEL[source.type])

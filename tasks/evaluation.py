@@ -134,7 +134,7 @@ def selected_iteration(run: str, selection: ArtifactRef, last: int) -> int:
 
 @stage("leakage")
 def leakage(run: Run, validation: ArtifactRef) -> Work:
-    """How much of each benchmark the validation set has seen: it chooses the checkpoint that is evaluated."""
+    """Share of each benchmark that the validation set has seen: it chooses the checkpoint that is evaluated."""
     loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

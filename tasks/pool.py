@@ -108,7 +108,7 @@ def matched(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
 def _empty(
     run: Run, pages: Sequence[ArtifactRef], chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]
 ) -> DocumentError:
-    """Why nothing is left, and at which stage it was lost."""
+    """Reason for an empty pool, and the stage at which it was lost."""
     books = [page for ref in pages for page in run.store.rows(ref, "pages", Page)]
     rejected = [page for page in books if page.reason]
     if books and len(rejected) == len(books):

@@ -31,7 +31,7 @@ from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 from infuser_core.terminal import Console
-from infuser_core.trackers.parts.teller import Teller
+from infuser_core.trackers.parts.run_log import RunLog
 from tasks.run_control import Control, Only, Planning
 
 _WHOLE = Asked()
@@ -51,7 +51,7 @@ class Execution:
     """Warm engines."""
     console: Console
     """Lines in the terminal."""
-    teller: Teller = field(default_factory=Teller)
+    log: RunLog = field(default_factory=RunLog)
     """Says what the stages did, in the terminal and in the run's folder."""
     hold: Hold | None = None
     """Our ownership of the run."""
@@ -196,8 +196,8 @@ def opened(
         if listed and runs.read_config(root, name).get("track", []) != config.track:
             runs.change_run(root, name, config=config.model_dump(mode="json"))
         store, console = Store(root), Console.here(quiet=quiet, plain=listed)
-        teller = Teller(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
-        _say_what_was_left(hold, record, name, teller)
+        log = RunLog(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
+        _say_what_was_left(hold, record, name, log)
         run = Run(
             name=name,
             config=config,
@@ -210,10 +210,10 @@ def opened(
             listed=listed,
             pool=run_pool(config),
             console=console,
-            teller=teller,
+            log=log,
         )
         store.sweep()
-        with teller.attempt(name, f"Prefect {os.environ.get('PREFECT_API_URL', '')}" if flow_run else "no Prefect"):
+        with log.attempt(name, f"Prefect {os.environ.get('PREFECT_API_URL', '')}" if flow_run else "no Prefect"):
             with _entered(run):
                 yield run
 
@@ -301,32 +301,32 @@ def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
         journal = Journal(root, name, shelf=runs.EVALUATIONS)
         journal.start_attempt()
         console = Console.here()
-        teller = Teller(console, journal.path.parent, attempt=journal.attempt)
+        log = RunLog(console, journal.path.parent, attempt=journal.attempt)
         execution = Execution(
             name=name,
             store=Store(root),
             journal=journal,
             pool=pool,
             console=console,
-            teller=teller,
+            log=log,
             hold=hold,
         )
         try:
-            with teller.attempt(name):
+            with log.attempt(name):
                 yield execution
         finally:
             console.clear()
             pool.close()
 
 
-def _say_what_was_left(hold: Hold, record: Journal, name: str, teller: Teller) -> None:
+def _say_what_was_left(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
     """A holder that was killed could not say so itself: its successor does, to the person and in the journal."""
     left = hold.left
     if left is None:
         return
     said = describe_left(left, name)
     sys.stderr.write(f"infuser: {said}\n")
-    teller.note(said)
+    log.note(said)
     for doing in filter(None, left.doing.split(AND)):
         phase, _, iteration = doing.partition(", iteration ")
         attempt = max(1, record.attempt - 1)

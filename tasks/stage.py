@@ -187,7 +187,7 @@ def _journal_found(run: Run, look_up: LookUp) -> None:
         run.journal.append(
             phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
         )
-        run.teller.found(record, iteration)
+        run.log.found(record, iteration)
 
 
 def _show_cached(label: str, artifacts: int) -> None:

@@ -233,7 +233,7 @@ def write_again(
 
 
 def compare_solvers(asked: GeneratedSet, gaps: Sequence[Mapping[str, Any]], scores: Mapping[str, ArtifactRef]) -> Work:
-    """How often solvers agree with the keys, the base first: which evaluations belong together, for reports."""
+    """Agreement of solvers with the keys, the base first: which evaluations belong together, for reports."""
     recipe = Recipe(
         phase="swg",
         version=VERSION,

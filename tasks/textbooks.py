@@ -223,7 +223,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
 
 @stage("choose")
 def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef], *, required: bool = True) -> Work:
-    """Which offers become sources: by licence, file, language, identity and rank; each other one with its reason."""
+    """Choice of the offers that become sources, by licence, file, language, identity and rank; others say why not."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         wanted = run.store.rows(topics, "topics", Topic)

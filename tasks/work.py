@@ -16,7 +16,7 @@ from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
-from infuser_core.trackers.parts.teller import place_of
+from infuser_core.trackers.parts.run_log import place_of
 from tasks import display
 from tasks.run import Execution
 from tasks.run_control import Halted
@@ -39,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """Where a stage's artifact is, and whether it was there before."""
+    """Artifact of a stage, and whether it was there before."""
 
     ref: ArtifactRef
     """The artifact."""
@@ -109,7 +109,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
-    line = run.teller.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=moved)
+    line = run.log.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=moved)
     if run.published:
         display.log(line)
     return ref
@@ -141,7 +141,7 @@ def _own(run: Execution) -> None:
 def _hit(run: Execution, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
     record = run.store.manifest(ref)
     _journal(run, recipe, ref, "cached", seconds, sum(record.rows.values()))
-    run.teller.found(record, recipe.iteration)
+    run.log.found(record, recipe.iteration)
     return StageResult(ref=ref, cached=True)
 
 
@@ -160,7 +160,7 @@ def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, secon
 def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: float) -> None:
     message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
-    run.teller.failed(display.title(recipe.phase, recipe.iteration), seconds, error)
+    run.log.failed(display.title(recipe.phase, recipe.iteration), seconds, error)
     # On a full disk there is no room for the line either; the error itself is on its way to the person.
     with suppress(StoreError):
         run.journal.append(

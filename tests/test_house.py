@@ -218,12 +218,28 @@ def strings_of(tree: ast.Module) -> Iterator[ast.Constant]:
             yield node.value
 
 
+def docstrings_of(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Docstrings of the module, its classes and functions; a field's may say why."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                yield first.value
+
+
 def test_docstrings_name_things_and_do_not_ask():
     riddles = [
         f"{at(path, text)} {text.value[:60]}"
         for path in FILES
-        for text in strings_of(TREES[path])
-        if text.value.split()[:1] in (["What"], ["Who"])
+        for text, asked in [
+            *((text, ["What", "Who"]) for text in strings_of(TREES[path])),
+            *((text, ["Where", "How", "Why", "When", "Which", "Whose", "Whom"]) for text in docstrings_of(TREES[path])),
+        ]
+        if text.value.split()[:1] and text.value.split()[0] in asked
     ]
     assert riddles == [], "say what the thing is, in the words that somebody would search for"
 

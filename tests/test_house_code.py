@@ -14,7 +14,7 @@ from infuser_core import errors
 BOUNDARIES = {
     "flows/execute.py",
     "infuser_core/trackers/parts/follow.py",
-    "infuser_core/trackers/parts/teller.py",
+    "infuser_core/trackers/parts/run_log.py",
     "tasks/safe_points.py",
     "tasks/stage.py",
     "tasks/work.py",

@@ -167,7 +167,7 @@ CONTEXT = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When two texts count as one."""
+    """Rule by which two texts count as one."""
 
     n: int = 13
     """Words per n-gram."""
@@ -179,7 +179,7 @@ class Rule:
     """A shorter text is compared with whole texts only: its few words stand in any book."""
 
     def applies(self, shared: Shared, first: Sequence[str], second: Sequence[str]) -> str:
-        """Why the pair matches: whole, first, second (which side is contained) or run; empty where it does not."""
+        """Reason of the match: whole, first, second (which side is contained) or run; empty where there is none."""
         if min(len(first), len(second)) < self.min_words:
             return "whole" if first == second else ""
         if shared.containment_first >= self.containment:

@@ -18,7 +18,7 @@ Mode = Literal["exact", "paper", "loose"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapConfig:
-    """When two texts count as one."""
+    """Settings of the overlap audit: the rule by which two texts count as one."""
 
     n: int = 13
     """Words per n-gram."""
@@ -43,7 +43,7 @@ class OverlapConfig:
 
     @property
     def rule(self) -> Rule:
-        """When a pair matches."""
+        """Rule by which a pair matches."""
         return Rule(n=self.n, containment=self.containment, run_words=self.run_words, min_words=self.min_words)
 
 

@@ -17,7 +17,7 @@ PROMPT_TYPE = "mcq"
 
 
 class Discard(StrEnum):
-    """Why a span is no candidate for the pool."""
+    """Reasons for which a span is no candidate for the pool."""
 
     TOO_SHORT = "too_short"
     TOO_LONG = "too_long"

@@ -62,7 +62,7 @@ TITLE_CHARS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookBounds:
-    """Where a book's teaching text lies."""
+    """First and last line of a book's teaching text."""
 
     source_id: str
     """The book."""
@@ -183,7 +183,7 @@ def level_of(part: Section) -> int:
 
 
 def subtree_end(parts: Sequence[Section], place: int) -> int:
-    """Where a section with its subsections ends."""
+    """End of a section with its subsections."""
     depth = level_of(parts[place])
     return next((part.start for part in parts[place + 1 :] if level_of(part) <= depth), parts[-1].end)
 

@@ -196,7 +196,7 @@ WITHOUT_MODEL: dict[str, tuple[str, Decide]] = {"rules": (RULES, judge_by_rules)
 
 
 def fault_of(text: str) -> str:
-    """Why a chunk teaches nothing by its form; empty when it may teach something."""
+    """Reason for which a chunk teaches nothing by its form; empty when it may teach something."""
     prose = FENCE.sub("", text)
     lines = [line.strip() for line in prose.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if len(lines) >= MIN_LINES and not _is_table(lines):

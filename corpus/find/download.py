@@ -211,7 +211,7 @@ def _bring(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """How a transfer ended."""
+    """Result of a transfer."""
 
     status_code: int = 0
     """Last HTTP status; 0 when no answer came."""
@@ -284,7 +284,7 @@ def _attempt(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fet
 
 
 def _refusal(response: httpx.Response, config: WebConfig) -> str:
-    """Why a body must not be read; empty when it may."""
+    """Reason for which a body must not be read; empty when it may."""
     status, kind, headers = response.status_code, _kind(response), response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", ""), time.time()) if status in BUSY else 0.0

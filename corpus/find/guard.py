@@ -45,7 +45,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig:
-    """Whom requests may reach, how fast they follow each other, and how patient they are."""
+    """Limits of HTTP requests: allowed hosts, rate, timeouts and retries."""
 
     allowed_hosts: frozenset[str] = frozenset()
     """Hosts of one's own, such as a local catalogue: reached without the address check, on any port, without pause."""

@@ -170,7 +170,7 @@ def _rejection(
     rank: int,
     rules: CatalogueSettings,
 ) -> str:
-    """Why an entry that may be taken by itself is not the one that was."""
+    """Reason for which an entry that may be taken by itself is not the one that was."""
     if first is None:
         taken = f"{rules.books_per_topic} are taken for a pair"
         return f"ranked {rank} at best: {taken}" if rank else "not ranked for any pair: shares no word with one"

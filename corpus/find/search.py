@@ -44,7 +44,7 @@ def identifiers(offer: Offer) -> list[str]:
 
 
 def refusal(offer: Offer, rules: CatalogueSettings) -> str:
-    """Why an offer may not be taken by itself, whatever else was found; empty when it may."""
+    """Reason for which an offer may not be taken by itself, whatever else was found; empty when it may."""
     if not offer.licence:
         return f"no licence: {offer.licence_evidence}"
     if not licences.allowed(offer.licence, rules.licences):

@@ -44,7 +44,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """How one question came to its pair, or why it has none. Holds nothing of its text."""
+    """Assignment of one question to a pair, or the reason for none. Holds nothing of its text."""
 
     question_id: str
     """The question."""
@@ -95,7 +95,7 @@ def librarian_of(model: ChatModel, profile: str) -> Librarian:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Where every label went."""
+    """Labels of topics after merging."""
 
     names: Mapping[str, str]
     """Label to the label that stands for it; itself where it was kept."""

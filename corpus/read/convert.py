@@ -90,7 +90,7 @@ def convert_auto(path: Path, source_id: str, config: ChoiceConfig, *, progress: 
 
 
 def _doubt(page: Page, config: ChoiceConfig) -> str:
-    """Why the text layer is not good enough; empty when it is, or when no converter could help."""
+    """Reason for which the text layer is not good enough; empty when it is, or when no converter could help."""
     if page.reason:
         return page.reason if page.reason.startswith(NEEDS_MARKER) else ""
     bad = sum(score >= GARBLED_PAGE for score in page.math_garbled)

@@ -41,7 +41,7 @@ class ReadingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertConfig:
-    """How the embedded converter reads a PDF."""
+    """Settings of the embedded PDF converter."""
 
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     """Limits for a heading, a paragraph, a usable page."""

@@ -238,7 +238,7 @@ def without_line_numbers(pieces: Sequence[Piece]) -> Sequence[Piece]:
 
 
 def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
-    """Where the lines of a column begin and end, save for those that are indented or stick out."""
+    """Left and right edges of a column's lines, save for those that are indented or stick out."""
     if not pieces:
         return 0.0, 0.0
     widest = max(_width(piece) for piece in pieces)
@@ -273,7 +273,7 @@ def _grouped(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
-    """Which rows run over both columns: text across the space between, or a table with cells on both sides.
+    """Rows that run over both columns: text across the space between, or a table with cells on both sides.
 
     A single row with several pieces on both sides is two lines of text that were stretched to fill their columns.
     """
@@ -287,7 +287,7 @@ def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
 
 
 def gutter(pieces: Sequence[Piece]) -> float | None:
-    """Where the space between two columns of running text lies; None on a page with one column."""
+    """Position of the space between two columns of running text; None on a page with one column."""
     if len(pieces) < 2 * MIN_ROWS:
         return None
     left, right = min(piece.x0 for piece in pieces), max(piece.x1 for piece in pieces)

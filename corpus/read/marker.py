@@ -66,7 +66,7 @@ REAL_HOME = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerConfig:
-    """How the command is called."""
+    """Settings of the marker command."""
 
     command: str = "marker_single"
     """Command line to which the file and the output options are added."""
@@ -214,7 +214,7 @@ def _server_logs(home: Path) -> list[str]:
 
 
 def _failure(ended: child.Finished, home: Path) -> str:
-    """Why the command failed; empty when it did not. What only its owner can mend is an error."""
+    """Reason for which the command failed; empty when it did not. What only its owner can mend is an error."""
     if not ended.fault and not ended.status:
         return ""
     if ended.killed:

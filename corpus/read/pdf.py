@@ -117,7 +117,7 @@ class _Reader:
         return turns.most_common(1)[0][0] if turns else 0
 
     def _edges(self, index: int) -> tuple[float, float]:
-        """Where a character begins and ends in reading direction, points."""
+        """Beginning and end of a character in reading direction, points."""
         rect = self.rect
         raw.FPDFText_GetLooseCharBox(self.textpage, index, rect)
         if not self.turns:

@@ -49,6 +49,7 @@ def status(
 ) -> None:
     """Show a run's latest attempt, iteration by iteration: what ran, what was cached, accuracies."""
     from infuser_core.lineage import progress
+    from infuser_core.lineage.attempts import state_of
 
     root = settings.store_root()
     if every:
@@ -58,7 +59,7 @@ def status(
     if digest:
         _print_digest(root, name, as_json=as_json)
         return
-    state = progress.state_of(root, name)
+    state = state_of(root, name)
     parts = progress.parts_of(root, name, state=state)
     kept = parts[-(last or (len(parts) if as_json else room(len(parts)))) :]
     entries = [entry for part in kept for entry in part.stages]

@@ -113,8 +113,10 @@ async def show(root: Path, run: str, shown: dict[UUID, int]) -> None:
     `shown` remembers how many stages of an attempt are there already.
     """
     db = provide_database_interface()
+    own = runs.read_run(root, run).get("shown", {})
     for attempt in await asyncio.to_thread(attempts_of, root, run):
-        if await _is_complete(db, attempt):
+        # Some are flow runs of Prefect themselves.
+        if str(attempt.number) in own or await _is_complete(db, attempt):
             continue
         there = shown.get(_whole(attempt), 0)
         async with db.session_context(begin_transaction=True, with_for_update=True) as session:

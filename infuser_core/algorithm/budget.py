@@ -1,4 +1,4 @@
-"""How a batch of documents is shared among arms (domains, sources, routes): fixed weights, or a bandit on influence.
+"""Sharing of a batch of documents among arms (domains, sources, routes): fixed weights, or a bandit on influence.
 
 The bandit is the sliding-window upper confidence bound of Garivier and Moulines (2011) for rewards that drift, in
 batches: documents are placed one after the other, and each one placed narrows its arm's bound as if it came out at the

@@ -12,7 +12,7 @@ _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incor
 
 
 def order(name: str, *, count: int = len(_ANSWERS)) -> list[int]:
-    """Which answer stands at each place, 0 being the right one: drawn by the identifier alone.
+    """Order of the answers, by their numbers (0 is the right one), drawn by the identifier alone.
 
     The seed is the text that the authors' code makes of no seed, so that letters can be compared.
     """

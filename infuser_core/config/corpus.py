@@ -60,7 +60,7 @@ class CatalogueEntry(Settings):
 
 
 class CatalogueSettings(Settings):
-    """Where textbooks are looked for, and which are taken."""
+    """Settings of the search for textbooks: catalogues, and which offers are taken."""
 
     type: Literal["nano", "local", "catalogues"] = "nano"
     """`nano` serves the micro-world's textbooks on loopback; `local` is a JSON catalogue at `url`; `catalogues` are

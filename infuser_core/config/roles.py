@@ -36,7 +36,7 @@ class ProblemSettings(Settings):
 
 
 class DataSettings(Settings):
-    """Where the target distribution is known from, and what else the solver is trained on."""
+    """Data of a run: dev and validation questions of the target, and problems of other sources."""
 
     dev: QuestionSource
     """The small set whose gradient guides the generator (eq:hat_g_dev)."""
@@ -47,7 +47,7 @@ class DataSettings(Settings):
 
 
 class BudgetSettings(Settings):
-    """How the documents of an iteration are shared among the arms of the pool."""
+    """Settings for sharing an iteration's documents among the arms of the pool."""
 
     mode: Literal["uniform", "shares", "bandit"] = "uniform"
     """`uniform` draws from the whole pool; `shares` has constant weights; `bandit` follows recent mean influence."""
@@ -78,7 +78,7 @@ class BudgetSettings(Settings):
 
 
 class RoleSettings(Settings):
-    """How one role is updated."""
+    """Settings of one role's update."""
 
     update: bool = True
     """False keeps the role at its anchor."""

@@ -29,7 +29,7 @@ from infuser_core.sealed import digest_of
 
 
 class SamplingSettings(Settings):
-    """How responses are drawn."""
+    """Settings of sampling: length, temperature, nucleus."""
 
     temperature: float = Field(default=0.7, ge=0, le=1000)
     top_p: float = Field(default=1.0, gt=0, le=1)

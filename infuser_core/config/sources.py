@@ -96,7 +96,7 @@ class FileQuestions(Settings):
 
 
 class Quota(Settings):
-    """How many questions of one or several benchmarks enter a sample."""
+    """Number of questions that a sample takes from one or several benchmarks."""
 
     benchmarks: list[str] = Field(min_length=1)
     """Modules in `infuser_core/benchmarks`; several share the quota as one pool."""

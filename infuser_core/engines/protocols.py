@@ -23,7 +23,7 @@ def no_progress(done: int, total: int, tokens: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How responses are drawn."""
+    """Settings of sampling: length, temperature, nucleus, stop."""
 
     temperature: float = 0.7
     """Softmax temperature; 0 means greedy."""

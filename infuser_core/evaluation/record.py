@@ -46,7 +46,7 @@ class Record:
 
 
 def folder_of(root: Path, name: str) -> Path:
-    """Where the record of an evaluation lies, with its journal and its tables for people."""
+    """Folder of an evaluation's record, with its journal and its tables for people."""
     return root / runs.EVALUATIONS / name
 
 

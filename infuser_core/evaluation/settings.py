@@ -23,7 +23,7 @@ _NANO = {"hard": "nano-hard", "wide": "nano-wide"}
 
 
 class EvaluationSettings(Settings):
-    """How an evaluation is done; the defaults are the paper's (appendix: sampling hyperparameters)."""
+    """Settings of an evaluation; the defaults are the paper's (appendix: sampling hyperparameters)."""
 
     engine: EngineSettings = EngineSettings()
     prompts: FilePath = "paper"
@@ -40,7 +40,7 @@ class EvaluationSettings(Settings):
 
 
 def of_run(config: RunConfig) -> EvaluationSettings:
-    """How a run evaluates."""
+    """Settings with which a run evaluates."""
     return EvaluationSettings(
         engine=config.engine,
         prompts=config.prompts,

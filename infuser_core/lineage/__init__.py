@@ -1,1 +1,1 @@
-"""Where every number comes from, and what depends on it."""
+"""Lineage: the origin of every number, and what depends on it."""

@@ -32,7 +32,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Why something is as it is."""
+    """Explanation of something, passage by passage."""
 
     id: str
     """Subject of the answer."""

@@ -45,19 +45,24 @@ def span_of(entries: Sequence[Entry]) -> Span:
 
 
 def attempts_of(root: Path, name: str) -> list[Attempt]:
-    """Attempts of a run that are no flow runs of Prefect themselves. Raises StoreError for a damaged record."""
-    shown = runs.read_run(root, name).get("shown", {})
+    """Attempts of a run in their order. Raises DamagedArtifactError for a damaged journal."""
     journal, held = Journal(root, name), runs.is_held(root, name)
     at = journal.path.stat().st_mtime if journal.path.exists() else 0.0
     found: dict[int, list[Entry]] = {}
     for entry in journal.entries():
         found.setdefault(entry.attempt, []).append(entry if entry.at else replace(entry, at=at))
     last = max(found, default=0)
-    return [
-        _attempt(name, number, entries, held=held and number == last)
-        for number, entries in found.items()
-        if str(number) not in shown
-    ]
+    return [_attempt(name, number, entries, held=held and number == last) for number, entries in sorted(found.items())]
+
+
+def state_of(root: Path, name: str) -> str:
+    """A run's state in words: running, done, stopped or failed and at which stage, interrupted."""
+    if runs.is_held(root, name):
+        return "running"
+    for last in attempts_of(root, name)[-1:]:
+        words = {"done": "done", "stopped": last.message, "failed": f"failed in {last.message}"}
+        return words.get(last.state, "interrupted")
+    return "interrupted"
 
 
 def _attempt(name: str, number: int, entries: list[Entry], *, held: bool) -> Attempt:

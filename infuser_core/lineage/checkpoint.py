@@ -12,7 +12,7 @@ _TESTS = ("respond", "validate", "evaluate")
 
 
 def of_checkpoint(view: RunView, record: Record) -> Answer:
-    """Why a checkpoint is what it is."""
+    """Explanation of a checkpoint."""
     chain = view.graph.trained(record.key)
     scores = _scores(view, record)
     headline = f"{checkpoint_name(record)}: {len(chain) - 1} updates, optimizer step {record.summary.get('step')}"

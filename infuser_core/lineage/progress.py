@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import StoreError
+from infuser_core.lineage.attempts import state_of
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import CHECKPOINTS, UPDATES, Catalogue
 from infuser_core.store.journal import Entry, Journal, last_of
@@ -13,20 +14,6 @@ from infuser_core.store.recipe import Record
 
 _BEFORE, _AFTER = "preparation", "evaluation"
 _ENDED = ("failed", "killed", "stopped")
-
-
-def state_of(root: Path, name: str) -> str:
-    """A run's state in words: running, done, stopped or failed and where, interrupted."""
-    if runs.is_held(root, name):
-        return "running"
-    journal = Journal(root, name)
-    if journal.is_finished():
-        return "done"
-    last = journal.last_attempt()
-    if last and last[-1].state == "stopped":
-        return last[-1].message
-    failed = [entry for entry in last if entry.state == "failed"]
-    return f"failed in {failed[-1].phase}: {failed[-1].message}" if failed else "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,20 +30,20 @@ SCORE = (
 
 
 def of_question(view: RunView, written: Record, question: dict[str, Any]) -> Answer:
-    """Why a question got its score and what it did."""
+    """Explanation of a question: its score, and what it did."""
     told = _story(view, written, question)
     return view.answer("question", question["question_id"], _headline(told, written), told)
 
 
 def of_generator_rollout(view: RunView, written: Record, rollout_id: str) -> Answer:
-    """Why a text of the generator got its reward: the question it became, or why it became none."""
+    """Explanation of a generator's text and its reward: the question it became, or why it became none."""
     question = view.row("questions", QUESTION, "rollout_id = ?", rollout_id, of=[written])
     told = _text(view, written, rollout_id) if question is None else _story(view, written, question)
     return view.answer("generator rollout", rollout_id, _headline(told, written), told)
 
 
 def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], rollout_id: str) -> Answer:
-    """Why an answer got its reward, and the whole story of the question it answers."""
+    """Explanation of an answer and its reward, with the whole story of its question."""
     told = _story(view, written, question)
     answers = next(passage for passage in told if passage.name == "answers")
     mine = next(row for row in answers.rows if row["rollout_id"] == rollout_id)
@@ -195,7 +195,7 @@ def _reward(view: RunView, record: Record, rollout: dict[str, Any]) -> Passage:
 
 
 def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
-    """Why a question's answers entered no step of the solver's update; empty where they entered one."""
+    """Reason for which a question's answers entered no step of the solver's update; empty where they entered one."""
     config = json.loads(update.config)
     if question_id in config.get("left_out", ()):
         return "the configuration leaves it out"
@@ -203,6 +203,8 @@ def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
     difficulty = view.row("difficulties", ("inside",), "question_id = ?", question_id, of=[update])
     if difficulty is not None and not difficulty["inside"]:
         return "its accuracy lies outside the band"
+    if lost := _not_finite(view, update, question_id):
+        return lost
     columns, penalty = ("reward", "verdict", "finish_reason"), config.get("mid_eos_penalty", 0.0)
     # In recipes of older versions the settings of the steps are those of the update itself.
     verdicts = config.get("step", config)["options"]["mid_eos_verdicts"] if penalty else ()
@@ -211,8 +213,16 @@ def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
     return "all answers had the same reward" if is_flat(rewards) else ""
 
 
+def _not_finite(view: RunView, update: Record, group_id: str) -> str:
+    """The number for which an update left a question or document out; empty where it did not."""
+    found = view.row("not_finite", ("quantity", "value"), "group_id = ?", group_id, of=[update])
+    return f"its {found['quantity']} is {found['value']}" if found else ""
+
+
 def _why_not_generator(view: RunView, update: Record, document_id: str) -> str:
-    """Why a document's texts entered no step of the generator's update; empty where they entered one."""
+    """Reason for which a document's texts entered no step of the generator's update; empty where they entered one."""
+    if lost := _not_finite(view, update, document_id):
+        return lost
     rows = view.rows("generator_scores", ("trained",), "document_id = ?", document_id, of=[update])
     reason = "all texts of the document had the same reward, or there was no dev signal"
     return "" if any(row["trained"] for row in rows) else reason

@@ -17,7 +17,7 @@ TESTS = ("validate", "evaluate")
 
 
 def of_benchmark(view: RunView, label: str) -> Answer | None:
-    """Why a benchmark's score is what it is: both checkpoints, the selection between, and the questions that moved."""
+    """Explanation of a benchmark's score: both checkpoints, the selection between, and the questions that moved."""
     records = {record.key: record for record in view.graph.of(*TESTS)}
     found = view.rows("benchmark_scores", SCORED, "benchmark = ?", label, of=records.values())
     if not found:

@@ -15,12 +15,12 @@ from infuser_core.lineage.answer import table_lines
 from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.run_view import RunView
-from infuser_core.planning.plan import duration
 from infuser_core.sealed import digest_of
 from infuser_core.store.catalogue import CHECKPOINTS, UPDATES, Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.views import Lens
+from infuser_core.terminal import duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ _LEAST = 6
 
 
 def why(root: Path, name: str, *, run: str | None = None) -> Answer:
-    """Where the named thing comes from and what it did. Raises UsageError where nothing in the store has that name."""
+    """Explanation of anything by its name: its origin, and what it did. Raises UsageError where nothing has it."""
     catalogue = Catalogue(root)
     run = find_run(root, run) if run else None
     with closing(Lens(catalogue, runs=[])) as lens:

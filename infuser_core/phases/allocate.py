@@ -27,7 +27,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How a batch is shared."""
+    """Settings for sharing a batch among arms."""
 
     by: str
     """Field of Document whose values are the arms."""
@@ -105,7 +105,7 @@ def fixed_budget(
 
 
 def offset_of(seed: int, iteration: int) -> float:
-    """Where the rounding of an iteration's quotas starts."""
+    """Start of the rounding of an iteration's quotas."""
     return random.Random(seed_of(seed, "budget", iteration)).random()
 
 

@@ -26,7 +26,7 @@ from infuser_core.verifiers.parts.batch import Job, check_all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSettings:
-    """How questions are put to a solver."""
+    """Settings for putting questions to a solver."""
 
     prompts: str
     """Prompt profile."""

@@ -56,7 +56,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RespondSettings:
-    """How questions are put."""
+    """Settings for sampling responses to benchmark questions."""
 
     prompts: str
     """Prompt profile."""
@@ -263,7 +263,7 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreSettings:
-    """How saved responses are scored: another rule needs no model."""
+    """Settings for scoring saved responses: another rule needs no model."""
 
     box: str
     """Which answer counts."""
@@ -272,7 +272,7 @@ class ScoreSettings:
 
 
 def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) -> AskSettings:
-    """How a benchmark, or the validation set, is sampled (appendix: sampling hyperparameters)."""
+    """Sampling settings of a benchmark, or of the validation set (appendix: sampling hyperparameters)."""
     cotrain = config.cotrain
     known = plugins.describe(benchmark.name) if benchmark else None
     own_limit = (benchmark.max_tokens if benchmark else None) or (known.max_tokens if known else None)
@@ -289,5 +289,5 @@ def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) 
 
 
 def score_settings(config: RunConfig) -> ScoreSettings:
-    """Which answers count."""
+    """Scoring settings of a run."""
     return ScoreSettings(box=config.evaluate.box, too_long=config.evaluate.too_long)

@@ -22,7 +22,7 @@ ChoiceOrder = Literal["as_written", "shuffled"]
 
 
 class Reason(StrEnum):
-    """Why a text is no question."""
+    """Reasons for which a text is no question."""
 
     EMPTY_RESPONSE = "empty_response"
     NO_JSON_CONTENT = "no_json_content"

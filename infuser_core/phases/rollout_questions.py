@@ -122,7 +122,7 @@ VERSION = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledAnswerSettings:
-    """How generated questions are put to the solver, and what its answers are compared with."""
+    """Settings for putting generated questions to the solver, and the labels of its answers."""
 
     answers: AnswerSettings
     """The same as for the dev set, so that the two gradients are comparable."""

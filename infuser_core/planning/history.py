@@ -1,4 +1,4 @@
-"""Which settings hold where in a run: a fork has its origin's until the iteration at which it left.
+"""Settings of a run over its iterations: a fork has its origin's until the iteration at which it left.
 
 Three rules, by what a stage does:
 - what stands before the loop (corpus, reference questions, anchor) has the settings that the run began with;

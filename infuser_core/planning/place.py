@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How much of a run is wanted."""
+    """Part of a run that is wanted."""
 
     again: Place | None = None
     """Computed again from here on, although the store has it."""

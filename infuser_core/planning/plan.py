@@ -9,6 +9,7 @@ from typing import Any
 from infuser_core.planning.place import Asked, Salts
 from infuser_core.planning.reasons import Before, Reason, Step, reasons, title
 from infuser_core.store.recipe import Recipe, Record
+from infuser_core.terminal import duration
 
 _LISTED = 8
 """Cached stages in a row of which each gets a line of its own."""
@@ -137,15 +138,6 @@ def _said(reasons: Sequence[Reason]) -> list[str]:
     return [*said[:_SAID], f"{len(said) - _SAID} more reasons"] if len(said) > _SAID else said
 
 
-def duration(seconds: float) -> str:
-    """A time in words."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
-
-
 def plan_of(
     run: str,
     steps: Sequence[Step],
@@ -183,7 +175,7 @@ def labels(steps: Sequence[Step]) -> list[str]:
 
 
 class Times:
-    """How long a stage takes, by former artifacts: the one in its place, else the median of its phase."""
+    """Expected time of a stage, by former artifacts: the one in its place, else the median of its phase."""
 
     def __init__(self, nearest: Sequence[Record], known: Sequence[Record]) -> None:
         self._by_phase = [_seconds(records) for records in (nearest, known)]

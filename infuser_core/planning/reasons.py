@@ -120,7 +120,7 @@ def _distance(recipe: Recipe, record: Record) -> int:
 
 
 def reasons(step: Step, before: Before, salts: Salts, missing: Mapping[str, Recipe]) -> list[Reason]:
-    """Why this stage would run, the most telling first; `missing` are assumed artifacts by id."""
+    """Reasons for which this stage would run, the most telling first; `missing` are assumed artifacts by id."""
     recipe = step.recipe
     if not step.known:
         return _inputs(recipe, None, missing) or [_DEPENDS]

@@ -148,7 +148,7 @@ def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
 
 
 class Pace:
-    """How long runs take, for an estimate of the end."""
+    """Times of runs, for an estimate of the end."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}

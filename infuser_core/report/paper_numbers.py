@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Where it stands."""
+        """Table, row and column of the paper."""
         return " / ".join(part for part in (self.anchor, self.column, self.row) if part)
 
 

@@ -72,7 +72,7 @@ RUNS = 2
 
 
 class Failure(StrEnum):
-    """Why a program is no question, beside the reasons of `parsing.Reason`."""
+    """Reasons for which a program is no question, beside the reasons of `parsing.Reason`."""
 
     PROGRAM_FAILED = "program_failed"
     PROGRAM_NOT_DETERMINISTIC = "program_not_deterministic"

@@ -184,7 +184,7 @@ class _Batch:
             return CaseOutcome(status=Status.MISSING, detail=f"no answer: {error!s:.200}")
 
     def _death(self, cell: Cell) -> Status:
-        """Why a process ended before its answer; its last words are its own, and change only the name of a failure."""
+        """Reason of a process's end before its answer; its last words, its own, change only the name of a failure."""
         self.killed = self.killed or cell.killed
         return Status.MEMORY if cell.last_words().startswith("MemoryError") else Status.RAISED
 

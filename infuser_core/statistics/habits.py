@@ -85,7 +85,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxing:
-    """How a response uses the box of its answer."""
+    """Use of the answer's box in a response."""
 
     single: bool
     """Whether there is exactly one."""

@@ -1,4 +1,4 @@
-"""How much the texts of a batch repeat each other: BLEU between texts, clusters by average linkage."""
+"""Repetition among the texts of a batch: BLEU between texts, clusters by average linkage."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -36,7 +36,7 @@ class Catalogue:
         self.by_id = {record.id: record for record in self.records.values()}
 
     def folder(self, key: str) -> Path:
-        """Where an artifact lies."""
+        """Folder of an artifact."""
         return self.root / "artifacts" / self.records[key].phase / key
 
     def record(self, key: str) -> Record:
@@ -111,7 +111,7 @@ class Holder:
 
     @property
     def broken(self) -> str:
-        """Why it is unknown what it holds; empty for a sound record."""
+        """Reason for which it is unknown what it holds; empty for a sound record."""
         return self.lost or next(iter(self.damaged.values()), "")
 
     @property
@@ -173,7 +173,7 @@ def _damaged(folder: Path, journals: Sequence[Journal]) -> dict[str, str]:
 
 
 def _lost(folder: Path, record: str, journal: Journal) -> str:
-    """Why it cannot be known what lies in this folder: its record is lost, or all that told of its attempts."""
+    """Reason for which a folder's contents cannot be known: its record is lost, or all that told of its attempts."""
     if not (folder / record).is_file():
         # A folder with nothing but a lock is left by a start that was refused.
         return f"{folder / record} is lost" if journal.path.exists() and record == runs.RECORD else ""

@@ -333,7 +333,7 @@ def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list
 
 
 def last_place(holder: Holder) -> str:
-    """Where an unfinished run had got to, PHASE@ITERATION; empty where it had got nowhere."""
+    """Last stage of an unfinished run, PHASE@ITERATION; empty before the first."""
     worked = [entry for entry in holder.entries if entry.state == "ran"] or list(holder.entries)
     newest = max((entry.attempt for entry in worked), default=0)
     last = next((entry for entry in reversed(worked) if entry.attempt == newest), None)

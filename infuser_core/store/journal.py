@@ -318,7 +318,7 @@ def keep_newest(journal: Path) -> None:
 
 
 def _damage(chain: sealed.Chain, head: _Head | None, *, there: bool) -> str:
-    """How a journal contradicts itself or its head, in words; empty where it does not."""
+    """Contradiction of a journal to itself or its head, in words; empty where it does not."""
     if chain.beyond:
         return f"line {len(chain.lines) + 1} is not as it was written"
     if head is None:

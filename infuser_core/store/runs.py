@@ -44,7 +44,7 @@ _LOOK_AGAIN = 1.0
 
 
 def runs_folder(root: Path) -> Path:
-    """Where the records of runs lie."""
+    """Folder of the records of runs."""
     return root / RUNS
 
 

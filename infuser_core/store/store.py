@@ -59,7 +59,7 @@ class Store:
         self.root = root
 
     def folder(self, kind: str, key: str) -> Path:
-        """Where an artifact lies, or would lie."""
+        """Folder of an artifact, present or not."""
         return self.root / "artifacts" / kind / key
 
     def find(self, recipe: Recipe) -> ArtifactRef | None:

@@ -89,6 +89,7 @@ def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
         running.send_signal(signal.SIGCONT)
         assert running.wait(400) == 0, (tmp_path / "log").read_text()
         eventually(lambda: [run["state_name"] for run in late.roots()] == ["Completed"], 30)
+        assert {run["state_name"] for run in late.post("flow_runs/filter", {})} == {"Completed"}
     finally:
         late.process.terminate()
         late.process.wait(60)

@@ -127,7 +127,7 @@ def _one(benchmark: "Benchmark", repo: str) -> Path:
 
 
 def by_hand(benchmark: "Benchmark") -> str:
-    """How to do without the hub."""
+    """Hint for machines that do not reach the hub."""
     folder = data_root() / benchmark.name
     files = " or ".join(benchmark.files[:2])
     return f"or put {files} into {folder}, or name them in the benchmark's `path`"

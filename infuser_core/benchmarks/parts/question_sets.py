@@ -129,7 +129,7 @@ def question_of(row: dict[str, Any], where: str) -> Question:
 
 
 def _grading(row: dict[str, Any]) -> Grading:
-    """How an answer is compared, as far as the row says: several answers of an olympiad's problem are parted by `;`."""
+    """Rules for comparing an answer, as far as the row has them: `;` parts an olympiad problem's several answers."""
     route = _route(row)
     if row.get("choices"):
         return Grading(route=route)

@@ -23,7 +23,7 @@ LARGE = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a row stands."""
+    """Place of a row in its file."""
 
     source: str
     """Data set's short name, task's folder, or file's stem: whatever tells files of one benchmark apart."""
@@ -110,7 +110,7 @@ def question(
 
 
 def cache_folder(name: str, *, of: str = "tests") -> Path:
-    """Where a benchmark's unpacked tests, or what else is made from its rows, lie: in the store, safe to delete."""
+    """Folder for a benchmark's unpacked tests, and what else is made from its rows: in the store, safe to delete."""
     return settings.store_root() / "cache" / of / name
 
 

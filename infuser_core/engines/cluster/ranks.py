@@ -42,7 +42,7 @@ _HINT = "the phase is tried again with fresh ranks; their output is in Ray's ses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where a rank sits."""
+    """Place of a rank: its node and accelerator."""
 
     rank: int
     """Its number."""

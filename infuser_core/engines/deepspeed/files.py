@@ -33,7 +33,7 @@ Values = Mapping[str, tuple[Fragment, Tensor]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Where a tensor lies."""
+    """Place of a tensor in a file."""
 
     path: Path
     """Its file."""
@@ -68,7 +68,7 @@ def create_all(path: Path, shapes: Shapes, *, cap: int = SHARD_BYTES) -> None:
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    """Where everything lies. Raises CheckpointError where a file is missing or holds anything but fp32."""
+    """Places of all tensors. Raises CheckpointError where a file is missing or holds anything but fp32."""
     found: dict[str, Entry] = {}
     for each in shards_of(path):
         with each.open("rb") as handle:

@@ -131,7 +131,7 @@ class DeepSpeedRank:
         return {"device": device_name(self._device), "attention": self._attention.name}
 
     def refused(self) -> UnknownLayerError | None:
-        """Why this model's questions cannot be scored by one rank each."""
+        """Reason for which this model's questions cannot be scored by one rank each."""
         return self._refused
 
     def zero_grad(self) -> None:

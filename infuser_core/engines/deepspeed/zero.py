@@ -84,7 +84,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroOptions:
-    """How DeepSpeed shards."""
+    """Settings of DeepSpeed's sharding."""
 
     stage: int
     """2 shards moments, masters and gradients; 3 the weights as well."""
@@ -254,7 +254,7 @@ class Zero:
             yield fragment, part[: fragment.length]
 
     def _kept(self) -> Tensor | None:
-        """Where offloading put the gradient: beside the masters in host memory."""
+        """The gradient that offloading put aside: beside the masters in host memory."""
         found: Tensor | None = self._masters().grad
         return found
 

@@ -17,7 +17,7 @@ FIRST_CAPACITY = 64
 
 
 class Layout(Protocol):
-    """How the rows of one forward call are arranged."""
+    """Arrangement of the rows of one forward call."""
 
     @property
     def longest(self) -> int:

@@ -116,7 +116,7 @@ def choose(asked: str, config: object, *, dtype: torch.dtype, device: torch.devi
 
 
 def _refusal(make: LayoutMaker, config: object, dtype: torch.dtype, device: torch.device) -> str:
-    """Why a layout cannot be used here; empty where it can."""
+    """Reason for which a layout cannot be used here; empty where it can."""
     try:
         error = disagreement(make, config, dtype, device)
     except (RuntimeError, ImportError, ValueError, TypeError, AssertionError) as refused:

@@ -47,7 +47,7 @@ PYTHON = "INFUSER_VLLM_PYTHON"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VLLMOptions:
-    """How the engines are built and watched."""
+    """Settings of the vLLM engines and of their watch."""
 
     engines: int | None = None
     """Engines; None makes one per `tensor_parallel` visible accelerators, and one on a CPU."""
@@ -76,7 +76,7 @@ class VLLMOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How an engine's process is started."""
+    """Command of an engine's process."""
 
     name: str
     """Name in messages."""

@@ -28,7 +28,7 @@ LIMITS = {"float32": (1e-3, 1e-2), "bfloat16": (0.1, 1.0)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far a sampler's log-probabilities are from the checkpoint's own."""
+    """Distance of a sampler's log-probabilities from the checkpoint's own."""
 
     tokens: int
     """Tokens compared."""
@@ -66,7 +66,7 @@ class Reference:
     def check(
         self, name: str, groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], dtype: str
     ) -> Agreement:
-        """How far `drawn` is from the plain model. Raises EngineError naming the sampler where it is too far."""
+        """Distance of `drawn` from the plain model. Raises EngineError naming the sampler where it is too far."""
         model = self._model.result()
         found = compare(model, groups, drawn)
         mean, largest = LIMITS[dtype]

@@ -96,10 +96,3 @@ def in_words(metrics: Mapping[str, float], summary: Mapping[str, Any]) -> str:
     said += [f"{name.rpartition('.')[2].replace('_', ' ')} {metrics[name]:.6g}" for name in others]
     remarks = [str(summary[name]) for name in _REMARKS if summary.get(name, "ok") != "ok"]
     return ", ".join([*said, *remarks])
-
-
-def duration(seconds: float) -> str:
-    """A length of time for people."""
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s" if minutes else f"{left} s"

@@ -1,4 +1,4 @@
-"""A run tells of itself: a line per stage for the terminal and `log.txt`, its numbers for `metrics.jsonl`."""
+"""Log of a run: a line per stage for the terminal and `log.txt`, its numbers for `metrics.jsonl` and trackers."""
 
 import os
 import platform
@@ -13,10 +13,10 @@ from typing import Any
 
 from infuser_core.planning.fork import MEASURED
 from infuser_core.store.recipe import Record
-from infuser_core.terminal import Console, ignore
+from infuser_core.terminal import Console, duration, ignore
 from infuser_core.trackers.parts.files import LOG, METRICS, Lines, points_in, redacted
 from infuser_core.trackers.parts.follow import Followers
-from infuser_core.trackers.parts.points import Point, duration, in_words, metrics_of
+from infuser_core.trackers.parts.points import Point, in_words, metrics_of
 
 HEADLINES = {
     "generate_questions": "valid_share",
@@ -28,7 +28,7 @@ HEADLINES = {
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
-    """Where in a run of so many iterations a stage stands, from 1 as people count; empty outside the loop."""
+    """Place of a stage in a run of so many iterations, from 1 as people count; empty outside the loop."""
     if iteration < 0 or not iterations:
         return ""
     if phase not in MEASURED:
@@ -61,7 +61,7 @@ class Clock:
         return max(0.0, each * (iterations - last) - (now - self._began[last]))
 
 
-class Teller:
+class RunLog:
     """The words and numbers of a run, or an evaluation, while it lasts. Nothing here may stop it."""
 
     def __init__(
@@ -203,7 +203,7 @@ class Teller:
             if self._followers is not None:
                 self._followers.end()
             counts = (
-                f"{self._ran:,} stages ran, {self._found:,} found in the store, {self._spent:.3f} CPU-s for telling"
+                f"{self._ran:,} stages ran, {self._found:,} found in the store, {self._spent:.3f} CPU-s for the run log"
             )
             self.note(f"attempt {self._number} {ended}, after {time.monotonic() - began:.1f} s: {counts}")
             self._console.record = ignore

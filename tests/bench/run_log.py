@@ -20,9 +20,9 @@ def one(kind: str) -> None:
     import tasks.run
     from flows.execute import execute
     from infuser_core.config.overlays import load
-    from infuser_core.trackers.parts.teller import Teller
+    from infuser_core.trackers.parts.run_log import RunLog
 
-    class Silent(Teller):
+    class Silent(RunLog):
         """Says nothing and writes nothing."""
 
         def __init__(self, console=None, folder=None, *, attempt=0, track=()):
@@ -35,7 +35,7 @@ def one(kind: str) -> None:
             pass
 
     if kind == "nothing":
-        tasks.run.Teller = Silent
+        tasks.run.RunLog = Silent
     changes = ["cotrain.iterations=4", *([] if kind in KINDS else [f"track=[{kind}]"])]
     execute(load([ROOT / "configs" / "nano.yaml"], changes), "short")
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

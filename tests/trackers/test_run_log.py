@@ -17,7 +17,7 @@ from infuser_core.store.store import Outcome, Store
 from infuser_core.terminal import Console
 from infuser_core.trackers.parts.files import Lines, points_in, redacted
 from infuser_core.trackers.parts.points import in_words, metrics_of
-from infuser_core.trackers.parts.teller import Clock, Teller, place_of
+from infuser_core.trackers.parts.run_log import Clock, RunLog, place_of
 
 
 def made(root: Path, phase: str, *, iteration: int = 0, seed: int = 0, **summary: object) -> Record:
@@ -76,9 +76,9 @@ def test_the_time_left_leaves_out_what_was_in_the_store():
 def test_a_pipe_gets_a_line_per_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     console = Console.here(plain=True)
     console.iterations = 4
-    teller = Teller(console)
-    teller.found(made(tmp_path, "pool", iteration=-1), -1)
-    teller.ran(made(tmp_path, "rollout_dev", iteration=1, accuracy=0.5), seconds=2.0, tokens=1000)
+    log = RunLog(console)
+    log.found(made(tmp_path, "pool", iteration=-1), -1)
+    log.ran(made(tmp_path, "rollout_dev", iteration=1, accuracy=0.5), seconds=2.0, tokens=1000)
     first, second = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"\d\d:\d\d:\d\d  1 stages found in the store", first)
     assert second.endswith("  iteration 2/4  rollout_dev  2.00 s  accuracy 0.500, 0 rows, 500 tokens/s")
@@ -89,20 +89,20 @@ def test_a_terminal_gets_a_line_per_iteration(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "stderr", screen)
     console = Console.here()
     console.iterations = 2
-    teller = Teller(console)
-    with teller.attempt("a"):
+    log = RunLog(console)
+    with log.attempt("a"):
         for iteration in range(2):
-            teller.ran(made(tmp_path, "generate_questions", iteration=iteration, written=4, valid=3), seconds=1.0)
-            teller.ran(made(tmp_path, "pool", iteration=iteration), seconds=1.0)
+            log.ran(made(tmp_path, "generate_questions", iteration=iteration, written=4, valid=3), seconds=1.0)
+            log.ran(made(tmp_path, "pool", iteration=iteration), seconds=1.0)
     kept = screen.getvalue().replace("\r\x1b[2K", "").splitlines()
     assert kept[0] == "iteration 1/2  generate_questions valid 75%"
     assert kept[1].startswith("iteration 2/2  generate_questions valid 75%") and len(kept) == 2
 
 
 def test_quiet_is_silent_and_the_log_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    teller = Teller(Console.here(quiet=True, plain=True), tmp_path, attempt=1)
-    with teller.attempt("a"):
-        teller.ran(made(tmp_path, "pool", iteration=-1), seconds=1.0)
+    log = RunLog(Console.here(quiet=True, plain=True), tmp_path, attempt=1)
+    with log.attempt("a"):
+        log.ran(made(tmp_path, "pool", iteration=-1), seconds=1.0)
     assert capsys.readouterr().err == ""
     lines = (tmp_path / "log.txt").read_text().splitlines()
     assert [re.sub(r"^\S+ \S+  ", "", line)[:16] for line in lines] == [
@@ -114,7 +114,7 @@ def test_quiet_is_silent_and_the_log_is_written(tmp_path: Path, capsys: pytest.C
 
 def test_the_log_has_warnings_and_why_an_attempt_ended(tmp_path: Path):
     with warnings.catch_warnings(record=True) as heard, pytest.raises(KeyError):
-        with Teller(Console.here(quiet=True, plain=True), tmp_path, attempt=3).attempt("a"):
+        with RunLog(Console.here(quiet=True, plain=True), tmp_path, attempt=3).attempt("a"):
             warnings.simplefilter("always")
             warnings.warn("too few rows", UserWarning, stacklevel=1)
             raise KeyError("gone")
@@ -126,10 +126,10 @@ def test_the_log_has_warnings_and_why_an_attempt_ended(tmp_path: Path):
 def test_metrics_are_told_once_whatever_attempt_and_a_torn_line_costs_only_itself(tmp_path: Path):
     first, second = made(tmp_path, "validate", accuracy=0.5), made(tmp_path, "validate", seed=1, accuracy=0.75)
     file = tmp_path / "metrics.jsonl"
-    Teller(folder=tmp_path, attempt=1).ran(first, seconds=1.0)
+    RunLog(folder=tmp_path, attempt=1).ran(first, seconds=1.0)
     with file.open("a") as handle:
         handle.write('{"step": 0, "phase": "vali')
-    again = Teller(folder=tmp_path, attempt=2)
+    again = RunLog(folder=tmp_path, attempt=2)
     again.found(first, 0)
     again.found(second, 0)
     again.ran(second, seconds=1.0)
