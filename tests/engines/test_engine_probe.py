@@ -34,7 +34,6 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.recorder import Recorder
 from infuser_core.engines.probe.sums import Workspace
-from infuser_core.engines.probe.target_head import Tiles
 from infuser_core.engines.protocols import Probed, Similarity, TrainGroup
 from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.engines.training.packing import MicroBatch
@@ -166,34 +165,17 @@ def test_small_pieces_change_nothing(
 
     monkeypatch.setattr("infuser_core.engines.probe.sums.CPU_PIECE", 300)
     monkeypatch.setattr("infuser_core.engines.probe.sums.NORMS", 2)
-    monkeypatch.setattr("infuser_core.engines.probe.target_head.CPU_ROWS", 3)
+    monkeypatch.setattr("infuser_core.engines.probe.fast.CPU_ROWS", 3)
     monkeypatch.setattr(Workspace, "_room", spy)
     fast, plain = engine(tied=tied, dtype="float64"), engine(tied=tied, dtype="float64", probe="reference")
     probe = fast._scorer()
     assert isinstance(probe, FastProbe) and probe is fast._scorer()
-    monkeypatch.setattr(probe, "_head", replace(probe._head, cells=40, kept_cells=kept_cells))
+    smaller = replace(probe._output, cells=40, kept_cells=kept_cells)
+    monkeypatch.setattr(probe, "_output", smaller)
+    monkeypatch.setattr(fast._policy, "output", smaller)
     agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"qwen3-{tied}"), 1e-9)
     # 8 groups of 32 elements are more than a piece holds; no buffer outgrows the largest of a piece and a norm.
     assert max(sizes) == 300
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("biased", [True, False])
-def test_tiles_of_logits_share_memory_but_for_those_kept(dtype: torch.dtype, biased: bool) -> None:
-    tiles = Tiles(0.5, like=torch.zeros(1))
-    hidden, weight = torch.randn(5, 8).to(dtype), torch.randn(64, 8).to(dtype)
-    bias = torch.randn(64) if biased else None
-    expected = nn.functional.linear(hidden, weight, None if bias is None else bias.to(dtype)).float() / 0.5
-    places = set()
-    for start, stop in ((0, 30), (30, 60), (60, 64)):
-        found = tiles.logits(hidden, weight[start:stop], None if bias is None else bias[start:stop])
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found, expected[:, start:stop])
-        places.add(found.data_ptr())
-    assert len(places) == 1
-    kept = [tiles.logits(hidden, weight, bias, keep=True) for _ in range(3)]
-    tiles.logits(2 * hidden, weight, bias)
-    torch.testing.assert_close(kept, [expected] * 3)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -84,14 +84,15 @@ def test_log_probabilities_and_gradients_are_those_of_the_stock_model(tmp_path: 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 2e-6), ("float64", 1e-12)])
 def test_budgets_checkpointing_and_chunks_of_logits_leave_the_gradient_alone(
-    anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch, dtype: str, limit: float
+    anchor: Checkpoint, dtype: str, limit: float
 ) -> None:
     groups = make_groups(SHAPES, old=True)
     expected = gradient(trainer(anchor, dtype=dtype), groups)
     for options in ({"token_budget": 28}, {"token_budget": 40}, {"token_budget": 64}, {"gradient_checkpointing": True}):
         assert distance(gradient(trainer(anchor, dtype=dtype, **options), groups), expected) < limit
-    monkeypatch.setattr("infuser_core.engines.training.policy.LOGIT_CELLS", 64 * 7)
-    assert distance(gradient(trainer(anchor, dtype=dtype), groups), expected) < limit
+    tiled = trainer(anchor, dtype=dtype)
+    tiled._policy.output = replace(tiled._policy.output, kept_cells=0, cells=64 * 7)
+    assert distance(gradient(tiled, groups), expected) < limit
 
 
 def test_bfloat16_points_the_same_way_from_fp32_state(anchor: Checkpoint) -> None:

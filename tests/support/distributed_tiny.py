@@ -28,7 +28,8 @@ def ranks(number: int, stage: int, **options: object) -> Trainer:
     """A trainer of several ranks on CPUs."""
     from infuser_core.engines.deepspeed.trainer import DeepSpeedTrainer
 
-    return DeepSpeedTrainer(ranks=number, zero_stage=stage, device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+    budget = {"token_budget": BUDGET}
+    return DeepSpeedTrainer(ranks=number, zero_stage=stage, device="cpu", **budget | options)  # type: ignore[arg-type]
 
 
 def shared(number: int, stage: int, checkpoint: Checkpoint) -> Trainer:
@@ -60,7 +61,7 @@ def rank_options(stage: int) -> "RankOptions":
 
 def local(checkpoint: Checkpoint, **options: object) -> LocalTrainer:
     """The trainer that defines what is right."""
-    trainer = LocalTrainer(device="cpu", token_budget=BUDGET, **options)  # type: ignore[arg-type]
+    trainer = LocalTrainer(device="cpu", **{"token_budget": BUDGET} | options)  # type: ignore[arg-type]
     trainer.load(checkpoint)
     return trainer
 

@@ -26,8 +26,7 @@ from infuser_core.engines.hf.causal_lm import (
     refuse_other_attention,
     without_dropout,
 )
-from infuser_core.engines.probe.sums import QuestionSums
-from infuser_core.engines.probe.target_head import TargetHead
+from infuser_core.engines.training.output_layer import Receiver
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.engines.training.policy import ModelPolicy
 
@@ -131,17 +130,9 @@ class PolicyModule(nn.Module):
         self.model = policy.model
         self._policy = policy
 
-    def forward(
-        self,
-        batch: MicroBatch,
-        temperature: float,
-        head: TargetHead | None = None,
-        sums: QuestionSums | None = None,
-    ) -> Tensor:
-        """Log-probabilities [S]; with `sums` through the head that forms gradients question by question."""
-        if head is None or sums is None:
-            return self._policy.logprobs(batch, temperature=temperature)
-        return head.logprobs(self._policy.predictors(batch), batch.targets_S, temperature, sums)
+    def forward(self, batch: MicroBatch, temperature: float, receiver: Receiver | None = None) -> Tensor:
+        """Log-probabilities [S] (see ModelPolicy.logprobs)."""
+        return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)
 
 
 class Zero:
@@ -164,7 +155,7 @@ class Zero:
         )
         head = policy.model.get_output_embeddings()
         if self._stage == 3 and head is not None:
-            # The probe's head reads the output weight outside of its layer.
+            # The output weight is read outside of its layer.
             for parameter in head.parameters(recurse=False):
                 deepspeed.zero.register_external_parameter(module, parameter)
         flat, fragments = self._layout(names)
@@ -175,9 +166,9 @@ class Zero:
         found: Tensor = self._engine(batch, temperature)
         return found
 
-    def recorded(self, batch: MicroBatch, temperature: float, head: TargetHead, sums: QuestionSums) -> Tensor:
-        """Log-probabilities whose backward reports to `sums` and leaves no gradient. All ranks call it."""
-        found: Tensor = self._engine.module(batch, temperature, head, sums)
+    def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver) -> Tensor:
+        """Log-probabilities whose backward reports to recording layers and leaves no gradient. All ranks call it."""
+        found: Tensor = self._engine.module(batch, temperature, receiver)
         return found
 
     def backward(self, loss: Tensor, into: Tensor) -> None:

@@ -7,11 +7,11 @@ group larger than the token budget takes the reference probe's way, whose one gr
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.engines.probe.choice import refusal
-from infuser_core.engines.probe.recorder import Recorder
+from infuser_core.engines.probe.recorder import HeadNames, Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import (
     Accumulator,
@@ -21,15 +21,45 @@ from infuser_core.engines.probe.sums import (
     Workspace,
     spans_of,
 )
-from infuser_core.engines.probe.target_head import CPU_CELLS, TargetHead
 from infuser_core.engines.protocols import Objective, TrainGroup
 from infuser_core.engines.training.adamw import AdamW, FlatParameters
 from infuser_core.engines.training.loss import batch_terms
+from infuser_core.engines.training.output_layer import CPU_ROWS, Receiver
 from infuser_core.engines.training.packing import MicroBatch, Packer, Segment
-from infuser_core.engines.training.policy import LOGIT_CELLS, ModelPolicy
+from infuser_core.engines.training.policy import ModelPolicy
 
-Forward = Callable[[MicroBatch, float, TargetHead, QuestionSums], Tensor]
-"""`forward(batch, temperature, head, sums)`: log-probabilities [S] of a micro-batch through the recording head."""
+Forward = Callable[[MicroBatch, float, Receiver], Tensor]
+"""`forward(batch, temperature, receiver)`: log-probabilities [S], the output layer's gradient to the receiver."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadRows:
+    """output_layer.Receiver: the output layer's gradient, question by question."""
+
+    sums: QuestionSums
+    """Where it goes."""
+    names: HeadNames
+    """The layer's parameters."""
+    shape: tuple[int, int]
+    """Rows and columns of its weight."""
+    cells: int
+    """Logits of a tile."""
+
+    @property
+    def spans(self) -> list[slice]:
+        """Response tokens of each question."""
+        return self.sums.spans.responses
+
+    def height(self, tokens: int) -> int:
+        """Rows that fit into a piece and a tile."""
+        return min(self.sums.piece_rows(*self.shape), max(CPU_ROWS, self.cells // tokens))
+
+    def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
+        """Some rows of one question."""
+        if self.names.bias is not None:
+            self.sums.add_head_bias(self.names.bias, span, rows, left_SW)
+        left_SW = left_SW.to(hidden_SH.dtype)
+        self.sums.add_head_rows(self.names.weight, span, rows, left_SW, hidden_SH, hold=self.names.tied)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +82,8 @@ class LayerProbe:
     def __init__(self, policy: ModelPolicy, packer: Packer) -> None:
         self._packer = packer
         self._recorder = Recorder(policy.model, compute_dtype=policy.compute_dtype)
-        layer = policy.model.get_output_embeddings()
-        assert isinstance(layer, nn.Linear)
-        self._head = TargetHead(
-            layer=layer,
-            names=self._recorder.head,
-            compute_dtype=policy.compute_dtype,
-            cells=CPU_CELLS if packer.device.type == "cpu" else LOGIT_CELLS,
-            kept_cells=LOGIT_CELLS,
-        )
+        self._output = policy.output
+        self._shape = self._output.layer.weight.shape
 
     def score(
         self,
@@ -79,10 +102,14 @@ class LayerProbe:
         scorer = PieceScorer(against, workspace, len(spans))
         sums = QuestionSums(spans, scorer, accumulator=accumulator)
         with self._recorder.recording(sums):
-            logprobs_S = forward(batch, objective.temperature, self._head, sums)
+            logprobs_S = forward(batch, objective.temperature, self._receiver(sums))
             terms = batch_terms(logprobs_S, batch, objective, 1)
             backward(terms.loss)
         return Scored(places=spans.places, sums_Q4=scorer.totals(), logprobs_S=logprobs_S, terms=terms)
+
+    def _receiver(self, sums: QuestionSums) -> HeadRows:
+        rows, columns = self._shape
+        return HeadRows(sums=sums, names=self._recorder.head, shape=(rows, columns), cells=self._output.cells)
 
 
 class FastProbe(LayerProbe):
@@ -133,5 +160,5 @@ class FastProbe(LayerProbe):
         if split:
             self._plain.run_some(groups, split, objective, reference, ledger, denominator=denominator)
 
-    def _forward(self, batch: MicroBatch, temperature: float, head: TargetHead, sums: QuestionSums) -> Tensor:
-        return head.logprobs(self._policy.predictors(batch), batch.targets_S, temperature, sums)
+    def _forward(self, batch: MicroBatch, temperature: float, receiver: Receiver) -> Tensor:
+        return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)

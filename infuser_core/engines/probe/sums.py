@@ -21,6 +21,7 @@ from torch import Tensor
 from infuser_core.algorithm.influence import batched_norms, moment_shares, row_sums
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.training.adamw import AdamW
+from infuser_core.engines.training.output_layer import product
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
 
 
@@ -156,17 +157,6 @@ class Workspace:
             size = max(wanted, self.elements)
             self._buffers[which] = torch.empty(size, dtype=self.dtype, device=self.device)
         return self._buffers[which][:wanted].view(shape)
-
-
-def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
-    """left @ right with the result in `dtype`, whatever the operands' own: bf16 operands, fp32 sums and result."""
-    if left.dtype == dtype:
-        return torch.mm(left, right, out=out)
-    if left.device.type == "cpu":
-        return torch.mm(left.to(dtype), right.to(dtype), out=out)
-    if out is None:
-        return torch.mm(left, right, out_dtype=dtype)
-    return torch.mm(left, right, out_dtype=dtype, out=out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

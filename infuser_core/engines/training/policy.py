@@ -6,16 +6,13 @@ Shapes: _T tokens of a micro-batch, _S response tokens, _V vocabulary.
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import hidden_states
+from infuser_core.engines.training.output_layer import OutputLayer, Receiver
 from infuser_core.engines.training.packing import MicroBatch
-
-LOGIT_CELLS = 1 << 25
-"""Logits held at a time: 128 MiB in fp32. More are computed in chunks, and again in backward."""
+from infuser_core.errors import EngineError
 
 
 class ModelPolicy:
@@ -24,29 +21,26 @@ class ModelPolicy:
     def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
         self.model = model
         self.compute_dtype = compute_dtype
-        self._head: nn.Module = model.get_output_embeddings()
+        head = model.get_output_embeddings()
+        if type(head) is not nn.Linear:
+            raise EngineError(
+                f"the output layer of {type(model).__name__} is {type(head).__name__}, and not a plain linear one",
+                hint="choose a model whose logits are one linear map, and no adapter on its output layer",
+            )
+        self.output = OutputLayer.of(head, compute_dtype)
 
-    def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
-        """log pi(token) of every response token, logits divided by `temperature`, [S]."""
-        with self._precision():
-            predictors = self.predictors(batch)
-            rows = max(1, LOGIT_CELLS // self.model.config.get_text_config().vocab_size)
-            if len(predictors) <= rows:
-                return self._select(predictors, batch.targets_S, temperature)
-            chunks = zip(predictors.split(rows), batch.targets_S.split(rows), strict=True)
-            return torch.cat([checkpoint(self._select, *chunk, temperature, use_reentrant=False) for chunk in chunks])
+    def logprobs(self, batch: MicroBatch, *, temperature: float, receiver: Receiver | None = None) -> Tensor:
+        """log pi(token) of every response token, logits divided by `temperature`, [S].
+
+        The gradient of the output layer's weight goes to `receiver` where there is one, and not to the weight.
+        """
+        return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature, receiver)
 
     def predictors(self, batch: MicroBatch) -> Tensor:
         """Final hidden state of the token before every response token, [S, H]."""
         with self._precision():
             hidden = hidden_states(self.model, batch.input_ids, batch.position_ids, batch.layout)
             return hidden[0].index_select(0, batch.predictors_S)
-
-    def _select(self, hidden: Tensor, targets_S: Tensor, temperature: float) -> Tensor:
-        logits_SV = self._head(hidden)
-        # fp32 from here on: a sum over the vocabulary loses too much in bf16.
-        logits_SV = (logits_SV.float() if logits_SV.dtype == torch.bfloat16 else logits_SV) / temperature
-        return -F.cross_entropy(logits_SV, targets_S, reduction="none")
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.compute_dtype == torch.bfloat16:

@@ -1,0 +1,268 @@
+"""Log-probabilities of target tokens under an output layer: one autograd function that cuts itself into pieces.
+
+Logits of a whole vocabulary are many times larger than anything else of a micro-batch. Few are kept from forward to
+backward; many exist a tile at a time, a tile being some tokens by some rows of the vocabulary, and are computed
+twice. The layer is called once either way, so that ranks with different numbers of tokens make the same calls.
+Shapes: _S response tokens, _H hidden, _V vocabulary, _W a tile's vocabulary rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LOGIT_CELLS = 1 << 25
+"""Logits that are kept for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
+
+CPU_CELLS = 1 << 17
+"""Logits of a tile on a CPU."""
+
+CPU_ROWS = 64
+"""Fewest tokens or vocabulary rows of a tile on a CPU: thinner products are slow."""
+
+BLOCK_CELLS = 1 << 18
+"""Kept logits that elementwise passes take at a time: 1 MiB in fp32, so that they stay in the cache."""
+
+
+class Receiver(Protocol):
+    """Takes the gradient of the layer's weight as it comes, tile by tile."""
+
+    @property
+    def spans(self) -> Sequence[slice]:
+        """Runs of tokens whose gradients stay apart, in [0, S)."""
+        ...
+
+    def height(self, tokens: int) -> int:
+        """Vocabulary rows of a tile of so many tokens."""
+        ...
+
+    def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
+        """Slopes of these rows' logits for one span: left^T hidden is the gradient of the rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputLayer:
+    """An output layer without anything behind it, in the dtype that computes."""
+
+    layer: nn.Linear
+    """The layer."""
+    compute_dtype: torch.dtype
+    """Dtype of its products."""
+    cells: int
+    """Logits of a tile."""
+    kept_cells: int = LOGIT_CELLS
+    """Logits of a micro-batch that are kept for backward; more are computed twice."""
+
+    @classmethod
+    def of(cls, layer: nn.Linear, compute_dtype: torch.dtype) -> "OutputLayer":
+        """The layer with tiles that suit its device."""
+        on_cpu = layer.weight.device.type == "cpu"
+        return cls(layer=layer, compute_dtype=compute_dtype, cells=CPU_CELLS if on_cpu else LOGIT_CELLS)
+
+    def logprobs(
+        self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None = None
+    ) -> Tensor:
+        """log pi(target), logits divided by `temperature`, [S]; the weight's gradient goes to `receiver` if any."""
+        hidden_SH, weight_VH, bias_V = hidden_SH.to(self.compute_dtype), self.layer.weight, self.layer.bias
+        few = len(hidden_SH) * len(weight_VH) <= self.kept_cells
+        if few and receiver is None:
+            output: Tensor = _Kept.apply(hidden_SH, weight_VH, bias_V, targets_S, temperature)
+        else:
+            output = _Tiled.apply(hidden_SH, weight_VH, bias_V, targets_S, temperature, self, few, receiver)
+        return output
+
+
+class _Kept(torch.autograd.Function):
+    """All logits at once, in one buffer that backward turns into their gradient: the bits of torch's cross entropy."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_SH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_S: Tensor, temperature: float
+    ) -> Tensor:
+        bias = None if bias_V is None else bias_V.to(hidden_SH.dtype)
+        logits_SV = F.linear(hidden_SH, weight_VH.to(hidden_SH.dtype), bias).to(wide(weight_VH))
+        logprobs_S = logits_SV.new_empty(len(logits_SV))
+        for logits, targets, logprobs in _blocks(logits_SV, targets_S, logprobs_S):
+            logits.div_(temperature)
+            torch.ops.aten._log_softmax.out(logits, 1, False, out=logits)
+            torch.gather(logits, 1, targets[:, None], out=logprobs[:, None])
+        ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S)
+        ctx.temperature, ctx.logits_SV = temperature, logits_SV
+        return logprobs_S
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_SH, weight_VH, bias_V, targets_S = ctx.saved_tensors
+        logits_SV, ctx.logits_SV = ctx.logits_SV, None
+        room = None
+        for logits, targets, slopes in _blocks(logits_SV, targets_S, gradients[0]):
+            room = torch.zeros_like(logits) if room is None else room[: len(logits)]
+            room.scatter_(1, targets[:, None], slopes[:, None])
+            torch.ops.aten._log_softmax_backward_data.out(room, logits, 1, logits.dtype, out=logits)
+            room.scatter_(1, targets[:, None], 0.0)
+            logits.div_(ctx.temperature)
+        left_SV = logits_SV.to(hidden_SH.dtype)
+        result = left_SV @ weight_VH.to(hidden_SH.dtype)
+        weight = product(left_SV.t(), hidden_SH, weight_VH.dtype) if ctx.needs_input_grad[1] else None
+        bias = None if bias_V is None or not ctx.needs_input_grad[2] else logits_SV.sum(0)
+        return result, weight, bias, None, None
+
+
+def _blocks(logits_SV: Tensor, *others: Tensor) -> Any:
+    """Rows of logits that fit the cache, and the same rows of other tensors."""
+    rows = max(1, BLOCK_CELLS // logits_SV.shape[1]) if logits_SV.device.type == "cpu" else max(1, len(logits_SV))
+    return zip(*(each.split(rows) for each in (logits_SV, *others)), strict=True)
+
+
+class _Tiled(torch.autograd.Function):
+    """Forward keeps the logits' log-sum, and the logits themselves where they are `few`; backward goes by tiles."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_SH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        targets_S: Tensor,
+        temperature: float,
+        layer: OutputLayer,
+        few: bool,
+        receiver: Receiver | None,
+    ) -> Tensor:
+        weight = weight_VH.to(layer.compute_dtype)
+        keep = few and receiver is not None
+        height = max(CPU_ROWS, layer.cells // len(weight))
+        sizes = [each.stop - each.start for each in receiver.spans] if keep and receiver else height
+        tiles = Tiles(temperature, like=weight_VH)
+        logprobs_S, logsums_S = (weight_VH.new_empty(len(hidden_SH), dtype=wide(weight_VH)) for _ in range(2))
+        kept: list[Tensor] = []
+        parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S))
+        for hidden, targets, logprobs, logsums in zip(*parts, strict=True):
+            logits = tiles.logits(hidden, weight, bias_V, keep=keep)
+            torch.logsumexp(logits, 1, out=logsums)
+            torch.sub(logits.gather(1, targets[:, None])[:, 0], logsums, out=logprobs)
+            if keep:
+                kept.append(logits)
+        ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, logsums_S)
+        ctx.temperature, ctx.layer, ctx.receiver, ctx.kept = temperature, layer, receiver, kept
+        return logprobs_S
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_SH, weight_VH, bias_V, targets_S, logsums_S = ctx.saved_tensors
+        dense = None
+        if ctx.receiver is None:
+            dense = _Dense(weight_VH, bias_V, tokens=len(hidden_SH), cells=ctx.layer.cells, wanted=ctx.needs_input_grad)
+        weight = weight_VH.to(ctx.layer.compute_dtype)
+        result = torch.empty_like(hidden_SH)
+        for number, span in enumerate((dense or ctx.receiver).spans):
+            slopes = gradients[0][span] / ctx.temperature
+            tokens = (hidden_SH[span], targets_S[span], logsums_S[span], slopes)
+            result[span] = _span_backward(ctx, dense or ctx.receiver, number, weight, bias_V, *tokens)
+        own = (None, None) if dense is None else (dense.weight, dense.bias)
+        return result, *own, None, None, None, None, None
+
+
+def _span_backward(
+    ctx: Any,
+    receiver: Receiver,
+    span: int,
+    weight_VH: Tensor,
+    bias_V: Tensor | None,
+    hidden_SH: Tensor,
+    targets_S: Tensor,
+    logsums_S: Tensor,
+    slopes_S: Tensor,
+) -> Tensor:
+    """The span's gradient of its hidden states; that of the weight's rows goes to the receiver."""
+    tiles = Tiles(ctx.temperature, like=weight_VH)
+    result, share = (torch.zeros_like(hidden_SH, dtype=logsums_S.dtype) for _ in range(2))
+    # A CPU has no product of bf16 matrices with an fp32 result.
+    right_SH = hidden_SH.to(logsums_S.dtype) if hidden_SH.device.type == "cpu" else hidden_SH
+    height = receiver.height(len(hidden_SH))
+    for start in range(0, len(weight_VH), height):
+        rows = slice(start, min(len(weight_VH), start + height))
+        if ctx.kept:
+            logits = ctx.kept[span][:, rows]
+        else:
+            bias = None if bias_V is None else bias_V[rows]
+            logits = tiles.logits(hidden_SH, weight_VH[rows], bias)
+        # d logprob / d logits is one at the target, minus the probabilities.
+        left_SW = logits.sub_(logsums_S[:, None]).exp_().mul_(-slopes_S[:, None])
+        inside = (targets_S >= rows.start) & (targets_S < rows.stop)
+        places = (targets_S - rows.start).clamp_(0, left_SW.shape[1] - 1)
+        left_SW.scatter_add_(1, places[:, None], (slopes_S * inside)[:, None])
+        left = left_SW.to(ctx.layer.compute_dtype)
+        result += product(left, weight_VH[rows], share.dtype, out=share)
+        receiver.take(span, rows, left_SW, right_SH)
+    return result
+
+
+class _Dense:
+    """The whole gradient of the weight, and of the bias, in memory taken once."""
+
+    def __init__(
+        self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, cells: int, wanted: Sequence[bool]
+    ) -> None:
+        self.spans = [slice(0, tokens)]
+        self.weight = torch.empty_like(weight_VH) if wanted[1] else None
+        self.bias = torch.empty_like(bias_V) if bias_V is not None and wanted[2] else None
+        self._cells = cells
+
+    def height(self, tokens: int) -> int:
+        return max(CPU_ROWS, self._cells // tokens)
+
+    def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
+        if self.weight is not None:
+            product(left_SW.to(hidden_SH.dtype).t(), hidden_SH, self.weight.dtype, out=self.weight[rows])
+        if self.bias is not None:
+            torch.sum(left_SW, 0, out=self.bias[rows])
+
+
+def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
+    """left @ right with the result in `dtype`, whatever the operands' own: bf16 operands, fp32 sums and result."""
+    if left.dtype == dtype:
+        return torch.mm(left, right, out=out)
+    if left.device.type == "cpu":
+        return torch.mm(left.to(dtype), right.to(dtype), out=out)
+    if out is None:
+        return torch.mm(left, right, out_dtype=dtype)
+    return torch.mm(left, right, out_dtype=dtype, out=out)
+
+
+def wide(tensor: Tensor) -> torch.dtype:
+    """Dtype of logits and what is made of them: a sum over the vocabulary loses too much in bf16."""
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+class Tiles:
+    """Logits of one tile after the other, in memory taken once: a C allocator fragments where tiles come and go."""
+
+    def __init__(self, temperature: float, *, like: Tensor) -> None:
+        self._temperature = temperature
+        self._like, self._wide = like, wide(like)
+        self._buffers: dict[torch.dtype, Tensor] = {}
+
+    def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:
+        """Logits over the temperature, at least in fp32; the next tile overwrites them, but for those to keep."""
+        shape = (len(hidden), len(weight))
+        logits = self._room(shape, weight.dtype)
+        if bias is None:
+            torch.mm(hidden, weight.t(), out=logits)
+        else:
+            torch.addmm(bias.to(weight.dtype), hidden, weight.t(), out=logits)
+        if logits.dtype != self._wide:
+            logits = self._room(shape, self._wide).copy_(logits)
+        if keep:
+            self._buffers.clear()
+        return logits.div_(self._temperature)
+
+    def _room(self, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+        wanted = shape[0] * shape[1]
+        if dtype not in self._buffers or self._buffers[dtype].numel() < wanted:
+            self._buffers[dtype] = self._like.new_empty(wanted, dtype=dtype)
+        return self._buffers[dtype][:wanted].view(shape)

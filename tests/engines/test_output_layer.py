@@ -1,0 +1,101 @@
+"""The output layer's one function is torch's cross entropy, whole or in tiles, with gradients of everything."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from infuser_core.engines.training.output_layer import OutputLayer, Tiles
+
+LIMITS = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+def made(tokens: int, words: int, *, dtype: torch.dtype, bias: bool) -> tuple[nn.Linear, Tensor, Tensor, Tensor]:
+    """A layer, hidden states, targets at both ends of the vocabulary, and slopes."""
+    torch.manual_seed(tokens * words)
+    layer = nn.Linear(6, words, bias=bias, dtype=dtype)
+    targets = torch.randint(0, words, (tokens,))
+    targets[0], targets[-1] = 0, words - 1
+    return layer, torch.randn(tokens, 6, dtype=dtype), targets, torch.randn(tokens, dtype=dtype)
+
+
+def everything(found: Tensor, hidden: Tensor, layer: nn.Linear, slopes: Tensor) -> list[Tensor]:
+    """Log-probabilities and the gradients of states, weight and bias."""
+    return [found.detach(), *torch.autograd.grad(found, [hidden, *layer.parameters()], slopes)]
+
+
+def plainly(layer: nn.Linear, hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    return -F.cross_entropy(layer(hidden) / temperature, targets, reduction="none")
+
+
+@pytest.mark.parametrize("words", [13, 1 << 17])
+def test_kept_logits_give_the_bits_of_cross_entropy(words: int) -> None:
+    layer, hidden, targets, slopes = made(19, words, dtype=torch.float32, bias=False)
+    hidden.requires_grad_()
+    expected = everything(plainly(layer, hidden, targets, 0.7), hidden, layer, slopes)
+    output = OutputLayer.of(layer, torch.float32)
+    found = everything(output.logprobs(hidden, targets, 0.7), hidden, layer, slopes)
+    assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * 3
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    tokens=st.integers(1, 150),
+    words=st.integers(2, 200),
+    cells=st.integers(1, 20_000),
+    bias=st.booleans(),
+    dtype=st.sampled_from(list(LIMITS)),
+)
+def test_tiles_of_any_size_give_the_same(tokens: int, words: int, cells: int, bias: bool, dtype: torch.dtype) -> None:
+    layer, hidden, targets, slopes = made(tokens, words, dtype=dtype, bias=bias)
+    hidden.requires_grad_()
+    expected = everything(plainly(layer, hidden, targets, 0.7), hidden, layer, slopes)
+    output = OutputLayer(layer=layer, compute_dtype=dtype, cells=cells, kept_cells=0)
+    found = everything(output.logprobs(hidden, targets, 0.7), hidden, layer, slopes)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=LIMITS[dtype], atol=LIMITS[dtype])
+
+
+@pytest.mark.parametrize("kept_cells", [0, 1 << 20])
+def test_bf16_products_have_gradients_in_the_weights_own_dtype(kept_cells: int) -> None:
+    layer, hidden, targets, slopes = made(40, 300, dtype=torch.float32, bias=True)
+    hidden.requires_grad_()
+    exact = everything(plainly(layer, hidden, targets, 0.7), hidden, layer, slopes)
+    output = OutputLayer(layer=layer, compute_dtype=torch.bfloat16, cells=4096, kept_cells=kept_cells)
+    found = everything(output.logprobs(hidden, targets, 0.7), hidden, layer, slopes)
+    assert {each.dtype for each in found} == {torch.float32}
+    for one, other in zip(found, exact, strict=True):
+        assert F.cosine_similarity(one.flatten(), other.flatten(), dim=0) > 0.999
+
+
+@pytest.mark.parametrize("kept_cells", [0, 1 << 20])
+def test_a_frozen_weight_gets_no_gradient(kept_cells: int) -> None:
+    layer, hidden, targets, slopes = made(5, 11, dtype=torch.float64, bias=False)
+    hidden.requires_grad_()
+    expected = torch.autograd.grad(plainly(layer, hidden, targets, 1.0), hidden, slopes)
+    layer.requires_grad_(False)
+    output = OutputLayer(layer=layer, compute_dtype=torch.float64, cells=16, kept_cells=kept_cells)
+    output.logprobs(hidden, targets, 1.0).backward(slopes)
+    torch.testing.assert_close(hidden.grad, expected[0])
+    assert layer.weight.grad is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("biased", [True, False])
+def test_tiles_of_logits_share_memory_but_for_those_kept(dtype: torch.dtype, biased: bool) -> None:
+    tiles = Tiles(0.5, like=torch.zeros(1))
+    hidden, weight = torch.randn(5, 8).to(dtype), torch.randn(64, 8).to(dtype)
+    bias = torch.randn(64) if biased else None
+    expected = nn.functional.linear(hidden, weight, None if bias is None else bias.to(dtype)).float() / 0.5
+    places = set()
+    for start, stop in ((0, 30), (30, 60), (60, 64)):
+        found = tiles.logits(hidden, weight[start:stop], None if bias is None else bias[start:stop])
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected[:, start:stop])
+        places.add(found.data_ptr())
+    assert len(places) == 1
+    kept = [tiles.logits(hidden, weight, bias, keep=True) for _ in range(3)]
+    tiles.logits(2 * hidden, weight, bias)
+    torch.testing.assert_close(kept, [expected] * 3)
