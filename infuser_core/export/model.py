@@ -1,19 +1,15 @@
 """Export of a checkpoint as a model folder of its own, written whole or not at all (`infuser export`)."""
 
-import hashlib
 import re
-import shutil
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import validate
-from infuser_core.durable import fsync
-from infuser_core.errors import NUMBER, StoreError, UsageError
+from infuser_core.errors import NUMBER, UsageError
 from infuser_core.export.card import card
+from infuser_core.export.folders import drafted, refuse_filled, sha256
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.history import history_of
 from infuser_core.schemas import Selection
@@ -60,13 +56,13 @@ def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exp
     """
     if role not in ROLES:
         raise UsageError(f"--role {role}: no such role", hint=f"one of {', '.join(ROLES)}")
-    _refuse_filled(out)
+    refuse_filled(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)
     number = _number(graph, store, iteration)
     record = _checkpoint(graph, role, number)
     config = history_of(root, run, validate(read_config(root, run))).measuring(number)
-    with _drafted(out) as draft:
+    with drafted(out) as draft:
         from infuser_core.engines.local.hub import write_hub_layout
 
         write_hub_layout(
@@ -76,7 +72,7 @@ def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exp
             sampling=config.evaluate.sampling if role == "solver" else config.cotrain.sampling,
             max_tokens=config.cotrain.solver_tokens if role == "solver" else config.cotrain.generator_tokens,
         )
-        files = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
+        files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
         text = card(graph, store, record, config, role=role, iteration=number, files=files)
         (draft / "README.md").write_text(text, encoding="utf-8")
     return Exported(out=out, checkpoint_id=record.id, iteration=number, files=files)
@@ -103,34 +99,3 @@ def _checkpoint(graph: Graph, role: str, number: int) -> Record:
     if found is None:
         raise UsageError(f"run {graph.run} has no checkpoint yet", hint=f"`infuser resume {graph.run}` goes on with it")
     return found
-
-
-def _refuse_filled(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out {out}: there is something already", hint="name a new or an empty folder")
-
-
-@contextmanager
-def _drafted(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when all went well, and is gone otherwise."""
-    draft = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex}.tmp"
-    try:
-        draft.mkdir(parents=True)
-        yield draft
-        for path in [*draft.iterdir(), draft]:
-            fsync(path)
-        draft.rename(out.absolute())
-        fsync(draft.parent)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"cannot write {out}: {error.strerror or error}", hint="free some space, or name another folder"
-        ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -39,6 +39,10 @@ class Renderer:
         """The tokenizer's own end-of-sequence token."""
         return self._tokenizer.eos_token_id
 
+    def token(self, token_id: int) -> str:
+        """A token as the vocabulary spells it."""
+        return str(self._tokenizer.convert_ids_to_tokens(token_id))
+
     @property
     def own_template(self) -> bool:
         """Whether the folder brings a chat template; without one, prompts are put as plain text."""

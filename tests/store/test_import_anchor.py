@@ -1,0 +1,202 @@
+"""An imported anchor holds the file's model and cuts text as it was trained; what cannot be kept is refused."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+import yaml
+from engine_tiny import make_source, trainer
+from safetensors.torch import load_file
+from tiny_gguf import PIECES, stored, tiny_llama, write_gguf
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from infuser_core.anchors import ORIGIN, anchor_digest
+from infuser_core.engines.hf.renderer import PLAIN, Renderer
+from infuser_core.engines.hf.sampler import HFSampler
+from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
+from infuser_core.errors import UsageError
+from infuser_core.export.anchor import import_anchor
+from infuser_core.schemas import Checkpoint
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=24)
+QUESTION = [{"role": "user", "content": "What is 2 + 2?"}]
+
+
+@pytest.fixture(scope="module")
+def anchor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    write_gguf(folder / "tiny.gguf")
+    return import_anchor(folder / "tiny.gguf", folder / "anchor").out
+
+
+def checkpoint(folder: Path) -> Checkpoint:
+    return Checkpoint(checkpoint_id="imported", role="solver", path=str(folder), step=0)
+
+
+def test_the_weights_are_the_files(anchor: Path):
+    found = load_file(anchor / "model.safetensors")
+    expected = dict(tiny_llama().named_parameters())
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def test_a_quantised_weight_is_unpacked(tmp_path: Path):
+    model = write_gguf(tmp_path / "tiny.gguf", packed="blk.1.attn_k.weight")
+    import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
+    name = "model.layers.1.self_attn.k_proj.weight"
+    original = model.get_parameter(name).detach().numpy()
+    kind = gguf.GGMLQuantizationType.Q8_0
+    expected = gguf.dequantize(gguf.quantize(stored(name, original), kind), kind)
+    found = load_file(tmp_path / "anchor/model.safetensors")[name].numpy()
+    assert np.array_equal(stored(name, found), expected) and not np.array_equal(found, original)
+
+
+def test_greedy_answers_are_those_of_transformers(anchor: Path):
+    sampler = HFSampler(device="cpu")
+    sampler.load(checkpoint(anchor))
+    prompt = sampler.tokenizer.render(QUESTION)
+    tokenizer = AutoTokenizer.from_pretrained(anchor)
+    assert prompt == tokenizer.apply_chat_template(QUESTION, add_generation_prompt=True, return_dict=False)
+    ids = torch.tensor([prompt])
+    model = AutoModelForCausalLM.from_pretrained(anchor)
+    said = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=GREEDY.max_tokens)
+    ours = sampler.sample([PromptGroup(group_id="q", token_ids=prompt, seeds=[0])], GREEDY)[0][0]
+    assert ours.token_ids == said[0, len(prompt) :].tolist()
+
+
+def test_the_trainer_starts_from_it_with_the_log_probabilities_of_transformers(anchor: Path):
+    prompt, response = [5, 6, 7, 8], [9, 10, 11]
+    row = TrainRow(token_ids=response, advantage=1.0, sampler_logprobs=[-1.0] * 3)
+    group = TrainGroup(group_id="g", prompt_token_ids=prompt, rows=[row])
+    found = trainer(checkpoint(anchor)).logprobs([group], temperature=1.0)[0][0]
+    with torch.no_grad():
+        every = tiny_llama()(torch.tensor([prompt + response])).logits[0].log_softmax(-1)
+    expected = every[len(prompt) - 1 : -1].gather(1, torch.tensor(response)[:, None])[:, 0]
+    assert torch.allclose(torch.tensor(found), expected, atol=1e-4)
+
+
+def test_its_origin_is_recorded_beside_the_digest(anchor: Path):
+    origin = yaml.safe_load((anchor / ORIGIN).read_text())
+    assert origin["file"] == "tiny.gguf" and origin["licence"] == "cc0-1.0" and origin["architecture"] == "llama"
+    assert origin["quantisation"] == "F32 (20)" and len(origin["sha256"]) == 64
+    assert origin["weights"] == sum(weight.numel() for weight in tiny_llama().parameters())
+    before = anchor_digest(anchor)
+    (anchor / ORIGIN).write_text("file: renamed\n")
+    assert anchor_digest(anchor) == before
+    (anchor / ORIGIN).write_text(yaml.safe_dump(origin))
+
+
+def test_a_wheel_gives_the_same_anchor(tmp_path: Path, anchor: Path):
+    with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.write(anchor.parent / "tiny.gguf", "tiny/tiny.gguf")
+        wheel.writestr("tiny/__init__.py", "")
+    found = import_anchor(tmp_path / "tiny-1.0-py3-none-any.whl", tmp_path / "anchor")
+    assert anchor_digest(tmp_path / "anchor") == anchor_digest(anchor)
+    assert found.origin["file"] == "tiny.gguf in tiny-1.0-py3-none-any.whl"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["anchor", "tiny-1.0-py3-none-any.whl"]
+
+
+def test_a_model_folder_is_imported_too(tmp_path: Path):
+    source = make_source(tmp_path / "source", "qwen3")
+    (source / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    found = import_anchor(source, tmp_path / "anchor")
+    assert found.origin["licence"] == "apache-2.0" and found.origin["remarks"] == []
+    trainer(checkpoint(tmp_path / "anchor"))
+
+
+@pytest.mark.parametrize(
+    ("splitting", "expected"),
+    [
+        ("smollm", ["a", "ĊĊ", "1", "2", "ĠĠ", "3"]),
+        ("gpt-2", ["a", "Ċ", "Ċ", "1", "2", "Ġ", "Ġ", "3"]),
+    ],
+)
+def test_text_is_cut_as_the_vocabulary_was_learned(tmp_path: Path, splitting: str, expected: list[str]):
+    write_gguf(tmp_path / "tiny.gguf", splitting=splitting)
+    found = import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
+    renderer = Renderer(tmp_path / "anchor")
+    assert [renderer.token(each) for each in renderer.encode("a\n\n12  3")] == expected
+    assert found.origin["remarks"] == []
+
+
+def test_an_unknown_way_to_cut_text_is_told(tmp_path: Path):
+    write_gguf(tmp_path / "tiny.gguf", splitting="nobody-knows")
+    found = import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
+    assert "'nobody-knows'" in found.origin["remarks"][0] and "note: the vocabulary cuts" in found.text()
+
+
+def test_a_response_ends_where_the_chat_template_ends_a_turn(anchor: Path):
+    sampler = HFSampler(device="cpu")
+    sampler.load(checkpoint(anchor))
+    assert [sampler.tokenizer.token(each) for each in sampler._ends] == ["<|endoftext|>", "<|im_end|>"]
+
+
+def test_a_model_without_a_chat_template_gets_plain_turns_and_says_so(tmp_path: Path):
+    write_gguf(tmp_path / "tiny.gguf", template=None)
+    found = import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
+    assert (tmp_path / "anchor/chat_template.jinja").read_text() == PLAIN
+    assert found.origin["ends"] == "<|endoftext|>" and "no chat template" in found.text()
+
+
+def _cut(path: Path) -> None:
+    write_gguf(path)
+    path.write_bytes(path.read_bytes()[:-5000])
+
+
+def _archive(count: int) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(count):
+                archive.writestr(f"{number}.gguf", b"GGUF")
+            archive.writestr("readme.txt", "")
+
+    return write
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "random": (lambda path: path.write_bytes(bytes(range(256)) * 9), "is no GGUF file: it begins with b'\\x00"),
+    "empty": (lambda path: path.write_bytes(b""), "is no GGUF file: it begins with b''"),
+    "header alone": (lambda path: path.write_bytes(b"GGUF\x03\x00\x00\x00"), "is a damaged GGUF file"),
+    "cut": (_cut, "is a damaged GGUF file, perhaps cut short at its"),
+    "zip without": (_archive(0), "holds 0 .gguf files, not one"),
+    "zip of two": (_archive(2), "holds 2 .gguf files, not one"),
+    "unknown architecture": (lambda path: write_gguf(path, architecture="grok"), "of the architecture 'grok'"),
+    "recurrent": (lambda path: write_gguf(path, architecture="mamba"), "looks back by other means"),
+    "a tensor too many": (
+        lambda path: write_gguf(path, extra="rope_freqs.weight"),
+        f"weights, and transformers' model of it {sum(each.numel() for each in tiny_llama().parameters()):,}",
+    ),
+    "a tensor missing": (
+        lambda path: write_gguf(path, left_out="blk.0.attn_v.weight"),
+        "they disagree about model.layers.0.self_attn.v_proj.weight",
+    ),
+    "wider than memory": (lambda path: write_gguf(path, claimed=1 << 38), "GB of memory, and"),
+    "folder without config": (lambda path: path.mkdir(), "holds no config.json"),
+    "nothing": (lambda path: None, "no such file or folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_source_that_cannot_be_imported_is_refused_and_leaves_nothing(tmp_path: Path, case: str):
+    make, message = BAD[case]
+    make(tmp_path / "in.gguf")
+    with pytest.raises(UsageError) as refused:
+        import_anchor(tmp_path / "in.gguf", tmp_path / "anchor")
+    assert message in refused.value.message and refused.value.hint
+    assert [path.name for path in tmp_path.iterdir() if path.name != "in.gguf"] == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path, anchor: Path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").write_text("mine")
+    with pytest.raises(UsageError, match="there is something already"):
+        import_anchor(anchor.parent / "tiny.gguf", tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_the_vocabulary_is_as_wide_as_the_model(anchor: Path):
+    assert len(AutoTokenizer.from_pretrained(anchor)) == len(PIECES) == tiny_llama().config.vocab_size
