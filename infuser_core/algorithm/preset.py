@@ -10,8 +10,8 @@
 | `batch_std` | batch_mean_std | batch_pooled_std | batch normalisation: by sigma_B, or by the std of centred rewards |
 | `partial_minibatch` | real | nominal | divisor of a smaller last step, which takes a full AdamW step (3) |
 | `mid_eos_verdicts` | no_answer | no_answer, unverified | verdicts the mid-EOS penalty of hybrid runs applies to (4) |
-| `influence` | preconditioned_cosine | preconditioned_cosine | the score (5) |
-| `ddof` | 1 | 1 | of sigma_d and of the pooled std; the paper does not say |
+
+Each can be set alone, as `cotrain.loss.OPTION`.
 
 (1) The text truncates the current policy's ratio; the method it cites, and the code, that of the policy before the
     update, times the clipped ratio. Both presets follow the method; `current_over_sampler` is the letter of the text.
@@ -19,11 +19,13 @@
 (2) Undefined in the paper. One such row among influence rewards of 1e-3 shrinks every other advantage 500 times.
 (3) Unstated in the paper.
 (4) The code cannot tell a verifier's timeout from a missing answer.
-(5) Default `cosine` in the code's base settings; every released recipe sets the preconditioned one.
 
-The same under both, whatever the code does: the dev gradient's and the influence pass's own constant factors (they
-cancel in a cosine); the zero-variance filter (the code tests the population variance in fp32, here the range); rewards
-of unscored questions (0, here with a status); fp32 sums of the score (here fp64).
+The same under both, whatever the code does: the score (`cosine` by default in the code's base settings; every released
+recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open; division of the
+dev gradient by its questions (a factor that cancels in a cosine); the zero-variance filter (the code tests the
+population variance in fp32, here the range); rewards of unscored questions (0, here with a status); fp32 sums of the
+score (here fp64). C does not cancel in a score: Gamma weighs the square of a question's gradient against v, which
+comes from updates (eq:adamw_moments). The influence pass has the C that an update on the same questions has.
 Not reproduced, because they lose or corrupt data: a dev gradient of an earlier iteration where this one's groups are
 all flat, repeated sampling seeds, documents drawn twice, rows dropped from uneven groups.
 """
@@ -36,14 +38,17 @@ from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.schemas import Verdict
 
 TisForm = Literal["old_over_sampler", "current_over_sampler"]
-"""Which policy's ratio to the sampler is truncated: see objective.clipped_objective."""
+"""Policy whose ratio to the sampler is truncated: see objective.clipped_objective."""
+LengthNorm = Literal["fixed", "token_mean"]
+BatchStd = Literal["batch_mean_std", "batch_pooled_std"]
+PartialMinibatch = Literal["real", "nominal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
     """Resolved options of the algorithm; the defaults are the paper's."""
 
-    length_norm: Literal["fixed", "token_mean"] = "fixed"
+    length_norm: LengthNorm = "fixed"
     """See length_norm."""
     dual_clip: float | None = None
     """See objective.clipped_objective."""
@@ -53,16 +58,12 @@ class Preset:
     """See advantage.batch_sigma."""
     single_row: SingleRow = "zero"
     """See advantage.group_sigma."""
-    batch_std: Literal["batch_mean_std", "batch_pooled_std"] = "batch_mean_std"
+    batch_std: BatchStd = "batch_mean_std"
     """The normaliser that `batch_std` means."""
-    partial_minibatch: Literal["real", "nominal"] = "real"
+    partial_minibatch: PartialMinibatch = "real"
     """See step_denominator."""
     mid_eos_verdicts: tuple[str, ...] = (Verdict.NO_ANSWER,)
     """See shaping.solver_reward."""
-    influence: str = "preconditioned_cosine"
-    """One of score.MODES."""
-    ddof: Literal[1] = 1
-    """Of every standard deviation among the advantages; there is no other choice."""
 
     def normaliser(self, name: str) -> str:
         """The advantage a configuration name means: ours, one of the authors' code, or `batch_std` as preset."""
@@ -93,7 +94,7 @@ def resolve(name: str, **changed: Any) -> Preset:
     return replace(PRESETS[name], **changed)
 
 
-def length_norm(lengths: Sequence[int], *, mode: Literal["fixed", "token_mean"], max_tokens: int) -> float:
+def length_norm(lengths: Sequence[int], *, mode: LengthNorm, max_tokens: int) -> float:
     """C of eq:unified_obj, tokens.
 
     `fixed` (paper) is the maximum generation length; `token_mean` (authors' code) is the mean response length of
@@ -106,7 +107,7 @@ def length_norm(lengths: Sequence[int], *, mode: Literal["fixed", "token_mean"],
     raise ValueError(f"unknown length norm {mode!r}; choose fixed (paper) or token_mean (authors' code)")
 
 
-def step_denominator(groups: int, *, minibatch: int, mode: Literal["real", "nominal"]) -> int:
+def step_denominator(groups: int, *, minibatch: int, mode: PartialMinibatch) -> int:
     """Divisor of a step's gradient, in groups.
 
     `real` is the number of groups in the step; `nominal` (authors' code) the configured minibatch, so that a smaller

@@ -3,10 +3,13 @@
 Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
 """
 
-from typing import Literal
+from dataclasses import fields, replace
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from infuser_core.algorithm.advantage import SigmaB, SingleRow
+from infuser_core.algorithm.preset import PRESETS, BatchStd, LengthNorm, PartialMinibatch, Preset, TisForm
 from infuser_core.config.corpus import CorpusSettings
 from infuser_core.config.roles import (
     BudgetSettings,
@@ -29,11 +32,33 @@ from infuser_core.sealed import digest_of
 
 
 class SamplingSettings(Settings):
-    """Settings of sampling: length, temperature, nucleus."""
+    """Settings of sampling in evaluation."""
 
     temperature: float = Field(default=0.7, ge=0, le=1000)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=-1, ge=-1, le=100_000_000)
+
+
+class RolloutSampling(Settings):
+    """Settings of sampling in co-training, which draws from the whole distribution."""
+
+    temperature: float = Field(default=0.7, gt=0, le=1000)
+    """Greedy samples, of temperature 0, are all the same: groups without variance."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, given: object) -> object:
+        cut = [key for key in ("top_p", "top_k") if isinstance(given, dict) and key in given]
+        if cut:
+            raise ValueError(
+                f"{' and '.join(cut)} would cut off tokens that the trainer counts, so that importance ratios are "
+                "wrong: leave them out (evaluate.sampling has them)"
+            )
+        return given
+
+    def drawn(self) -> SamplingSettings:
+        """The same, without limits on the candidates."""
+        return SamplingSettings(temperature=self.temperature)
 
 
 class OptimizerSettings(Settings):
@@ -48,14 +73,29 @@ class OptimizerSettings(Settings):
 
 
 class LossSettings(Settings):
-    """Constants of eq:unified_obj."""
+    """Constants of eq:unified_obj, and the preset's options one by one; null leaves an option to the preset."""
 
     clip_low: float = Field(default=0.2, gt=0, le=1e6)
     clip_high: float = Field(default=0.2, gt=0, le=1e6)
-    dual_clip: float | None = Field(default=None, gt=1, le=1e6)
-    """Bound of the loss of a negative advantage, in units of |A|; null leaves it to the preset."""
+    """Clip range of the importance ratio, 1 - clip_low to 1 + clip_high: they need not be equal (DAPO: 0.2, 0.28)."""
     tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
     """rho_max of the truncated importance weight; null switches it off."""
+    dual_clip: Annotated[float, Field(gt=1, le=1e6)] | Literal["none"] | None = None
+    """Bound of the loss of a negative advantage, in units of |A|; `none` is no bound."""
+    tis_form: TisForm | None = None
+    """Policy whose ratio to the sampler is truncated: the one before the update, or the current one."""
+    length_norm: LengthNorm | None = None
+    """C: the longest generation (`fixed`), or the mean response length of the batch (`token_mean`)."""
+    sigma_b: SigmaB | None = None
+    """Groups that enter sigma_B of `dugrpo`: all, or those with variance (`nonzero`)."""
+    single_row: SingleRow | None = None
+    """A group of one row: no credit (`zero`), or mean 0 and standard deviation 1 (`unit`)."""
+    batch_std: BatchStd | None = None
+    """The normaliser that the advantage `batch_std` means."""
+    partial_minibatch: PartialMinibatch | None = None
+    """Divisor of a smaller last minibatch: its groups (`real`), or those of a whole one (`nominal`)."""
+    mid_eos_verdicts: list[Literal["no_answer", "unverified"]] | None = None
+    """Verdicts that `mid_eos_penalty` applies to."""
 
 
 class QuestionSettings(Settings):
@@ -103,7 +143,7 @@ class CotrainSettings(Settings):
     prompt_tokens: Tokens = 4096
     generator_tokens: Tokens = 8192
     solver_tokens: Tokens = 8192
-    sampling: SamplingSettings = SamplingSettings()
+    sampling: RolloutSampling = RolloutSampling()
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
     influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
@@ -126,12 +166,20 @@ class CotrainSettings(Settings):
     validation_samples: Count = 1
     """Responses per validation question."""
 
+    def options(self) -> Preset:
+        """The algorithm's named options: the preset's, with those that `loss` sets itself."""
+        own = {field.name: getattr(self.loss, field.name) for field in fields(Preset)}
+        changed = {name: value for name, value in own.items() if value is not None}
+        if changed.get("dual_clip") == "none":
+            changed["dual_clip"] = None
+        if "mid_eos_verdicts" in changed:
+            changed["mid_eos_verdicts"] = tuple(changed["mid_eos_verdicts"])
+        return replace(PRESETS[self.preset], **changed)
+
     @model_validator(mode="after")
     def _combinations(self) -> "CotrainSettings":
         if self.dev_only and self.generator.update:
             raise ValueError("dev_only trains no generator: set generator.update to false")
-        if self.sampling.temperature == 0:
-            raise ValueError("sampling.temperature 0 gives groups without variance: use a positive temperature")
         if self.question.min_choices > self.question.max_choices:
             raise ValueError("question.min_choices is above question.max_choices")
         if self.budget.mode == "bandit" and (self.frozen_batch or not self.generator.update):
@@ -145,10 +193,10 @@ class CotrainSettings(Settings):
     def _check_one_backward(self) -> None:
         if self.solver.minibatch < self.documents * self.group_size:
             raise ValueError("one_backward needs one optimizer step: solver.minibatch >= documents * group_size")
-        if self.preset != "paper" or self.solver.advantage != "mean_centred":
-            raise ValueError(
-                "one_backward needs preset paper and solver.advantage mean_centred, as the score uses them"
-            )
+        if self.solver.advantage != "mean_centred":
+            raise ValueError("one_backward needs solver.advantage mean_centred, as the score uses it")
+        if self.options().partial_minibatch != "real":
+            raise ValueError("one_backward divides by the questions there are: set loss.partial_minibatch to real")
         if not self.generator.update or self.dev_only:
             raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
         if self.solver.accuracy_band is not None:

@@ -69,7 +69,7 @@ def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exp
             store.verified_folder(record.ref),
             draft,
             dtype=config.engine.dtype,
-            sampling=config.evaluate.sampling if role == "solver" else config.cotrain.sampling,
+            sampling=config.evaluate.sampling if role == "solver" else config.cotrain.sampling.drawn(),
             max_tokens=config.cotrain.solver_tokens if role == "solver" else config.cotrain.generator_tokens,
         )
         files = {path.name: sha256(path) for path in sorted(draft.iterdir())}

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.preset import Preset
-from infuser_core.config.run import LossSettings, RunConfig
-from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
+from infuser_core.config.run import RunConfig
+from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.training import (
     NotFinite,
+    ObjectiveSettings,
     by_group,
     check_kept,
     is_finite,
     lose,
-    objective,
-    options_of,
     train_group,
     without_lost,
 )
@@ -23,24 +21,6 @@ from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 1
 FILE = "gradient.safetensors"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientSettings:
-    """Settings that a solver gradient depends on."""
-
-    loss: LossSettings
-    """Constants of the objective."""
-    options: Preset
-    """Named options of the algorithm."""
-    length_norm: float
-    """C, tokens: a constant factor of every solver gradient of an iteration, whatever the preset."""
-    temperature: float
-    """Sampling temperature of the rollouts."""
-
-    def objective(self) -> Objective:
-        """The constants of eq:unified_obj."""
-        return objective(self.loss, self.options, length_norm=self.length_norm, temperature=self.temperature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +33,15 @@ class DevGradient:
     """Dev questions that left the batch."""
 
 
-def settings_of(config: RunConfig) -> GradientSettings:
+def settings_of(config: RunConfig) -> ObjectiveSettings:
     """The sub-configuration that the phase is a function of."""
-    return GradientSettings(
-        loss=config.cotrain.loss,
-        options=options_of(config.cotrain),
-        length_norm=float(config.cotrain.solver_tokens),
-        temperature=config.cotrain.sampling.temperature,
-    )
+    return ObjectiveSettings.of(config.cotrain, max_tokens=config.cotrain.solver_tokens)
 
 
 def dev_gradient(
     rollouts: Sequence[Rollout],
     solver: Trainer,
-    settings: GradientSettings,
+    settings: ObjectiveSettings,
     *,
     workspace: Path,
     progress: Progress = no_progress,
@@ -89,13 +64,13 @@ def dev_gradient(
 def _accumulated(
     groups: Mapping[str, Sequence[Rollout]],
     solver: Trainer,
-    settings: GradientSettings,
+    settings: ObjectiveSettings,
     workspace: Path,
     progress: Progress,
 ) -> Gradient:
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
-    constants = settings.objective()
+    constants = settings.constants(groups.values())
     solver.zero_grad()
     report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
     norm = solver.keep_gradient(workspace / FILE)

@@ -139,7 +139,7 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None) -
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
-        sampling=cotrain.sampling,
+        sampling=cotrain.sampling.drawn(),
         documents=cotrain.documents,
         frozen_batch=cotrain.frozen_batch,
         group_size=cotrain.group_size,

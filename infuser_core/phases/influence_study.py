@@ -15,7 +15,7 @@ from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, Rollout, ScoreStatus
 from infuser_core.seeding import seed_of
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,9 @@ def run_trials(
 ) -> list[Trial]:
     """One trial per sampled question; the trainer ends at the checkpoint it started from."""
     groups = by_group(rollouts)
-    constants = settings.step.objective([len(row.token_ids) for row in rollouts])
+    # The batch of the scores: questions whose rewards vary.
+    varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
+    constants = settings.step.objective.constants(varied)
     panels = [_Panel(rows, solver, constants) for rows in (dev, held_out)]
     trials: list[Trial] = []
     for done, row in enumerate(sample, 1):

@@ -16,7 +16,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     return AnswerSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts)),
-        sampling=config.cotrain.sampling,
+        sampling=config.cotrain.sampling.drawn(),
         samples=config.cotrain.group_size,
         prompt_tokens=config.cotrain.prompt_tokens,
         max_tokens=config.cotrain.solver_tokens,

@@ -8,12 +8,12 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.score import cosine, score
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
+from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.phases import dev_gradient
-from infuser_core.phases.dev_gradient import GradientSettings
 from infuser_core.phases.training import (
     LostGroupsError,
     NotFinite,
+    ObjectiveSettings,
     SharedBackward,
     by_group,
     check_kept,
@@ -48,8 +48,8 @@ class Scored:
 class ScoreSettings:
     """Settings that the scores depend on."""
 
-    gradient: GradientSettings
-    """The same objective as the dev gradient's."""
+    objective: ObjectiveSettings
+    """That of the solver's update and of the dev gradient."""
     mode: str
     """Which of the four scores is the reward."""
     probe: bool
@@ -64,7 +64,7 @@ class ScoreSettings:
 def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSettings:
     """The sub-configuration that the phase is a function of."""
     return ScoreSettings(
-        gradient=dev_gradient.settings_of(config),
+        objective=dev_gradient.settings_of(config),
         mode=config.cotrain.influence,
         probe=probe,
         share_backward=config.cotrain.one_backward,
@@ -102,7 +102,19 @@ def score_influence(
     shared: list[SharedBackward] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
         every = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
-        run = partial(_probed, every, solver, settings, reference, found, workspace=workspace, progress=progress)
+        # C is that of the whole batch, whichever of its questions turn out to be lost.
+        constants = settings.objective.constants(groups[group_id] for group_id in varied)
+        run = partial(
+            _probed,
+            every,
+            solver,
+            constants,
+            reference,
+            found,
+            share=settings.share_backward,
+            workspace=workspace,
+            progress=progress,
+        )
         probed, lost = without_lost(run, solver, workspace=workspace)
         probed_ids = [similarity.group_id for similarity in probed.similarities]
         if settings.share_backward:
@@ -124,18 +136,18 @@ def score_influence(
 def _probed(
     every: Sequence[TrainGroup],
     solver: Trainer,
-    settings: ScoreSettings,
+    constants: Objective,
     reference: Path,
     found: dict[str, Similarity],
     lost: Collection[str],
     *,
+    share: bool,
     workspace: Path,
     progress: Progress,
 ) -> Probed:
     """One pass without the lost questions; `found` gets what it measured. Raises LostGroupsError for the others."""
     train = [group for group in every if group.group_id not in lost]
-    constants = settings.gradient.objective()
-    divisor = len(train) if settings.share_backward else None
+    divisor = len(train) if share else None
     probed = solver.probe_once(train, constants, reference, denominator=divisor, progress=progress)
     found.update((similarity.group_id, similarity) for similarity in probed.similarities)
     unclear = [group for group in train if not is_finite(*_parts(found[group.group_id]))]

@@ -6,7 +6,7 @@ those that are not finite by themselves: it goes on as if they had never been th
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from infuser_core.algorithm.advantage import advantages
-from infuser_core.algorithm.preset import Preset, length_norm, resolve, step_denominator
+from infuser_core.algorithm.preset import Preset, length_norm, step_denominator
 from infuser_core.config.roles import RoleSettings
-from infuser_core.config.run import CotrainSettings, LossSettings, OptimizerSettings, RunConfig
+from infuser_core.config.run import CotrainSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Rollout, Update
@@ -62,23 +62,47 @@ def left_out(config: RunConfig, iteration: int) -> list[str]:
     return sorted({name for name in config.cotrain.exclude_questions if name.startswith(f"{iteration}/")})
 
 
-def options_of(cotrain: CotrainSettings) -> Preset:
-    """The algorithm's named options: the preset's, with what the configuration sets itself."""
-    changed = {} if cotrain.loss.dual_clip is None else {"dual_clip": cotrain.loss.dual_clip}
-    return resolve(cotrain.preset, **changed)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveSettings:
+    """Settings of eq:unified_obj for one role."""
 
+    clip_low: float
+    """Lower clip range of the importance ratio."""
+    clip_high: float
+    """Upper clip range."""
+    tis_cap: float | None
+    """Cap of the truncated importance weight."""
+    options: Preset
+    """Named options of the algorithm."""
+    max_tokens: int
+    """Longest generation: C of the paper's form, tokens."""
+    temperature: float
+    """Sampling temperature of the rollouts."""
 
-def objective(loss: LossSettings, options: Preset, *, length_norm: float, temperature: float) -> Objective:
-    """The constants of eq:unified_obj for one role."""
-    return Objective(
-        clip_low=loss.clip_low,
-        clip_high=loss.clip_high,
-        dual_clip=options.dual_clip,
-        tis_cap=loss.tis_cap,
-        tis_form=options.tis_form,
-        length_norm=length_norm,
-        temperature=temperature,
-    )
+    @classmethod
+    def of(cls, cotrain: CotrainSettings, *, max_tokens: int) -> "ObjectiveSettings":
+        """Those of the role whose generations have at most so many tokens."""
+        return cls(
+            clip_low=cotrain.loss.clip_low,
+            clip_high=cotrain.loss.clip_high,
+            tis_cap=cotrain.loss.tis_cap,
+            options=cotrain.options(),
+            max_tokens=max_tokens,
+            temperature=cotrain.sampling.temperature,
+        )
+
+    def constants(self, groups: Iterable[Sequence[Rollout]]) -> Objective:
+        """The constants for a batch of these groups, whose response lengths may decide C."""
+        lengths = [len(rollout.token_ids) for rows in groups for rollout in rows]
+        return Objective(
+            clip_low=self.clip_low,
+            clip_high=self.clip_high,
+            dual_clip=self.options.dual_clip,
+            tis_cap=self.tis_cap,
+            tis_form=self.options.tis_form,
+            length_norm=length_norm(lengths, mode=self.options.length_norm, max_tokens=self.max_tokens),
+            temperature=self.temperature,
+        )
 
 
 def logprobs_of(
@@ -102,16 +126,10 @@ class UpdateSettings:
     """M: groups per optimizer step."""
     advantage: str
     """Name of the advantage estimator."""
-    loss: LossSettings
-    """Constants of the objective."""
-    options: Preset
-    """Named options of the algorithm."""
+    objective: ObjectiveSettings
+    """The loss."""
     optimizer: OptimizerSettings
     """AdamW's constants."""
-    max_tokens: int
-    """Longest generation: C of the paper's form, tokens."""
-    temperature: float
-    """Sampling temperature of the rollouts."""
 
     @classmethod
     def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, max_tokens: int) -> "UpdateSettings":
@@ -120,25 +138,18 @@ class UpdateSettings:
             learning_rate=role.learning_rate,
             minibatch=role.minibatch,
             advantage=role.advantage,
-            loss=cotrain.loss,
-            options=options_of(cotrain),
+            objective=ObjectiveSettings.of(cotrain, max_tokens=max_tokens),
             optimizer=cotrain.optimizer,
-            max_tokens=max_tokens,
-            temperature=cotrain.sampling.temperature,
         )
-
-    def objective(self, lengths: Sequence[int]) -> Objective:
-        """The constants of eq:unified_obj for an update batch with these response lengths."""
-        norm = length_norm(lengths, mode=self.options.length_norm, max_tokens=self.max_tokens)
-        return objective(self.loss, self.options, length_norm=norm, temperature=self.temperature)
 
     def advantages(self, rewards: Sequence[Sequence[float]]) -> list[list[float]]:
         """The configured advantage of every row of every group."""
+        options = self.objective.options
         return advantages(
             rewards,
-            normaliser=self.options.normaliser(self.advantage),
-            sigma_b=self.options.sigma_b,
-            single_row=self.options.single_row,
+            normaliser=options.normaliser(self.advantage),
+            sigma_b=options.sigma_b,
+            single_row=options.single_row,
         )
 
 
@@ -185,7 +196,7 @@ def update(
 
     Raises LostGroupsError for groups that are not finite: the trainer has then moved, and wrote nothing.
     """
-    constants = settings.objective([len(rollout.token_ids) for rows in groups for rollout in rows])
+    constants = settings.objective.constants(groups)
     batches = minibatches(groups, settings.minibatch)
     old = None
     if len(batches) > 1:
@@ -235,7 +246,9 @@ def _step(
     taken: int,
 ) -> Update:
     trainer.zero_grad()
-    divisor = step_denominator(len(train), minibatch=settings.minibatch, mode=settings.options.partial_minibatch)
+    divisor = step_denominator(
+        len(train), minibatch=settings.minibatch, mode=settings.objective.options.partial_minibatch
+    )
     report = trainer.forward_backward(train, constants, denominator=divisor)
     return take_step(role, trainer, report, settings, num_groups=len(train), taken=taken)
 

@@ -117,7 +117,7 @@ def update_solver(
 
 
 def _shaped(rows: Sequence[Rollout], settings: SolverSettings) -> list[float]:
-    penalty, verdicts = settings.mid_eos_penalty, settings.step.options.mid_eos_verdicts
+    penalty, verdicts = settings.mid_eos_penalty, settings.step.objective.options.mid_eos_verdicts
     return [
         mid_eos_shaped(row.reward, row.verdict, row.finish_reason, penalty=penalty, verdicts=verdicts) for row in rows
     ]

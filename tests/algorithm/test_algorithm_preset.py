@@ -9,7 +9,6 @@ from infuser_core.algorithm import preset
 from infuser_core.algorithm.advantage import EPSILON, advantages, batch_sigma, group_sigma
 from infuser_core.algorithm.objective import clipped_objective
 from infuser_core.algorithm.preset import PRESETS, Preset, length_norm, resolve, step_denominator
-from infuser_core.algorithm.score import MODES
 from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.engines.protocols import Objective
 
@@ -37,7 +36,6 @@ def test_the_paper_preset_is_the_default_everywhere() -> None:
     groups = [D1, D2, [1.0, 1.0], [3.0]]
     for name in ("mean_centred", "dugrpo", "group_std", "batch_mean_std", "batch_pooled_std"):
         assert advantages(groups, normaliser=name) == advantages(groups, normaliser=name, **options(PAPER))
-    assert MODES[0] == PAPER.influence == OFFICIAL.influence
 
 
 def test_length_norms() -> None:
@@ -127,7 +125,6 @@ def test_batch_normalisation_and_names(name: str, chosen: Preset) -> None:
 
 
 def test_standard_deviations_have_one_degree_of_freedom_less() -> None:
-    assert (PAPER.ddof, OFFICIAL.ddof) == (1, 1)
     assert [group_sigma(D1), group_sigma(D2)] == pytest.approx([1.290994, 0.081650], abs=1e-6)
 
 

@@ -56,8 +56,9 @@ WRONG = [
         AGAIN,
     ),
     (
-        "cotrain.sampling.temperature=0",
-        "cotrain: sampling.temperature 0 gives groups without variance: use a positive temperature",
+        "cotrain.sampling.top_p=0.9",
+        "cotrain.sampling: top_p would cut off tokens that the trainer counts, so that importance ratios are wrong: "
+        "leave them out (evaluate.sampling has them)",
         AGAIN,
     ),
     (

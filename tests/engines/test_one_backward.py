@@ -2,21 +2,18 @@
 
 from pathlib import Path
 
-from engine_tiny import make_checkpoint
+from engine_tiny import make_checkpoint, objective_settings
 from safetensors.torch import load_file
 from test_influence_study import rollouts
 
-from infuser_core.algorithm.preset import Preset
-from infuser_core.config.run import LossSettings, OptimizerSettings
+from infuser_core.config.run import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases import dev_gradient, score_influence, update_solver
-from infuser_core.phases.dev_gradient import GradientSettings
 from infuser_core.phases.score_influence import ScoreSettings
 from infuser_core.phases.training import UpdateSettings
 from infuser_core.schemas import Question
 
-OPTIONS = Preset()
-GRADIENT = GradientSettings(loss=LossSettings(), options=OPTIONS, length_norm=8.0, temperature=1.0)
+OBJECTIVE = objective_settings()
 
 
 def questions() -> list[Question]:
@@ -31,12 +28,12 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
     trainer = LocalTrainer()
     before = make_checkpoint(folder)
     trainer.load(before)
-    norm = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, GRADIENT, workspace=folder).facts.norm
+    norm = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, OBJECTIVE, workspace=folder).facts.norm
     scored = score_influence.score_influence(
         questions(),
         rollouts("q", seed=0),
         trainer,
-        ScoreSettings(gradient=GRADIENT, mode="preconditioned_cosine", probe=True, share_backward=share, left_out=[]),
+        ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True, share_backward=share, left_out=[]),
         reference=folder / dev_gradient.FILE,
         reference_norm=norm,
         workspace=folder,
@@ -45,11 +42,8 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         learning_rate=1e-2,
         minibatch=8,
         advantage="mean_centred",
-        loss=LossSettings(),
-        options=OPTIONS,
+        objective=OBJECTIVE,
         optimizer=OptimizerSettings(),
-        max_tokens=8,
-        temperature=1.0,
     )
     settings = update_solver.SolverSettings(step=step, band=None, mid_eos_penalty=0.0, left_out=[])
     out = folder / "out"

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_tiny import make_checkpoint, make_groups
+from engine_tiny import make_checkpoint, make_groups, objective_settings
 from safetensors.torch import load_file
 
 from infuser_core.algorithm.advantage import centre
-from infuser_core.algorithm.preset import Preset
-from infuser_core.config.run import LossSettings, OptimizerSettings
+from infuser_core.config.run import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases.influence_study import StudySettings, run_trials, sample_questions
-from infuser_core.phases.training import UpdateSettings, by_group, objective, train_group
+from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import InfluenceScore, Rollout
 
 
@@ -22,11 +21,8 @@ def settings(learning_rate: float) -> StudySettings:
         learning_rate=learning_rate,
         minibatch=4,
         advantage="mean_centred",
-        loss=LossSettings(tis_cap=None),
-        options=Preset(),
+        objective=objective_settings(tis_cap=None, max_tokens=1),
         optimizer=OptimizerSettings(),
-        max_tokens=1,
-        temperature=1.0,
     )
     return StudySettings(step=step, questions=2, rollouts=4)
 
@@ -63,7 +59,7 @@ def score(question_id: str, status: str = "scored") -> InfluenceScore:
 
 
 def gradient_of(trainer: LocalTrainer, rows: Sequence[Rollout], folder: Path) -> dict[str, torch.Tensor]:
-    constants = objective(LossSettings(tis_cap=None), Preset(), length_norm=1.0, temperature=1.0)
+    constants = objective_settings(tis_cap=None, max_tokens=1).constants([])
     groups = [train_group(group, centre([row.reward for row in group])) for group in by_group(rows).values()]
     trainer.zero_grad()
     trainer.forward_backward(groups, constants, denominator=len(groups))
@@ -81,7 +77,7 @@ def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Pat
     before = load_file(Path(checkpoint.path) / "model.safetensors")
     chosen = [score(name) for name in by_group(answers)][:1]
     (trial,) = run_trials(chosen, answers, dev, held_out, trainer, checkpoint, settings(1e-5), seed=0)
-    constants = objective(LossSettings(tis_cap=None), Preset(), length_norm=1.0, temperature=1.0)
+    constants = objective_settings(tis_cap=None, max_tokens=1).constants([])
     group = next(iter(by_group(answers).values()))
     trainer.forward_backward([train_group(group, centre([row.reward for row in group]))], constants, denominator=1)
     trainer.optim_step(1e-5)

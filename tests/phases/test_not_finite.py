@@ -81,7 +81,7 @@ def test_without_one_finite_dev_question_the_phase_says_where_and_what_to_try(tm
 
 def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = (), share: bool = False) -> Scored:
     trainer, settings = loaded(folder), score_phase.settings_of(CONFIG, iteration=0, probe=True)
-    facts = dev_gradient(varied(["d1"]), trainer, settings.gradient, workspace=folder).facts
+    facts = dev_gradient(varied(["d1"]), trainer, settings.objective, workspace=folder).facts
     return score_phase.score_influence(
         [question(name) for name in names], varied(names, poisoned=poisoned), trainer,
         replace(settings, share_backward=share), reference=folder / gradient_phase.FILE, reference_norm=facts.norm,

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_tiny import make_checkpoint
+from engine_tiny import make_checkpoint, objective_settings
 from safetensors.torch import load_file, save_file
 from solver_rows import question
 from test_influence_study import rollouts
-from test_one_backward import GRADIENT
+from test_one_backward import OBJECTIVE
 
-from infuser_core.algorithm.preset import Preset
-from infuser_core.config.run import LossSettings, OptimizerSettings
+from infuser_core.config.run import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
 from infuser_core.phases import dev_gradient, score_influence, update_solver
@@ -36,10 +35,10 @@ def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str)
     folder.mkdir()
     trainer = LocalTrainer(device="cpu", probe=probe)
     trainer.load(anchor)
-    facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, GRADIENT, workspace=folder).facts
+    facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, OBJECTIVE, workspace=folder).facts
     return score_influence.score_influence(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
-        ScoreSettings(gradient=GRADIENT, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]),
+        ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]),
         reference=folder / dev_gradient.FILE, reference_norm=facts.norm, workspace=folder,
     )  # fmt: skip
 
@@ -71,8 +70,8 @@ def updated(anchor: Checkpoint, folder: Path, rows: list[Rollout]) -> SolverUpda
     trainer = LocalTrainer(device="cpu")
     trainer.load(anchor)
     step = UpdateSettings(
-        learning_rate=1e-2, minibatch=1, advantage="mean_centred", loss=LossSettings(), options=Preset(),
-        optimizer=OptimizerSettings(), max_tokens=8, temperature=1.0,
+        learning_rate=1e-2, minibatch=1, advantage="mean_centred",
+        objective=objective_settings(), optimizer=OptimizerSettings(),
     )  # fmt: skip
     return update_solver.update_solver(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
@@ -111,4 +110,4 @@ def test_broken_weights_are_named(anchor: Checkpoint, tmp_path: Path):
     trainer = LocalTrainer(device="cpu")
     trainer.load(broken)
     with pytest.raises(EngineError, match=r"itself is not finite in model.layers.1.mlp.down_proj.weight of"):
-        dev_gradient.dev_gradient(four(), trainer, GRADIENT, workspace=tmp_path)
+        dev_gradient.dev_gradient(four(), trainer, OBJECTIVE, workspace=tmp_path)

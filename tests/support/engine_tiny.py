@@ -10,9 +10,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
+from infuser_core.algorithm.preset import Preset
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.phases.training import ObjectiveSettings
 from infuser_core.schemas import Checkpoint
 
 VOCABULARY = 64
@@ -21,6 +23,13 @@ TEMPLATE = "{% for m in messages %}w2 {{ m['content'] }} w4 {% endfor %}{% if ad
 OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
 SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
 """Prompt length and response lengths of groups of unlike shapes."""
+
+
+def objective_settings(**changes: object) -> ObjectiveSettings:
+    """The paper's loss for responses of at most eight tokens at temperature 1."""
+    stock = {"clip_low": 0.2, "clip_high": 0.2, "tis_cap": 2.0, "options": Preset(), "max_tokens": 8}
+    return ObjectiveSettings(**stock | {"temperature": 1.0} | changes)  # type: ignore[arg-type]
+
 
 COMMON = {
     "vocab_size": VOCABULARY,
