@@ -112,7 +112,7 @@ class Trainers:
 
     def make(self, *, repeated_prompts: bool = False, **options: Any) -> LocalTrainer:
         """A trainer with these options. The first one made writes the reference gradient."""
-        trainer = LocalTrainer(device="cpu", dtype="float32", **options)
+        trainer = LocalTrainer(device="cpu", **{"dtype": "float32"} | options)
         if repeated_prompts:
             trainer._packer = Repeating(**{each.name: getattr(trainer._packer, each.name) for each in fields(Packer)})
         trainer.load(self._checkpoint)
