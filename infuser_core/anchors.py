@@ -1,6 +1,7 @@
 """Models that settings name and nobody has trained yet: where their files are, their digest, and how they are asked."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.config.corpus import EndpointModel
+from infuser_core.config.limited_yaml import read_yaml
 from infuser_core.config.run import EngineSettings
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.engines.pool import EnginePool
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 ORIGIN = "origin.yaml"
 """Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
+PLAIN_TURNS = "The anchor has no chat template: prompts are put as plain turns, `User:` and `Assistant:`."
+"""Note on such a model."""
 _ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 
 
@@ -40,7 +44,28 @@ def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
 
 def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ...]:
     """Sentences about the anchor that a reader of a run's numbers has to know."""
-    return NOTES if isinstance(anchor, NanoAnchor) else ()
+    if isinstance(anchor, NanoAnchor):
+        return NOTES
+    return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
+
+
+def _folder_notes(folder: Path) -> tuple[str, ...]:
+    """Origin of an imported model, and how prompts are put to one without a chat template."""
+    origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
+    if isinstance(origin, dict):
+        facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
+        remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
+        return (f"The anchor was imported from {origin.get('file')} ({facts}).", *remarks)
+    return (PLAIN_TURNS,) if folder.is_dir() and not has_template(folder) else ()
+
+
+def has_template(folder: Path) -> bool:
+    """Whether a model folder's tokenizer has a chat template."""
+    if any(folder.glob("chat_template*")):
+        return True
+    config = folder / "tokenizer_config.json"
+    # Older tokenizers keep it there.
+    return config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("chat_template") is not None
 
 
 def anchor_digest(folder: Path) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model
+from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, has_template, named_model
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Progress
 from infuser_core.phases import dev_gradient as gradient_phase
@@ -51,7 +51,8 @@ def prepare_anchor(run: Run) -> Work:
         from infuser_core.engines.local.hub import prepare_anchor as prepare
 
         prepare(folder, workspace)
-        return Outcome(tables={}, summary={"step": 0})
+        told = {} if has_template(folder) else {"status": "no chat template: prompts are plain turns"}
+        return Outcome(tables={}, summary={"step": 0, **told})
 
     settings = {"model": anchor_digest(folder), "optimizer": run.config.cotrain.optimizer, **_numerics(run)}
     return Work(recipe=run.recipe("anchor", VERSION, settings, {}), produce=produce)
@@ -178,7 +179,11 @@ def generate_questions(
                 "questions": Table(row_type=Question, rows=generated.questions),
                 "question_labels": Table(row_type=QuestionLabel, rows=generated.labels),
             },
-            summary={"written": len(generated.rollouts), "valid": len(generated.questions)},
+            summary={
+                "written": len(generated.rollouts),
+                # Questions that rows of the pool carry have no rollout: nobody wrote them.
+                "valid": sum(bool(question.rollout_id) for question in generated.questions),
+            },
         )
 
     inputs = {"pool": pool, **written_by, "allocation": allocation}

@@ -74,8 +74,8 @@ def as_yaml(efficiency: Efficiency, *, origin: str) -> str:
     return f"# {origin}\n{yaml.safe_dump(values, sort_keys=False)}"
 
 
-SIZE = 512
-"""Rows and columns of the matrices."""
+SIZE = 1024
+"""Rows and columns of the matrices: in smaller ones a library's threads wait for each other longer than they work."""
 SWEPT = 1 << 24
 """Bytes that are copied: more than a core's caches hold."""
 TURNS = 5

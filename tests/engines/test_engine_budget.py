@@ -1,22 +1,33 @@
 """Token budgets that are found, and what happens where memory runs out."""
 
+from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 import torch
-from engine_tiny import OBJECTIVE, gradient, make_groups, trainer
+from engine_tiny import OBJECTIVE, gradient, make_checkpoint, make_groups, trainer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core import faults
 from infuser_core.capacity.memory import LOGIT_CELLS, PIECE, kept_per_token
 from infuser_core.capacity.shape import from_folder
+from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
 MIB = 2**20
 GROUPS = make_groups([(50, [60, 70, 50]), (40, [80, 30]), (60, [90, 90])])
+
+
+def falling_to(free: int) -> Callable[[torch.device], int]:
+    """Free memory that is plenty before the model is read, and `free` after."""
+    answers = chain([2**34], repeat(free))
+    return lambda device: next(answers)
 
 
 @given(free=st.integers(0, 200), reserved=st.integers(0, 40))
@@ -34,7 +45,7 @@ def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int,
 def test_auto_settles_at_the_first_load_by_the_memory_that_is_free(anchor: Checkpoint) -> None:
     assert free_memory(torch.device("cpu")) > 10**7
     for free, expected in ((0, LEAST), (2**34, 2048)):
-        engine = trainer(anchor, token_budget="auto", free=lambda device, free=free: free)
+        engine = trainer(anchor, token_budget="auto", free=falling_to(free))
         assert (engine.facts()["token_budget"], engine.facts()["token_budget_from"]) == (expected, "predicted")
 
 
@@ -63,8 +74,22 @@ def test_below_the_least_budget_the_error_names_the_remedy(anchor: Checkpoint, m
 
 
 def test_a_longer_response_has_a_micro_batch_of_its_own(anchor: Checkpoint) -> None:
-    found = trainer(anchor, token_budget="auto", free=lambda device: 0)
+    found = trainer(anchor, token_budget="auto", free=falling_to(0))
     assert found.facts()["token_budget"] == LEAST
     assert gradient(found, make_groups([(100, [150, 156, 3])])).any()
     with pytest.raises(EngineError, match="over the budget of 240"):
         gradient(trainer(anchor, token_budget=240), make_groups([(100, [150, 150, 3])]))
+
+
+def test_a_model_wider_than_memory_is_refused_before_it_is_read(tmp_path: Path):
+    checkpoint = make_checkpoint(tmp_path)
+    weights = weights_of(Path(checkpoint.path))
+    enough = LocalTrainer(device="cpu", free=lambda device: 16 * weights)
+    enough.load(checkpoint)
+    # What a trainer holds gives way to what it loads next.
+    enough.load(checkpoint)
+    with pytest.raises(EngineError, match=f"the model has {weights:,} weights: training it takes"):
+        LocalTrainer(device="cpu", free=lambda device: 16 * weights - 1).load(checkpoint)
+    with pytest.raises(EngineError, match="making an anchor of it takes"):
+        prepare_anchor(tmp_path / "source", tmp_path / "other", free=lambda: 12 * weights - 1)
+    assert not (tmp_path / "other").exists()

@@ -131,3 +131,10 @@ def test_key_correctness_is_shown_where_the_run_knows_it():
 def test_a_run_name_is_a_value_not_sql():
     made = reported(database(whole_run()), run="r' OR '1'='1")
     assert page.markdown(made).count("No ") >= 9
+
+
+def test_textbooks_of_a_given_pool_go_by_their_identifiers():
+    rows = whole_run()
+    rows["sources"] = []
+    text, _ = written(rows)
+    assert "| r | s1 | 10 | 100.0% |" in text and "| r | unknown |" not in text.split("Questions by textbook")[1][:400]

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from engine_tiny import make_source, trainer
+from engine_tiny import make_source, save_tokenizer, trainer
 from safetensors.torch import load_file
 from tiny_gguf import PIECES, stored, tiny_llama, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from infuser_core.anchors import ORIGIN, anchor_digest
+from infuser_core.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes
+from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.hf.renderer import PLAIN, Renderer
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
@@ -174,7 +175,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: write_gguf(path, left_out="blk.0.attn_v.weight"),
         "they disagree about model.layers.0.self_attn.v_proj.weight",
     ),
-    "wider than memory": (lambda path: write_gguf(path, claimed=1 << 38), "GB of memory, and"),
+    "wider than memory": (lambda path: write_gguf(path, claimed=1 << 38), "GB of memory, 12 bytes each, and"),
     "folder without config": (lambda path: path.mkdir(), "holds no config.json"),
     "nothing": (lambda path: None, "no such file or folder"),
 }
@@ -188,6 +189,17 @@ def test_a_source_that_cannot_be_imported_is_refused_and_leaves_nothing(tmp_path
         import_anchor(tmp_path / "in.gguf", tmp_path / "anchor")
     assert message in refused.value.message and refused.value.hint
     assert [path.name for path in tmp_path.iterdir() if path.name != "in.gguf"] == []
+
+
+def test_a_reader_of_the_numbers_learns_where_the_anchor_is_from(tmp_path: Path, anchor: Path):
+    assert anchor_notes(FolderAnchor(type="folder", path=str(anchor))) == (
+        "The anchor was imported from tiny.gguf (quantisation F32 (20); licence cc0-1.0).",
+    )
+    save_tokenizer(tmp_path / "bare", template=None)
+    assert anchor_notes(FolderAnchor(type="folder", path=str(tmp_path / "bare"))) == (PLAIN_TURNS,)
+    save_tokenizer(tmp_path / "own")
+    assert anchor_notes(FolderAnchor(type="folder", path=str(tmp_path / "own"))) == ()
+    assert anchor_notes(FolderAnchor(type="folder", path=str(tmp_path / "gone"))) == ()
 
 
 def test_nothing_is_overwritten(tmp_path: Path, anchor: Path):

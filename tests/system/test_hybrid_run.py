@@ -8,6 +8,7 @@ import yaml
 from launcher import Launcher, SmallRun, copy_store
 
 from infuser_core.lineage.why import why
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows
 
@@ -64,6 +65,13 @@ def test_every_question_is_answered_and_only_written_ones_are_scored(runs: Runs)
         "left join scores s on s.run = q.run and s.question_id = q.question_id where q.run = ?"
     )
     assert {(row["given"], row["score"] is None) for row in scored} == {(True, True), (False, False)}
+
+
+def test_given_problems_are_no_valid_texts_of_the_generator(runs: Runs):
+    (counts,) = runs.rows("select count(*) filter (rollout_id <> '') as written from questions where run = ?")
+    (key,) = runs.rows("select artifact_key from run_artifacts where run = ? and phase = 'generate_questions'")
+    summary = Catalogue(runs.root).record(key["artifact_key"]).summary
+    assert summary["valid"] == counts["written"] <= summary["written"]
 
 
 def test_the_generators_groups_are_documents_alone(runs: Runs):

@@ -1,32 +1,39 @@
 """Hugging Face model folders: the first checkpoint of a run made from one, and a checkpoint exported as one."""
 
-import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from transformers import GenerationConfig, PreTrainedModel
 
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf import gguf
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, end_tokens, load_model
 from infuser_core.engines.hf.renderer import Renderer
+from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
 from infuser_core.engines.training.adamw import AdamWOptions
 from infuser_core.engines.training.checkpoint import (
     SHARD_BYTES,
-    WEIGHTS,
     Tensors,
     TrainerState,
-    shards_of,
+    weights_of,
     write_checkpoint,
 )
 
 
-def prepare_anchor(source: Path, out: Path, *, options: AdamWOptions | None = None) -> None:
+def prepare_anchor(
+    source: Path,
+    out: Path,
+    *,
+    options: AdamWOptions | None = None,
+    free: Callable[[], int] = free_host_memory,
+) -> None:
     """Write a trainable checkpoint of the model in `source` into the folder `out`: fp32 weights, zero state, step 0.
 
-    Raises CheckpointError where `source` is no model folder.
+    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it.
     """
+    if (weights := weights_of(source)) is not None:
+        require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
     out.mkdir(parents=True, exist_ok=True)
     _begin(out, {name: parameter.detach() for name, parameter in model.named_parameters()}, options)
@@ -35,6 +42,7 @@ def prepare_anchor(source: Path, out: Path, *, options: AdamWOptions | None = No
 
 def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
     """The same of a GGUF file, into an existing folder; returns remarks that a user has to know."""
+    require_memory(file.weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
     model = gguf.read_model(file)
     _begin(out, gguf.read_weights(file, model), None)
     return gguf.write_companions(file, model, out)
@@ -44,15 +52,6 @@ def _begin(out: Path, weights: Tensors, options: AdamWOptions | None) -> None:
     first, second = ({name: torch.zeros_like(weight) for name, weight in weights.items()} for _ in range(2))
     state = TrainerState(step=0, optimizer=(options or AdamWOptions()).to_json())
     write_checkpoint(out, weights=weights, first=first, second=second, state=state)
-
-
-def weights_of(folder: Path) -> int:
-    """Number of weights in a checkpoint folder, from the heads of its files."""
-    total = 0
-    for path in shards_of(folder / WEIGHTS):
-        with safe_open(path, framework="pt") as file:
-            total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    return total
 
 
 def write_hub_layout(

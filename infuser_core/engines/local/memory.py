@@ -21,6 +21,8 @@ LEAST = 256
 """Fewest tokens of a micro-batch."""
 STATE = 16
 """Bytes per parameter of weights, gradient and both moments."""
+PREPARED = 12
+"""Bytes per parameter of weights and both moments, which a first checkpoint is written from."""
 
 Asked = int | Literal["auto"]
 
@@ -53,6 +55,16 @@ def _contained() -> int:
     except OSError:
         return _UNLIMITED
     return max(0, int(limit) - int(used)) if limit.isdigit() else _UNLIMITED
+
+
+def require_memory(weights: int, each: int, *, free: int, purpose: str) -> None:
+    """Raises EngineError where `free` bytes do not hold `each` byte of every weight."""
+    if each * weights > free:
+        raise EngineError(
+            f"the model has {weights:,} weights: {purpose} takes {each * weights / 1e9:,.1f} GB of memory, "
+            f"{each} bytes each, and {free / 1e9:,.1f} GB are free",
+            hint="choose a smaller model or a larger machine; `infuser plan` says what training takes",
+        )
 
 
 class TokenBudget:

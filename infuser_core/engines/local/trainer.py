@@ -16,13 +16,13 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     repeat_exactly,
 )
-from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory
+from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
 from infuser_core.engines.training.adamw import AdamWOptions, FlatParameters
-from infuser_core.engines.training.checkpoint import read_state
+from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy
@@ -86,9 +86,11 @@ class LocalTrainer(FlatTrainer):
     """Asleep it holds nothing: whoever wakes it loads a checkpoint."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state."""
+        """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state, EngineError
+        where memory is too small."""
         folder = Path(checkpoint.path)
         state = read_state(folder, self._options)
+        self._require_memory(folder)
         model = load_model(folder, dtype=self._master_dtype, device=self._device)
         if self._gradient_checkpointing:
             checkpoint_activations(model)
@@ -108,6 +110,13 @@ class LocalTrainer(FlatTrainer):
             )
         self._use_budget()
         self.zero_grad()
+
+    def _require_memory(self, folder: Path) -> None:
+        """Raises EngineError, before a weight is read, where a first model's training state does not fit."""
+        weights = weights_of(folder)
+        if self._folder is None and weights is not None:
+            each = 4 * self._master_dtype.itemsize
+            require_memory(weights, each, free=self._free(self._device), purpose="training it")
 
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""

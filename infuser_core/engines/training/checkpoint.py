@@ -129,6 +129,17 @@ def shards_of(path: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def weights_of(folder: Path) -> int | None:
+    """Number of weights in a model folder, from the heads of its files; None where they are not safetensors."""
+    if not any((folder / name).is_file() for name in (WEIGHTS, _index(Path(WEIGHTS)).name)):
+        return None
+    total = 0
+    for path in shards_of(folder / WEIGHTS):
+        with safe_open(path, framework="pt") as file:
+            total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return total
+
+
 def write_state(state: TrainerState, folder: Path) -> None:
     """`trainer.json`, flushed to the disk."""
     content = {"format": FORMAT, "step": state.step, "optimizer": state.optimizer}
