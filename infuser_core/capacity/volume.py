@@ -5,12 +5,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 
 from infuser_core.capacity.hardware import table
 from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.shape import Shape
 from infuser_core.capacity.training import Work
+from infuser_core.config import shipped
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError, UsageError
@@ -169,7 +169,7 @@ def _size(source: QuestionSource, key: str) -> int:
         return source.size
     assert isinstance(source, FileQuestions)
     try:
-        text = Path(source.path).read_text(encoding="utf-8")
+        text = shipped.data(source.path).read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if line.strip()]
         return len(lines) if source.path.endswith(".jsonl") else len(json.loads(text))
     except (OSError, ValueError) as error:

@@ -68,6 +68,13 @@ def find(given: Path | str, folder: Path = Path()) -> Path:
     return named(name)
 
 
+def data(given: str) -> Path:
+    """A file of data that a configuration names: the one of this path, else the shipped one, below `configs/`."""
+    path = Path(given)
+    packed = FOLDER.parent / path
+    return packed if path.parts[:1] == ("configs",) and not path.exists() and packed.is_file() else path
+
+
 def read(given: Path | str) -> Any:
     """The content of a configuration. Raises ConfigError, with the nearest names, for one that cannot be read."""
     found = guess(nearest(_plain(given), names()))

@@ -8,6 +8,7 @@ from pathlib import Path
 from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_folder
 from infuser_core.benchmarks.parts.question_sets import load_questions
+from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, FolderAnchor, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError
@@ -163,5 +164,5 @@ def _answer_prompts(questions: list[Question]) -> list[str]:
 
 
 def _must_exist(key: str, path: str) -> None:
-    if not Path(path).exists():
+    if not shipped.data(path).exists():
         raise ConfigError(f"{key} = {path!r}: no such file", hint="correct the path; relative ones start where you run")

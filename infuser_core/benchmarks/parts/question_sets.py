@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,6 +11,7 @@ from infuser_core import plugins
 from infuser_core.benchmarks import gpqa_diamond
 from infuser_core.benchmarks.parts import validation
 from infuser_core.benchmarks.parts.files import rows_of
+from infuser_core.config import shipped
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, NanoQuestions
 from infuser_core.errors import DocumentError
@@ -40,7 +40,7 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
         return validation.sample(source, evaluated)
     if isinstance(source, NanoQuestions):
         return lab.questions(source.topics, source.split, source.size, seed, source.world)
-    rows = list(rows_of(Path(source.path)))
+    rows = list(rows_of(shipped.data(source.path)))
     if source.size is not None and source.size != len(rows):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
     questions = [question_of(row, f"{source.path}, row {number}") for number, row in enumerate(rows, 1)]
@@ -57,7 +57,7 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
     if isinstance(source, NanoQuestions):
         return digest_of(source.model_dump(mode="json"))
     try:
-        return hashlib.sha256(Path(source.path).read_bytes()).hexdigest()
+        return hashlib.sha256(shipped.data(source.path).read_bytes()).hexdigest()
     except OSError as error:
         raise DocumentError(
             f"cannot read {source.path}: {error.strerror}", hint="correct the path in `data`"
