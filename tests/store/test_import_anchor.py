@@ -81,14 +81,15 @@ def test_the_trainer_starts_from_it_with_the_log_probabilities_of_transformers(a
 
 
 def test_its_origin_is_recorded_beside_the_digest(anchor: Path):
-    origin = yaml.safe_load((anchor / ORIGIN).read_text())
+    recorded = (anchor / ORIGIN).read_text()
+    origin = yaml.safe_load(recorded)
     assert origin["file"] == "tiny.gguf" and origin["licence"] == "cc0-1.0" and origin["architecture"] == "llama"
     assert origin["quantisation"] == "F32 (20)" and len(origin["sha256"]) == 64
     assert origin["weights"] == sum(weight.numel() for weight in tiny_llama().parameters())
     before = anchor_digest(anchor)
     (anchor / ORIGIN).write_text("file: renamed\n")
     assert anchor_digest(anchor) == before
-    (anchor / ORIGIN).write_text(yaml.safe_dump(origin))
+    (anchor / ORIGIN).write_text(recorded)
 
 
 def test_a_wheel_gives_the_same_anchor(tmp_path: Path, anchor: Path):
@@ -99,6 +100,14 @@ def test_a_wheel_gives_the_same_anchor(tmp_path: Path, anchor: Path):
     assert anchor_digest(tmp_path / "anchor") == anchor_digest(anchor)
     assert found.origin["file"] == "tiny.gguf in tiny-1.0-py3-none-any.whl"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["anchor", "tiny-1.0-py3-none-any.whl"]
+
+
+def test_what_lies_beside_the_file_is_not_taken_for_its_own(tmp_path: Path, anchor: Path):
+    (tmp_path / "tiny.gguf").write_bytes((anchor.parent / "tiny.gguf").read_bytes())
+    make_source(tmp_path, "qwen3")
+    import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
+    for path in anchor.iterdir():
+        assert path.read_bytes() == (tmp_path / "anchor" / path.name).read_bytes(), path.name
 
 
 def test_a_model_folder_is_imported_too(tmp_path: Path):

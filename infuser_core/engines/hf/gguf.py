@@ -60,7 +60,7 @@ def read_header(path: Path) -> GgufFile:
         first = file.read(len(MAGIC))
     if first != MAGIC:
         raise CheckpointError(
-            f"{path} is no GGUF file: it begins with {first!r}, not {MAGIC!r}", hint="name a .gguf file"
+            f"{path.name} is no GGUF file: it begins with {first!r}, not {MAGIC!r}", hint="name a .gguf file"
         )
     from gguf import GGUFReader
 
@@ -69,7 +69,7 @@ def read_header(path: Path) -> GgufFile:
     # What a reader of mapped memory raises at an offset beyond the end.
     except (ValueError, IndexError, KeyError, OverflowError, struct.error) as error:
         size = path.stat().st_size
-        message = f"{path} is a damaged GGUF file, perhaps cut short at its {size:,} bytes: {error}"
+        message = f"{path.name} is a damaged GGUF file, perhaps cut short at its {size:,} bytes: {error}"
         raise CheckpointError(message, hint=_DAMAGED) from error
 
     def text(key: str) -> str:
@@ -78,7 +78,7 @@ def read_header(path: Path) -> GgufFile:
 
     architecture = text("general.architecture")
     if not architecture or not reader.tensors:
-        raise CheckpointError(f"{path} holds no model: it names no architecture or has no tensors", hint=_DAMAGED)
+        raise CheckpointError(f"{path.name} holds no model: it names no architecture or has no tensors", hint=_DAMAGED)
     return GgufFile(
         path=path,
         architecture=architecture,
@@ -94,7 +94,9 @@ def read_model(file: GgufFile) -> PreTrainedModel:
     """The file's model without its weights, on torch's meta device. Raises CheckpointError or EngineError for one that
     cannot be read or trained."""
     try:
-        config = AutoConfig.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
+        config = AutoConfig.from_pretrained(
+            file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
+        )
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     except (ValueError, KeyError) as error:
@@ -130,7 +132,9 @@ def read_weights(file: GgufFile, model: PreTrainedModel) -> dict[str, Tensor]:
 
 def write_companions(file: GgufFile, model: PreTrainedModel, out: Path) -> tuple[str, ...]:
     """Write configs and tokenizer into an existing folder; returns remarks that a user has to know."""
-    tokenizer = AutoTokenizer.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(
+        file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
+    )
     remarks = _cut_as_trained(file, tokenizer)
     model.config.dtype = torch.float32
     model.config.save_pretrained(out)
