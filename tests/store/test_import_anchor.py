@@ -1,8 +1,10 @@
 """An imported anchor holds the file's model and cuts text as it was trained; what cannot be kept is refused."""
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import gguf
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 import torch
 import yaml
 from engine_tiny import make_source, save_tokenizer, trainer
-from safetensors.torch import load_file
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tiny_gguf import PIECES, stored, tiny_llama, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -221,3 +225,50 @@ def test_nothing_is_overwritten(tmp_path: Path, anchor: Path):
 
 def test_the_vocabulary_is_as_wide_as_the_model(anchor: Path):
     assert len(AutoTokenizer.from_pretrained(anchor)) == len(PIECES) == tiny_llama().config.vocab_size
+
+
+def _without(folder: Path, name: str) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file({key: value for key, value in weights.items() if key != name}, folder / "model.safetensors")
+
+
+def _other_size(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 40}))
+
+
+DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "cannot be read: Error no file named"),
+    "random weights": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), "cannot be read: Error"),
+    "random config": (lambda folder: (folder / "config.json").write_bytes(b"\x9c"), "config.json cannot be read: "),
+    "a weight missing": (
+        lambda folder: _without(folder, "model.layers.0.mlp.up_proj.weight"),
+        "lacks 1 of the model's weights, or has others: model.layers.0.mlp.up_proj.weight",
+    ),
+    "another size": (_other_size, "lacks 12 of the model's weights, or has others: "),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "the tokenizer in "),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_model_folder_is_refused_and_leaves_nothing(tmp_path: Path, case: str):
+    damage, message = DAMAGED[case]
+    damage(make_source(tmp_path / "source", "qwen3"))
+    with pytest.raises(UsageError) as refused:
+        import_anchor(tmp_path / "source", tmp_path / "anchor")
+    assert message in refused.value.message and refused.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(place=st.integers(0, 9000), byte=st.integers(0, 255), cut=st.floats(0.0, 1.0))
+def test_a_damaged_file_is_imported_or_refused(anchor: Path, place: int, byte: int, cut: float):
+    raw = bytearray((anchor.parent / "tiny.gguf").read_bytes())
+    raw[place] = byte
+    with TemporaryDirectory() as folder:
+        damaged = Path(folder) / "damaged.gguf"
+        damaged.write_bytes(raw if cut < 0.5 else raw[: int(2 * (cut - 0.5) * len(raw))])
+        try:
+            import_anchor(damaged, Path(folder) / "anchor")
+        except UsageError as refused:
+            assert refused.hint

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AttentionInterface,
@@ -113,6 +115,8 @@ def repeat_exactly(wanted: bool) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+_AGAIN = "fetch the model again"
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 COMPANIONS = (
@@ -210,6 +214,10 @@ def read_config(folder: Path) -> PretrainedConfig:
         raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder / 'config.json'} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
+        ) from error
     except ValueError as error:
         raise CheckpointError(
             f"the model in {folder} is none that transformers knows: {str(error).splitlines()[0]}",
@@ -219,18 +227,35 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 
 def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """The model of a folder on the CPU, with transformers' attention of that name. Runs no code of the folder."""
+    """The model of a folder on the CPU, with transformers' attention of that name. Runs no code of the folder.
+
+    Raises CheckpointError for missing, damaged or unfitting weights.
+    """
     transformers_logging.disable_progress_bar()
-    # While it builds a model, transformers changes settings of the whole process.
-    with _building:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=dtype,
-            attn_implementation=attention,
-            local_files_only=True,
-            trust_remote_code=False,
-        )
+    try:
+        # While it builds a model, transformers changes settings of the whole process.
+        with _building:
+            made: Any = AutoModelForCausalLM.from_pretrained(
+                folder,
+                config=config,
+                dtype=dtype,
+                attn_implementation=attention,
+                local_files_only=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"the weights in {folder} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
+        ) from error
+    model: PreTrainedModel = made[0]
+    found: dict[str, Any] = made[1]
+    # These transformers would fill with random numbers.
+    wrong = sorted({*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])})
+    if wrong:
+        message = f"{folder} lacks {len(wrong)} of the model's weights, or has others: {', '.join(wrong[:3])}"
+        raise CheckpointError(message, hint=_AGAIN)
     return model
 
 

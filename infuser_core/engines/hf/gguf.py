@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
+from jinja2.exceptions import TemplateError
 from tokenizers import Regex, pre_tokenizers
 from torch import Tensor
 from transformers import (
@@ -62,15 +63,21 @@ def read_header(path: Path) -> GgufFile:
         raise CheckpointError(
             f"{path.name} is no GGUF file: it begins with {first!r}, not {MAGIC!r}", hint="name a .gguf file"
         )
-    from gguf import GGUFReader
-
     try:
-        reader = GGUFReader(path)
+        return _facts(path)
     # What a reader of mapped memory raises at an offset beyond the end.
     except (ValueError, IndexError, KeyError, OverflowError, struct.error) as error:
+        if isinstance(error, CheckpointError):
+            raise
         size = path.stat().st_size
         message = f"{path.name} is a damaged GGUF file, perhaps cut short at its {size:,} bytes: {error}"
         raise CheckpointError(message, hint=_DAMAGED) from error
+
+
+def _facts(path: Path) -> GgufFile:
+    from gguf import GGUFReader
+
+    reader = GGUFReader(path)
 
     def text(key: str) -> str:
         field = reader.get_field(key)
@@ -78,7 +85,8 @@ def read_header(path: Path) -> GgufFile:
 
     architecture = text("general.architecture")
     if not architecture or not reader.tensors:
-        raise CheckpointError(f"{path.name} holds no model: it names no architecture or has no tensors", hint=_DAMAGED)
+        message = f"{path.name} holds no model: it names no architecture or has no tensors"
+        raise CheckpointError(message, hint=_DAMAGED)
     return GgufFile(
         path=path,
         architecture=architecture,
@@ -99,7 +107,7 @@ def read_model(file: GgufFile) -> PreTrainedModel:
         )
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, OSError) as error:
         raise CheckpointError(
             f"{file.path.name}: transformers reads no GGUF file of the architecture {file.architecture!r}: {error}",
             hint="take the model in Hugging Face layout instead, or another architecture, e.g. llama, qwen3 or gemma3",
@@ -132,14 +140,19 @@ def read_weights(file: GgufFile, model: PreTrainedModel) -> dict[str, Tensor]:
 
 def write_companions(file: GgufFile, model: PreTrainedModel, out: Path) -> tuple[str, ...]:
     """Write configs and tokenizer into an existing folder; returns remarks that a user has to know."""
-    tokenizer = AutoTokenizer.from_pretrained(
-        file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
-    )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
+        )
+        ends = _ends(tokenizer, model)
+    except (ValueError, LookupError, TypeError, TemplateError) as error:
+        message = f"{file.path.name}: its vocabulary or its chat template cannot be read: {error}"
+        raise CheckpointError(message, hint=_DAMAGED) from error
     remarks = _cut_as_trained(file, tokenizer)
     model.config.dtype = torch.float32
     model.config.save_pretrained(out)
     GenerationConfig(
-        eos_token_id=_ends(tokenizer, model), bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id
+        eos_token_id=ends, bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id
     ).save_pretrained(out)
     if tokenizer.chat_template is None:
         tokenizer.chat_template = plain_template(tokenizer)

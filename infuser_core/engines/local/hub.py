@@ -44,8 +44,9 @@ def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
     """The same of a GGUF file, into an existing folder; returns remarks that a user has to know."""
     require_memory(file.weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
     model = gguf.read_model(file)
+    remarks = gguf.write_companions(file, model, out)
     _begin(out, gguf.read_weights(file, model), None)
-    return gguf.write_companions(file, model, out)
+    return remarks
 
 
 def _begin(out: Path, weights: Tensors, options: AdamWOptions | None) -> None:

@@ -8,14 +8,14 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -135,9 +135,18 @@ def weights_of(folder: Path) -> int | None:
         return None
     total = 0
     for path in shards_of(folder / WEIGHTS):
-        with safe_open(path, framework="pt") as file:
+        with _opened(path) as file:
             total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return total
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", hint="fetch the model again") from error
 
 
 def write_state(state: TrainerState, folder: Path) -> None:
