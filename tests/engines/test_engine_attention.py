@@ -75,3 +75,16 @@ def test_a_cpu_takes_the_plain_one_and_says_why_another_cannot_be_had(anchor: Ch
     facts = engine.facts()
     assert (facts["attention"], facts["dtype"], facts["token_budget"]) == ("sdpa", "bfloat16", 512)
     assert facts["device"]
+
+
+@pytest.mark.parametrize("window", [None, 7])
+def test_a_long_response_attends_in_parts_as_in_one_call(monkeypatch: pytest.MonkeyPatch, window: int | None) -> None:
+    shapes = [SegmentShape(prompt=3, rows=[11, 4]), SegmentShape(prompt=5, rows=[10, 9])]
+    inputs = [torch.randn(1, heads, 42, 8, dtype=torch.float64, requires_grad=True) for heads in (4, 2, 2)]
+    found = []
+    for queries in (100, 4, 1):
+        monkeypatch.setattr("infuser_core.engines.training.attention.QUERIES", queries)
+        output = PackedLayout(shapes, device=CPU).attend(0, *inputs, scaling=0.3, window=window)
+        found.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    for parts in found[1:]:
+        torch.testing.assert_close(parts, found[0])

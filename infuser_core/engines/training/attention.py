@@ -16,6 +16,9 @@ from torch import Tensor
 
 from infuser_core.engines.hf.layouts import causal_window
 
+QUERIES = 96
+"""Tokens of a response that attend in one call: a long response's calls leave out the keys behind their own tokens."""
+
 PADDED_WORK = 1.25
 """A bucket takes one more segment while padding multiplies its attention work by no more than this."""
 
@@ -165,19 +168,28 @@ def _keys(bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 def _response_attention(
     bucket: Bucket, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float, window: int | None
 ) -> Tensor:
-    rows, kv_heads, size = keys.shape[0], keys.shape[1], keys.shape[3]
+    kv_heads, size = keys.shape[1], keys.shape[3]
     repeats = query.shape[1] // kv_heads
+    mask = _response_mask(bucket, query.device, window)
     # Query heads that share a key head become rows of one query block: keys are read once and never repeated.
-    folded = query.view(rows, bucket.response, kv_heads, repeats, size).permute(0, 2, 3, 1, 4)
-    folded = folded.reshape(rows, kv_heads, repeats * bucket.response, size)
-    mask = _response_mask(bucket, repeats, query.device, window)
-    output = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scaling)
-    output = output.view(rows, kv_heads, repeats, bucket.response, size).permute(0, 3, 1, 2, 4)
-    return output.reshape(rows * bucket.response, -1)
+    grouped = query.view(-1, bucket.response, kv_heads, repeats, size).permute(0, 2, 3, 1, 4)
+    parts = []
+    for start in range(0, bucket.response, QUERIES):
+        stop = min(start + QUERIES, bucket.response)
+        seen = bucket.prompt + stop
+        part = F.scaled_dot_product_attention(
+            grouped[..., start:stop, :].flatten(2, 3),
+            keys[:, :, :seen],
+            values[:, :, :seen],
+            attn_mask=mask[:, start:stop, :seen].repeat(1, repeats, 1)[:, None],
+            scale=scaling,
+        )
+        parts.append(part.unflatten(2, (repeats, -1)))
+    return torch.cat(parts, dim=3).permute(0, 3, 1, 2, 4).reshape(len(query), -1)
 
 
-def _response_mask(bucket: Bucket, repeats: int, device: torch.device, window: int | None) -> Tensor:
-    """True where a response token may look: the real prompt and its own past, no further back than `window`."""
+def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> Tensor:
+    """True where a response token may look, [rows or 1, L, P + L]: the real prompt and its own past within `window`."""
     own_LL = causal_window(bucket.response, window or bucket.response, device=device)
     prompt_GLP = torch.ones(1, 1, bucket.prompt, dtype=torch.bool, device=device)
     if bucket.padding_GP is not None:
@@ -188,7 +200,7 @@ def _response_mask(bucket: Bucket, repeats: int, device: torch.device, window: i
         places_GL = lengths_G[:, None] + torch.arange(bucket.response, device=device)
         prompt_GLP = prompt_GLP & (places_GL[:, :, None] - torch.arange(bucket.prompt, device=device) < window)
     parts = [prompt_GLP.expand(-1, bucket.response, -1), own_LL.expand(len(prompt_GLP), -1, -1)]
-    mask = torch.cat(parts, dim=2).repeat(1, repeats, 1)[:, None]
+    mask = torch.cat(parts, dim=2)
     # A mask that all groups share is broadcast over groups and samples.
     return mask if bucket.padding_GP is None and window is None else mask.repeat_interleave(bucket.samples, 0)
 
