@@ -474,10 +474,22 @@ class Update:
     """Step size."""
     clip_fraction: float
     """Share of response tokens where the clipped branch was active."""
+    clip_fraction_high: float
+    """Share of response tokens that were clipped above the range."""
     mean_ratio: float
     """Mean importance ratio pi / pi_old over response tokens."""
     mean_tis: float
     """Mean truncated importance weight, trainer over sampler."""
+    truncated: float
+    """Share of response tokens whose importance weight is cut at the cap."""
+    sampler_kl: float
+    """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
+    policy_kl: float
+    """Estimate (k3) of KL(policy before the update || current) per token, nats."""
+    entropy: float
+    """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
+    cut: int
+    """Responses of the minibatch that ended at the length limit."""
     skipped: bool
     """True where the minibatch's gradient has no finite norm although each of its groups' has: no step was taken."""
 

@@ -1,5 +1,6 @@
 """The seven phases of an iteration as stages, and the anchor they start from."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
 from infuser_core.phases.generate_questions import examples_of
+from infuser_core.phases.parts.health import complaints
+from infuser_core.phases.parts.not_finite import NotFinite
 from infuser_core.phases.rollout_questions import PseudoLabel
-from infuser_core.phases.training import NotFinite, SharedBackward
+from infuser_core.phases.training import SharedBackward
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.plugins import templates
 from infuser_core.schemas import (
@@ -368,6 +371,8 @@ def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outco
 
 
 def _steps(before: int, updates: list[Update]) -> dict[str, object]:
+    for line in complaints(updates[0].role, updates) if updates else []:
+        warnings.warn(line, stacklevel=2)
     taken = sum(not update.skipped for update in updates)
     status = "ok" if updates else "skipped: no group with variance"
     if taken < len(updates):

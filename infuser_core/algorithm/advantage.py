@@ -75,6 +75,15 @@ def mean_centred(
     return [centre(rewards_G, single_row=single_row) for rewards_G in groups]
 
 
+def leave_one_out(
+    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
+) -> list[list[float]]:
+    """A = r - mean of the group's other rewards = n / (n - 1) (r - mu_d) (RLOO, arXiv 2402.14740, eq. 9)."""
+    del epsilon, sigma_b
+    centred = [centre(rewards_G, single_row=single_row) for rewards_G in groups]
+    return [[value * len(row_G) / max(1, len(row_G) - 1) for value in row_G] for row_G in centred]
+
+
 def dugrpo(
     groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
 ) -> list[list[float]]:
@@ -110,7 +119,8 @@ def batch_pooled_std(
 
 
 NORMALISERS: dict[str, Callable[..., list[list[float]]]] = {
-    function.__name__: function for function in (mean_centred, dugrpo, group_std, batch_mean_std, batch_pooled_std)
+    function.__name__: function
+    for function in (mean_centred, leave_one_out, dugrpo, group_std, batch_mean_std, batch_pooled_std)
 }
 """Every advantage by its configuration name; all take `(groups, *, epsilon, sigma_b, single_row)`."""
 

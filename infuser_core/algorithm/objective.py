@@ -3,13 +3,15 @@
 Shape suffix: _S response tokens of any number of responses, one after the other.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.preset import TisForm
+from infuser_core.algorithm.preset import RatioLevel, TisForm
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped here before exp: e^20 is finite in every dtype we compute in, and far outside the clip."""
@@ -21,14 +23,23 @@ class ObjectiveTerms:
 
     loss: Tensor
     """Negative objective, weighted sum over tokens; a differentiable scalar."""
-    clipped: Tensor
-    """Tokens on which the clipped branch was active, scalar."""
-    ratio: Tensor
-    """Sum of importance ratios, scalar."""
-    tis: Tensor
-    """Sum of truncated importance weights, scalar."""
+    sums: Mapping[str, Tensor]
+    """Sums over the tokens, scalars by the names of SUMS."""
     tokens: int
     """Response tokens."""
+
+
+SUMS = {
+    "clipped": "tokens on which the clipped branch was active",
+    "clipped_high": "those of them above the range",
+    "ratio": "importance ratios",
+    "tis": "truncated importance weights",
+    "truncated": "tokens whose importance weight is cut at the cap",
+    "sampler_kl": "r - 1 - log r, r the old policy over the sampler: Schulman's k3 estimate of KL(sampler || old)",
+    "policy_kl": "r - 1 - log r, r the importance ratio: k3 of KL(old || current)",
+    "surprise": "-log pi of the tokens: on the policy's own samples an estimate of its entropy",
+}
+"""Sums over response tokens that an update is watched by (k3: J. Schulman, Approximating KL Divergence, 2020)."""
 
 
 def clipped_objective(
@@ -38,11 +49,13 @@ def clipped_objective(
     weights_S: Tensor,
     sampler_logprobs_S: Tensor,
     old_logprobs_S: Tensor | None = None,
+    rows_S: Tensor | None = None,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
     dual_clip: float | None = None,
     tis_cap: float | None = 2.0,
     tis_form: TisForm = "old_over_sampler",
+    ratio: RatioLevel = "token",
 ) -> ObjectiveTerms:
     """-sum_t weight_t * w_t * min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t), all tensors of shape [S].
 
@@ -50,12 +63,13 @@ def clipped_objective(
     `old_logprobs_S` old is the detached current policy (rho = 1, full gradient). w is the token-level truncated
     importance weight min(old / sampler, cap), detached; `tis_cap=None` switches it off. `current_over_sampler`
     truncates current / sampler instead, so that the weight follows the policy from step to step of one update; with
-    old the current policy both forms are one. Raises ValueError for another form.
+    old the current policy both forms are one. `ratio` "sequence" takes for rho_t of every token the response's
+    geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. Raises ValueError for another form.
     """
     if tis_form not in get_args(TisForm):
         raise ValueError(f"unknown tis_form {tis_form!r}; choose one of {', '.join(get_args(TisForm))}")
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
-    ratio_S = _ratio(logprobs_S, old_S)
+    ratio_S = _ratio(logprobs_S, old_S, rows_S if ratio == "sequence" else None)
     plain_S = -advantages_S * ratio_S
     clipped_S = -advantages_S * ratio_S.clamp(1.0 - clip_low, 1.0 + clip_high)
     loss_S = torch.maximum(plain_S, clipped_S)
@@ -63,13 +77,25 @@ def clipped_objective(
         loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -dual_clip * advantages_S), loss_S)
     behind_S = old_S if tis_form == "old_over_sampler" else logprobs_S
     tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=tis_cap)
-    return ObjectiveTerms(
-        loss=(loss_S * tis_S * weights_S).sum(),
-        clipped=(clipped_S > plain_S).sum().detach(),
-        ratio=ratio_S.detach().sum(),
-        tis=tis_S.sum(),
-        tokens=logprobs_S.numel(),
-    )
+    loss = (loss_S * tis_S * weights_S).sum()
+    with torch.no_grad():
+        active_S = clipped_S > plain_S
+        weight_S = truncated_weight(old_S, sampler_logprobs_S, cap=math.inf)
+        sums = {
+            "clipped": active_S.sum(),
+            "clipped_high": (active_S & (advantages_S > 0)).sum(),
+            "ratio": ratio_S.sum(),
+            "tis": tis_S.sum(),
+            "truncated": (weight_S > (math.inf if tis_cap is None else tis_cap)).sum(),
+            "sampler_kl": _k3(weight_S).sum(),
+            "policy_kl": _k3(_ratio(logprobs_S, old_S)).sum(),
+            "surprise": -logprobs_S.sum(),
+        }
+    return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())
+
+
+def _k3(ratio_S: Tensor) -> Tensor:
+    return ratio_S - 1.0 - ratio_S.log()
 
 
 def truncated_weight(logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: float | None) -> Tensor:
@@ -79,5 +105,11 @@ def truncated_weight(logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: flo
     return _ratio(logprobs_S.detach(), sampler_logprobs_S).clamp(max=cap)
 
 
-def _ratio(logprobs_S: Tensor, reference_S: Tensor) -> Tensor:
-    return (logprobs_S - reference_S).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+def _ratio(logprobs_S: Tensor, reference_S: Tensor, rows_S: Tensor | None = None) -> Tensor:
+    """pi / pi_reference of every token; of its whole response, by the geometric mean, where `rows_S` numbers them."""
+    log_S = logprobs_S - reference_S
+    if rows_S is not None:
+        count = int(rows_S.max()) + 1
+        sums_R = log_S.new_zeros(count).index_add(0, rows_S, log_S)
+        log_S = (sums_R / torch.bincount(rows_S, minlength=count).to(log_S.dtype))[rows_S]
+    return log_S.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()

@@ -42,6 +42,9 @@ TisForm = Literal["old_over_sampler", "current_over_sampler"]
 LengthNorm = Literal["fixed", "token_mean"]
 BatchStd = Literal["batch_mean_std", "batch_pooled_std"]
 PartialMinibatch = Literal["real", "nominal"]
+Overlong = Literal["keep", "mask"]
+RatioLevel = Literal["token", "sequence"]
+"""Importance ratios token by token, or one for a whole response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Settings of co-training: the two roles, the questions a run is given, and the budget of documents."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -83,10 +84,27 @@ class RoleSettings(Settings):
     update: bool = True
     """False keeps the role at its anchor."""
     learning_rate: float = Field(ge=0, le=1e6)
+    """Highest step size."""
+    warmup: int = Field(default=0, ge=0, le=10_000)
+    """Iterations over which the step size rises linearly: (t + 1) / warmup of it in iteration t, from 0."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of the step size behind the warm-up: constant, or down to 0 behind the last iteration."""
     minibatch: Rows = 32
     """M: groups per optimizer step."""
-    advantage: Literal["mean_centred", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"]
-    """`batch_std` is the preset's form of it."""
+    advantage: Literal[
+        "mean_centred", "leave_one_out", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"
+    ]
+    """`leave_one_out` has the mean of a group's other rewards as baseline; `batch_std` is the preset's form of it."""
+
+    def step_size(self, iteration: int, *, iterations: int) -> float:
+        """Step size of an iteration, from 0, of so many."""
+        if iteration < self.warmup:
+            return self.learning_rate * (iteration + 1) / self.warmup
+        passed = (iteration - self.warmup) / max(1, iterations - self.warmup)
+        if self.schedule == "constant":
+            return self.learning_rate
+        left = 1.0 - passed if self.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * passed))
+        return self.learning_rate * left
 
 
 GeneratorModel = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]

@@ -9,7 +9,16 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
-from infuser_core.algorithm.preset import PRESETS, BatchStd, LengthNorm, PartialMinibatch, Preset, TisForm
+from infuser_core.algorithm.preset import (
+    PRESETS,
+    BatchStd,
+    LengthNorm,
+    Overlong,
+    PartialMinibatch,
+    Preset,
+    RatioLevel,
+    TisForm,
+)
 from infuser_core.config.corpus import CorpusSettings
 from infuser_core.config.roles import (
     BudgetSettings,
@@ -48,13 +57,16 @@ class RolloutSampling(Settings):
     @model_validator(mode="before")
     @classmethod
     def _whole(cls, given: object) -> object:
-        cut = [key for key in ("top_p", "top_k") if isinstance(given, dict) and key in given]
+        neutral = {"top_p": (1,), "top_k": (-1, 0)}
+        if not isinstance(given, dict):
+            return given
+        cut = [f"{key} {given[key]}" for key, values in neutral.items() if given.get(key, values[0]) not in values]
         if cut:
             raise ValueError(
                 f"{' and '.join(cut)} would cut off tokens that the trainer counts, so that importance ratios are "
-                "wrong: leave them out (evaluate.sampling has them)"
+                "wrong: leave it out (evaluate.sampling may have it)"
             )
-        return given
+        return {key: value for key, value in given.items() if key not in neutral}
 
     def drawn(self) -> SamplingSettings:
         """The same, without limits on the candidates."""
@@ -80,6 +92,11 @@ class LossSettings(Settings):
     """Clip range of the importance ratio, 1 - clip_low to 1 + clip_high: they need not be equal (DAPO: 0.2, 0.28)."""
     tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
     """rho_max of the truncated importance weight; null switches it off."""
+    ratio: RatioLevel = "token"
+    """Importance ratios token by token, or `sequence`: one for a whole response, its geometric mean (GSPO), which needs
+    a far narrower clip range."""
+    overlong: Overlong = "keep"
+    """`mask` gives no credit to a response that ends at the length limit; its reward stays in the mean (DAPO)."""
     dual_clip: Annotated[float, Field(gt=1, le=1e6)] | Literal["none"] | None = None
     """Bound of the loss of a negative advantage, in units of |A|; `none` is no bound."""
     tis_form: TisForm | None = None

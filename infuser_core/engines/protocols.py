@@ -151,6 +151,8 @@ class Objective:
     """Cap of the truncated importance weight; None switches it off."""
     tis_form: Literal["old_over_sampler", "current_over_sampler"] = "old_over_sampler"
     """Which policy's ratio to the sampler is truncated (see algorithm.objective)."""
+    ratio: Literal["token", "sequence"] = "token"
+    """Importance ratios of tokens, or one of a whole response (see algorithm.objective)."""
     temperature: float = 0.7
     """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
 
@@ -165,10 +167,20 @@ class StepReport:
     """Response tokens."""
     clip_fraction: float
     """Share of response tokens where the clipped branch was active."""
+    clip_fraction_high: float
+    """Share of response tokens that were clipped above the range."""
     mean_ratio: float
     """Mean importance ratio."""
     mean_tis: float
     """Mean truncated importance weight."""
+    truncated: float
+    """Share of response tokens whose importance weight is cut at the cap."""
+    sampler_kl: float
+    """Estimate of KL(sampler || old policy) per token, nats (see algorithm.objective.SUMS)."""
+    policy_kl: float
+    """Estimate of KL(old policy || current) per token, nats."""
+    entropy: float
+    """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,8 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.training import (
-    NotFinite,
-    ObjectiveSettings,
-    by_group,
-    check_kept,
-    is_finite,
-    lose,
-    train_group,
-    without_lost,
-)
+from infuser_core.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost
+from infuser_core.phases.training import ObjectiveSettings, by_group, train_group
 from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 1

@@ -10,23 +10,19 @@ from infuser_core.algorithm.score import cosine, score
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.phases import dev_gradient
+from infuser_core.phases.parts.not_finite import LostGroupsError, NotFinite, check_kept, flaw, is_finite, without_lost
 from infuser_core.phases.training import (
-    LostGroupsError,
-    NotFinite,
     ObjectiveSettings,
     SharedBackward,
     by_group,
-    check_kept,
-    flaw,
-    is_finite,
+    count_cut,
     left_out,
     logprobs_of,
     train_group,
-    without_lost,
 )
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
-VERSION = 4
+VERSION = 5
 SHARED = "solver_gradient.safetensors"
 
 
@@ -101,7 +97,10 @@ def score_influence(
     logprobs: list[TrainerLogprobs] = []
     shared: list[SharedBackward] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
-        every = [train_group(groups[group_id], centre(rewards[group_id])) for group_id in varied]
+        credited = settings.objective.credited
+        every = [
+            train_group(groups[group_id], credited(groups[group_id], centre(rewards[group_id]))) for group_id in varied
+        ]
         # C is that of the whole batch, whichever of its questions turn out to be lost.
         constants = settings.objective.constants(groups[group_id] for group_id in varied)
         run = partial(
@@ -118,10 +117,7 @@ def score_influence(
         probed, lost = without_lost(run, solver, workspace=workspace)
         probed_ids = [similarity.group_id for similarity in probed.similarities]
         if settings.share_backward:
-            norm = solver.keep_gradient(workspace / SHARED)
-            solver.zero_grad()
-            check_kept(workspace / SHARED, norm, of="the solver's update")
-            shared = [SharedBackward(num_groups=len(probed_ids), **asdict(probed.report))]
+            shared = [_shared(probed, [groups[group_id] for group_id in probed_ids], solver, workspace)]
         computed = logprobs_of([groups[group_id] for group_id in probed_ids], probed.logprobs)
         logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
     scores = [
@@ -131,6 +127,14 @@ def score_influence(
     gone = {row.group_id for row in lost}
     scores = [replace(row, status=ScoreStatus.NOT_FINITE) if row.question_id in gone else row for row in scores]
     return Scored(scores=scores, logprobs=logprobs, shared=shared, lost=lost)
+
+
+def _shared(probed: Probed, groups: Sequence[Sequence[Rollout]], solver: Trainer, workspace: Path) -> SharedBackward:
+    """The accumulated gradient, kept for the solver's update, and its report."""
+    norm = solver.keep_gradient(workspace / SHARED)
+    solver.zero_grad()
+    check_kept(workspace / SHARED, norm, of="the solver's update")
+    return SharedBackward(num_groups=len(groups), cut=count_cut(groups), **asdict(probed.report))
 
 
 def _probed(

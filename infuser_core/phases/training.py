@@ -1,31 +1,22 @@
-"""Rollout rows as training groups, and minibatch AdamW steps on eq:unified_obj: the part that the two updates share.
-
-A number that is not finite (NaN, inf) costs its own group: a batch is checked as a whole, by its loss and the norm of
-its gradient. Only where one is not finite are its groups computed again one by one, and the phase starts again without
-those that are not finite by themselves: it goes on as if they had never been there.
-"""
+"""Rollout rows as training groups, and minibatch AdamW steps on eq:unified_obj: the part that the two updates share."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from infuser_core.algorithm.advantage import advantages
-from infuser_core.algorithm.preset import Preset, length_norm, step_denominator
+from infuser_core.algorithm.preset import Overlong, Preset, RatioLevel, length_norm, step_denominator
 from infuser_core.config.roles import RoleSettings
 from infuser_core.config.run import CotrainSettings, OptimizerSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
+from infuser_core.phases.parts.not_finite import HINT, is_finite, lose
 from infuser_core.schemas import Rollout, Update
 
 Result = TypeVar("Result")
-HINT = (
-    "compute in engine.dtype=float32; where the checkpoint itself is not finite, fork from an earlier iteration with "
-    "a lower cotrain.solver.learning_rate or cotrain.generator.learning_rate"
-)
 
 
 def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
@@ -72,6 +63,10 @@ class ObjectiveSettings:
     """Upper clip range."""
     tis_cap: float | None
     """Cap of the truncated importance weight."""
+    ratio: RatioLevel
+    """Importance ratios of tokens, or one of a whole response."""
+    overlong: Overlong
+    """Credit of responses that end at the length limit."""
     options: Preset
     """Named options of the algorithm."""
     max_tokens: int
@@ -86,6 +81,8 @@ class ObjectiveSettings:
             clip_low=cotrain.loss.clip_low,
             clip_high=cotrain.loss.clip_high,
             tis_cap=cotrain.loss.tis_cap,
+            ratio=cotrain.loss.ratio,
+            overlong=cotrain.loss.overlong,
             options=cotrain.options(),
             max_tokens=max_tokens,
             temperature=cotrain.sampling.temperature,
@@ -100,9 +97,21 @@ class ObjectiveSettings:
             dual_clip=self.options.dual_clip,
             tis_cap=self.tis_cap,
             tis_form=self.options.tis_form,
+            ratio=self.ratio,
             length_norm=length_norm(lengths, mode=self.options.length_norm, max_tokens=self.max_tokens),
             temperature=self.temperature,
         )
+
+    def credited(self, rollouts: Sequence[Rollout], advantages_G: Sequence[float]) -> list[float]:
+        """Advantages of a group's rows; 0 for one cut at the length limit where those are masked (DAPO, sec. 3.4).
+
+        Its reward stays in the group's mean.
+        """
+        masked = self.overlong == "mask"
+        return [
+            0.0 if masked and rollout.finish_reason == "length" else advantage
+            for rollout, advantage in zip(rollouts, advantages_G, strict=True)
+        ]
 
 
 def logprobs_of(
@@ -121,7 +130,7 @@ class UpdateSettings:
     """Settings that an update of a role depends on."""
 
     learning_rate: float
-    """Step size, constant."""
+    """Step size."""
     minibatch: int
     """M: groups per optimizer step."""
     advantage: str
@@ -132,10 +141,10 @@ class UpdateSettings:
     """AdamW's constants."""
 
     @classmethod
-    def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, max_tokens: int) -> "UpdateSettings":
-        """Those of one role."""
+    def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, iteration: int, max_tokens: int) -> "UpdateSettings":
+        """Those of one role in an iteration."""
         return cls(
-            learning_rate=role.learning_rate,
+            learning_rate=role.step_size(iteration, iterations=cotrain.iterations),
             minibatch=role.minibatch,
             advantage=role.advantage,
             objective=ObjectiveSettings.of(cotrain, max_tokens=max_tokens),
@@ -165,10 +174,22 @@ class SharedBackward:
     """Negative objective."""
     clip_fraction: float
     """Share of response tokens where the clipped branch was active."""
+    clip_fraction_high: float
+    """Share of response tokens that were clipped above the range."""
     mean_ratio: float
     """Mean importance ratio."""
     mean_tis: float
     """Mean truncated importance weight."""
+    truncated: float
+    """Share of response tokens whose importance weight is cut at the cap."""
+    sampler_kl: float
+    """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
+    policy_kl: float
+    """Estimate (k3) of KL(policy before the update || current) per token, nats."""
+    entropy: float
+    """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
+    cut: int
+    """Responses that ended at the length limit."""
 
 
 def minibatches(groups: Sequence[Sequence[Rollout]], size: int) -> list[list[Sequence[Rollout]]]:
@@ -208,8 +229,10 @@ def update(
     tokens = 0
     for batch in batches:
         taken = first_step + sum(not done.skipped for done in updates)
-        train = [train_group(rows, advantages[rows[0].group_id], old) for rows in batch]
-        updates.append(_step(role, trainer, train, constants, settings, taken=taken))
+        train = [
+            train_group(rows, settings.objective.credited(rows, advantages[rows[0].group_id]), old) for rows in batch
+        ]
+        updates.append(_step(role, trainer, train, constants, settings, cut=count_cut(batch), taken=taken))
         if updates[-1].skipped:
             lose(trainer, train, constants, of=len(groups), workspace=workspace)
         tokens += updates[-1].num_tokens
@@ -243,6 +266,7 @@ def _step(
     constants: Objective,
     settings: UpdateSettings,
     *,
+    cut: int,
     taken: int,
 ) -> Update:
     trainer.zero_grad()
@@ -250,7 +274,7 @@ def _step(
         len(train), minibatch=settings.minibatch, mode=settings.objective.options.partial_minibatch
     )
     report = trainer.forward_backward(train, constants, denominator=divisor)
-    return take_step(role, trainer, report, settings, num_groups=len(train), taken=taken)
+    return take_step(role, trainer, report, settings, num_groups=len(train), cut=cut, taken=taken)
 
 
 def take_step(
@@ -260,6 +284,7 @@ def take_step(
     settings: UpdateSettings,
     *,
     num_groups: int,
+    cut: int,
     taken: int,
 ) -> Update:
     """AdamW on the accumulated gradient, and the row about it; `taken` steps came before.
@@ -275,15 +300,17 @@ def take_step(
         role=role,
         step=taken if skipped else taken + 1,
         num_groups=num_groups,
-        num_tokens=report.num_tokens,
-        loss=report.loss,
         gradient_norm=norm,
         learning_rate=settings.learning_rate,
-        clip_fraction=report.clip_fraction,
-        mean_ratio=report.mean_ratio,
-        mean_tis=report.mean_tis,
+        cut=cut,
         skipped=skipped,
+        **{field.name: getattr(report, field.name) for field in fields(StepReport)},
     )
+
+
+def count_cut(groups: Iterable[Sequence[Rollout]]) -> int:
+    """Responses that ended at the length limit."""
+    return sum(rollout.finish_reason == "length" for rows in groups for rollout in rows)
 
 
 def check_taken(updates: Sequence[Update]) -> None:
@@ -295,112 +322,3 @@ def check_taken(updates: Sequence[Update]) -> None:
             f"{first.gradient_norm} and the loss {first.loss}, although its {first.num_groups} groups are finite",
             hint=HINT,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotFinite:
-    """A group that left a phase's batch, and why: a row of `not_finite`, a table that only such batches have."""
-
-    group_id: str
-    """Question (solver) or document (generator); of a reward, the rollout."""
-    quantity: str
-    """loss, gradient, score or reward: the first of them that is not finite."""
-    value: float
-    """The number itself; of a gradient, its norm."""
-    tensor: str
-    """First parameter by name whose gradient is not finite; empty where there is none."""
-
-    def __str__(self) -> str:
-        tensor = f", its gradient not finite in {self.tensor}" if self.tensor else ""
-        return f"{self.quantity} of {self.group_id} is {self.value}{tensor}"
-
-
-class LostGroupsError(Exception):
-    """An attempt at a batch found groups that are not finite; see `without_lost`."""
-
-    def __init__(self, found: Sequence[NotFinite], *, of: int) -> None:
-        super().__init__(found)
-        self.found = found
-        self.all = len(found) == of
-
-
-def without_lost(
-    attempt: Callable[[Collection[str]], Result], trainer: Trainer, *, workspace: Path
-) -> tuple[Result, list[NotFinite]]:
-    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none.
-
-    Raises EngineError where an attempt loses every group that it had.
-    """
-    lost: list[NotFinite] = []
-    while True:
-        try:
-            return attempt({row.group_id for row in lost}), lost
-        except LostGroupsError as error:
-            lost += error.found
-            if error.all:
-                raise nothing_left(lost, at=_broken(trainer, workspace)) from None
-
-
-def nothing_left(lost: Sequence[NotFinite], *, at: str = "") -> EngineError:
-    """The end of a phase whose every group is lost; `at` is what is broken in the checkpoint itself."""
-    cause = f"; the checkpoint itself is not finite in {at}" if at else ""
-    return EngineError(
-        f"nothing finite is left to train on: {lost[0]}, the first of {len(lost)} such{cause}", hint=HINT
-    )
-
-
-def _broken(trainer: Trainer, workspace: Path) -> str:
-    """First tensor of the trainer's own weights and moments that is not finite; empty where each is."""
-    with TemporaryDirectory(dir=workspace) as folder:
-        trainer.save(Path(folder))
-        files = sorted(Path(folder).glob("*.safetensors"))
-        return next((f"{name} of {file.name}" for file in files if (name := first_tensor(file))), "")
-
-
-def is_finite(*values: float) -> bool:
-    """Whether all of the numbers are."""
-    return all(map(math.isfinite, values))
-
-
-def lose(trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, of: int, workspace: Path) -> None:
-    """Compute the groups one by one. Raises LostGroupsError where some of them are not finite by themselves.
-
-    `of` is the number of groups in the whole batch. Accumulated gradients are dropped.
-    """
-    found = [row for group in groups if (row := flaw(trainer, group, constants, workspace=workspace))]
-    if found:
-        raise LostGroupsError(found, of=of)
-
-
-def flaw(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace: Path) -> NotFinite | None:
-    """The first number of a group by itself that is not finite, if any. Accumulated gradients are dropped."""
-    trainer.zero_grad()
-    loss = trainer.forward_backward([group], constants, denominator=1).loss
-    with TemporaryDirectory(dir=workspace) as folder:
-        file = Path(folder) / "gradient.safetensors"
-        norm = trainer.keep_gradient(file)
-        trainer.zero_grad()
-        if is_finite(loss, norm):
-            return None
-        quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
-        return NotFinite(group_id=group.group_id, quantity=quantity, value=value, tensor=first_tensor(file))
-
-
-def check_kept(gradient: Path, norm: float, *, of: str) -> None:
-    """Refuse a kept gradient whose norm is not finite. Raises EngineError."""
-    if not is_finite(norm):
-        tensor = first_tensor(gradient) or "the sum over all tensors"
-        raise EngineError(f"the gradient of {of} has the norm {norm}: not finite in {tensor}", hint=HINT)
-
-
-def first_tensor(file: Path) -> str:
-    """First tensor by name of a file whose norm is not finite; empty where each is."""
-    # Imported here: only a broken batch needs them.
-    import numpy as np
-    from safetensors import safe_open
-
-    with safe_open(file, framework="numpy") as tensors, np.errstate(over="ignore", invalid="ignore"):
-        for name in sorted(tensors.keys()):
-            if not np.isfinite(np.square(tensors.get_tensor(name)).sum(dtype=np.float64)):
-                return str(name)
-    return ""

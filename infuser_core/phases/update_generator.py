@@ -10,16 +10,8 @@ from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.training import (
-    NotFinite,
-    UpdateSettings,
-    by_group,
-    is_finite,
-    left_out,
-    nothing_left,
-    update,
-    without_lost,
-)
+from infuser_core.phases.parts.not_finite import NotFinite, is_finite, nothing_left, without_lost
+from infuser_core.phases.training import UpdateSettings, by_group, left_out, update
 from infuser_core.schemas import (
     Checkpoint,
     GeneratorScore,
@@ -31,7 +23,7 @@ from infuser_core.schemas import (
     Update,
 )
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +68,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
     return GeneratorSettings(
-        step=UpdateSettings.of(cotrain, cotrain.generator, max_tokens=cotrain.generator_tokens),
+        step=UpdateSettings.of(cotrain, cotrain.generator, iteration=iteration, max_tokens=cotrain.generator_tokens),
         reward=cotrain.reward.name,
         invalid=cotrain.reward.invalid,
         left_out=left_out(config, iteration),

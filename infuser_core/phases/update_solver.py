@@ -9,20 +9,11 @@ from infuser_core.algorithm.selection import stratified_order
 from infuser_core.algorithm.shaping import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.training import (
-    NotFinite,
-    SharedBackward,
-    UpdateSettings,
-    by_group,
-    check_kept,
-    left_out,
-    take_step,
-    update,
-    without_lost,
-)
+from infuser_core.phases.parts.not_finite import NotFinite, check_kept, without_lost
+from infuser_core.phases.training import SharedBackward, UpdateSettings, by_group, left_out, take_step, update
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +58,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
     return SolverSettings(
-        step=UpdateSettings.of(cotrain, cotrain.solver, max_tokens=cotrain.solver_tokens),
+        step=UpdateSettings.of(cotrain, cotrain.solver, iteration=iteration, max_tokens=cotrain.solver_tokens),
         band=cotrain.solver.band(),
         mid_eos_penalty=cotrain.mid_eos_penalty,
         left_out=left_out(config, iteration),
@@ -145,7 +136,9 @@ def finish_shared_step(
     """The single AdamW step whose gradient the scoring pass kept: the same numbers, one backward less."""
     solver.zero_grad()
     solver.add_gradient(gradient)
-    update = take_step(Role.SOLVER, solver, shared, settings.step, num_groups=shared.num_groups, taken=first_step)
+    update = take_step(
+        Role.SOLVER, solver, shared, settings.step, num_groups=shared.num_groups, cut=shared.cut, taken=first_step
+    )
     check_kept(gradient, update.gradient_norm, of="the scoring pass")
     solver.save(workspace)
     return SolverUpdate(updates=[update], difficulties=[], lost=[])

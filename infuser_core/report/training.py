@@ -92,13 +92,16 @@ def updates(query: Query, found: Sequence[Chosen]) -> Section:
     """Health of the AdamW steps."""
     per_run = """    SELECT c.variant, u.role AS part, u.run, u.iteration, avg(u.gradient_norm) AS value,
         count(*) AS steps, avg(u.clip_fraction) AS clipped, avg(u.mean_ratio) AS "mean ratio",
-        avg(u.mean_tis) AS "mean TIS weight", sum(u.skipped::INT) AS skipped
+        avg(u.mean_tis) AS "mean TIS weight", avg(u.sampler_kl) AS "KL to sampler", avg(u.entropy) AS entropy,
+        sum(u.skipped::INT) AS skipped
     FROM updates u JOIN chosen c ON c.run = u.run GROUP BY ALL"""
     fine = partial(number, digits=4)
     return band_section(
         query, found, per_run, title="Updates", name="updates", label="gradient norm", part="role",
         missing="No optimizer steps: roles whose update is on have them.",
-        beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine, "skipped": small},
+        beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine,
+                "KL to sampler": fine, "entropy": fine,
+                "skipped": small},
     )  # fmt: skip
 
 

@@ -24,7 +24,9 @@ def test_by_hand() -> None:
         old_logprobs_S=old,
     )
     assert terms.loss.item() == pytest.approx(0.25 * (-1.2 - 0.5 + 1.6 + 3.0))
-    assert (terms.clipped.item(), terms.ratio.item(), terms.tis.item(), terms.tokens) == pytest.approx((2, 4, 4, 4))
+    assert (*(terms.sums[name].item() for name in ("clipped", "ratio", "tis")), terms.tokens) == pytest.approx(
+        (2, 4, 4, 4)
+    )
     (gradient,) = torch.autograd.grad(terms.loss, current)
     assert gradient.tolist() == pytest.approx([0, -0.125, 0, 0.75])
 
@@ -49,7 +51,7 @@ def test_without_old_the_ratio_is_one_and_the_gradient_is_full() -> None:
         current, advantages_S=advantages, weights_S=torch.ones(2), sampler_logprobs_S=sampler, tis_cap=2.0
     )
     (gradient,) = torch.autograd.grad(terms.loss, current)
-    assert terms.ratio.item() == 2.0
+    assert terms.sums["ratio"].item() == 2.0
     assert gradient.tolist() == pytest.approx([-2.0, math.exp(-1.0)])
 
 
@@ -65,3 +67,43 @@ def test_length_norms() -> None:
     assert length_norm([2, 4], mode="token_mean", max_tokens=12) == 3
     with pytest.raises(ValueError, match="token_mean"):
         length_norm([1], mode="mean", max_tokens=1)  # type: ignore[arg-type]
+
+
+def test_sequence_ratios_are_geometric_means_of_a_response() -> None:
+    draw = torch.Generator().manual_seed(0)
+    current, old, sampler = (-torch.rand(7, generator=draw, dtype=torch.float64) for _ in range(3))
+    current.requires_grad_()
+    rows = [[0, 1, 2], [3, 4, 5, 6]]
+    credit = torch.tensor([1.0] * 3 + [-0.5] * 4, dtype=torch.float64)
+    terms = clipped_objective(
+        current, advantages_S=credit, weights_S=torch.full((7,), 0.25, dtype=torch.float64),
+        sampler_logprobs_S=sampler, old_logprobs_S=old, rows_S=torch.tensor([0, 0, 0, 1, 1, 1, 1]), clip_low=0.05,
+        clip_high=0.1, ratio="sequence",
+    )  # fmt: skip
+    plain = torch.zeros((), dtype=torch.float64)
+    for places in rows:
+        ratio = torch.prod((current[places] - old[places]).exp()) ** (1 / len(places))
+        advantage = credit[places[0]]
+        bounded = torch.minimum(ratio * advantage, ratio.clamp(0.95, 1.1) * advantage)
+        plain = plain - 0.25 * ((old[places] - sampler[places]).exp().clamp(max=2.0) * bounded).sum()
+    assert terms.loss.item() == pytest.approx(plain.item(), rel=1e-12)
+    slopes = [torch.autograd.grad(loss, current, retain_graph=True)[0] for loss in (terms.loss, plain)]
+    torch.testing.assert_close(*slopes, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_that_an_update_is_watched_by() -> None:
+    current, old, sampler = (torch.tensor(each).log() for each in ([0.9, 0.2, 0.5], [0.5, 0.5, 0.5], [0.1, 0.5, 0.8]))
+    terms = clipped_objective(
+        current, advantages_S=torch.tensor([1.0, -1.0, 1.0]), weights_S=torch.ones(3), sampler_logprobs_S=sampler,
+        old_logprobs_S=old,
+    )  # fmt: skip
+    ratios, weights = [1.8, 0.4, 1.0], [5.0, 1.0, 0.625]
+    assert {name: float(value) for name, value in terms.sums.items()} == pytest.approx(
+        {
+            "clipped": 2, "clipped_high": 1, "ratio": 3.2, "tis": 3.625, "truncated": 1,
+            "sampler_kl": sum(weight - 1 - math.log(weight) for weight in weights),
+            "policy_kl": sum(ratio - 1 - math.log(ratio) for ratio in ratios),
+            "surprise": -math.log(0.9 * 0.2 * 0.5),
+        },
+        rel=1e-5,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from infuser_core.errors import ConfigError
 NANO = CONFIGS / "nano.yaml"
 ITERATIONS = "did you mean cotrain.iterations?"
 TOP = "keys: name, variant, seed, prompts, anchor, data, corpus, cotrain, engine, evaluate, track"
-SOLVER = "keys of cotrain.solver: update, learning_rate, minibatch, advantage, accuracy_band"
+SOLVER = "keys of cotrain.solver: update, learning_rate, warmup, schedule, minibatch, advantage, accuracy_band"
 QUESTIONS = "keys of data.dev: type, split, topics, size, world"
 AGAIN = "correct the value and start again"
 
@@ -57,8 +57,8 @@ WRONG = [
     ),
     (
         "cotrain.sampling.top_p=0.9",
-        "cotrain.sampling: top_p would cut off tokens that the trainer counts, so that importance ratios are wrong: "
-        "leave them out (evaluate.sampling has them)",
+        "cotrain.sampling: top_p 0.9 would cut off tokens that the trainer counts, so that importance ratios are "
+        "wrong: leave it out (evaluate.sampling may have it)",
         AGAIN,
     ),
     (

@@ -28,6 +28,7 @@ SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, 
 def objective_settings(**changes: object) -> ObjectiveSettings:
     """The paper's loss for responses of at most eight tokens at temperature 1."""
     stock = {"clip_low": 0.2, "clip_high": 0.2, "tis_cap": 2.0, "options": Preset(), "max_tokens": 8}
+    stock |= {"ratio": "token", "overlong": "keep"}
     return ObjectiveSettings(**stock | {"temperature": 1.0} | changes)  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.objective import ObjectiveTerms, clipped_objective
+from infuser_core.algorithm.objective import SUMS, ObjectiveTerms, clipped_objective
 from infuser_core.engines.protocols import Objective, StepReport, TrainGroup
 from infuser_core.engines.training.packing import MicroBatch, Segment
 
@@ -35,11 +35,13 @@ def batch_terms(logprobs_S: Tensor, batch: MicroBatch, objective: Objective, den
         weights_S=batch.weights_S / (objective.length_norm * denominator),
         sampler_logprobs_S=batch.sampler_logprobs_S,
         old_logprobs_S=batch.old_logprobs_S,
+        rows_S=batch.rows_S,
         clip_low=objective.clip_low,
         clip_high=objective.clip_high,
         dual_clip=objective.dual_clip,
         tis_cap=objective.tis_cap,
         tis_form=objective.tis_form,
+        ratio=objective.ratio,
     )
 
 
@@ -49,32 +51,32 @@ class Sums:
 
     loss: float
     """Negative objective."""
-    clipped: float
-    """Tokens on which the clipped branch was active."""
-    ratio: float
-    """Sum of importance ratios."""
-    tis: float
-    """Sum of truncated importance weights."""
     tokens: int
     """Response tokens computed."""
+    sums: Mapping[str, float]
+    """Sums over those tokens (see algorithm.objective.SUMS)."""
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(
             loss=self.loss + other.loss,
-            clipped=self.clipped + other.clipped,
-            ratio=self.ratio + other.ratio,
-            tis=self.tis + other.tis,
             tokens=self.tokens + other.tokens,
+            sums={name: self.sums[name] + other.sums[name] for name in SUMS},
         )
 
     def report(self, groups: Sequence[TrainGroup], *, divisor: int = 1) -> StepReport:
         """The whole pass; token means are over computed tokens, the loss is divided by `divisor`."""
+        means = {name: self.sums[name] / max(1, self.tokens) for name in SUMS}
         return StepReport(
             loss=self.loss / divisor,
             num_tokens=sum(len(row.token_ids) for group in groups for row in group.rows),
-            clip_fraction=self.clipped / max(1, self.tokens),
-            mean_ratio=self.ratio / self.tokens if self.tokens else 1.0,
-            mean_tis=self.tis / self.tokens if self.tokens else 1.0,
+            clip_fraction=means["clipped"],
+            clip_fraction_high=means["clipped_high"],
+            mean_ratio=means["ratio"] if self.tokens else 1.0,
+            mean_tis=means["tis"] if self.tokens else 1.0,
+            truncated=means["truncated"],
+            sampler_kl=means["sampler_kl"],
+            policy_kl=means["policy_kl"],
+            entropy=means["surprise"],
         )
 
 
@@ -94,7 +96,7 @@ class Tally:
         self.rows += sum(len(segment.rows) for segment in segments)
         self.tokens += sum(len(row.token_ids) for segment in segments for row in segment.rows)
         if terms is not None:
-            parts = (terms.loss, terms.clipped, terms.ratio, terms.tis)
+            parts = (terms.loss, *(terms.sums[name] for name in SUMS))
             self._terms.append(torch.stack([each.detach().double() for each in parts]))
         values = iter([] if logprobs_S is None else logprobs_S.detach().tolist())
         for segment in segments if logprobs_S is not None else ():
@@ -104,8 +106,8 @@ class Tally:
 
     def sums(self) -> Sums:
         """The sums so far."""
-        loss, clipped, ratio, tis = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * 4
-        return Sums(loss=loss, clipped=clipped, ratio=ratio, tis=tis, tokens=self.tokens)
+        loss, *sums = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * (1 + len(SUMS))
+        return Sums(loss=loss, tokens=self.tokens, sums=dict(zip(SUMS, sums, strict=True)))
 
 
 def in_order(groups: Sequence[TrainGroup], values: Values) -> list[list[list[float]]]:

@@ -141,6 +141,8 @@ class MicroBatch:
     """Advantage of each token's response."""
     weights_S: Tensor
     """1 / n of each token's group."""
+    rows_S: Tensor
+    """Number of each token's response in the micro-batch."""
     sampler_logprobs_S: Tensor
     """The sampler's log-probabilities, nats."""
     old_logprobs_S: Tensor | None
@@ -206,6 +208,7 @@ class Packer:
             targets_S=torch.tensor([token for _, row in rows for token in row.token_ids], device=device),
             advantages_S=torch.from_numpy(advantages).to(device, dtype),
             weights_S=torch.from_numpy(weights).to(device, dtype),
+            rows_S=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device),
             sampler_logprobs_S=_sampler_logprobs(rows).to(device, dtype),
             old_logprobs_S=_old_logprobs(rows, device=device, dtype=dtype),
         )
