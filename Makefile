@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor clean
+  bench-plan bench-peers bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -71,6 +71,15 @@ bench-plan: venv
 
 bench-influence: venv
 	$(BIN)/python tests/bench/influence.py
+
+# One update beside TRL's, which lives in an environment of its own.
+bench-peers: venv .venv-peers/.installed
+	$(BIN)/python tests/bench/peer_updates.py .venv-peers/bin/python
+
+.venv-peers/.installed:
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet torch==2.13.0 trl==1.16.0 datasets
+	touch $@
 
 # A pretrained model and a real book, on one CPU thread: eight minutes after the downloads.
 small-model: models/smollm2 books/hmmer

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+import peak_memory
 import torch
 import transformers
 from measure import Row, shown
@@ -176,7 +177,7 @@ def main(arguments: Sequence[str]) -> int:
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         parts = (part(Path(folder), options.repeats) for part in (probe_rows, update_rows, iteration_rows))
-        missed = shown(chain.from_iterable(parts), as_json=options.json)
+        missed = shown(chain(*parts, peak_memory.rows(4096)), as_json=options.json)
     where = f"{platform.machine()}, torch {torch.__version__}, transformers {transformers.__version__}"
     print(where, file=sys.stderr)
     return missed

@@ -9,7 +9,7 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -203,15 +203,19 @@ def read_reference(path: Path, targets: Tensors) -> None:
 @torch.no_grad()
 def fill(targets: Tensors, files: Sequence[Path], path: Path, *, remedy: str = "load its own checkpoint") -> None:
     """Copy stored tensors into targets, one at a time: moments are twice as large as the model."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
-        places = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
-        differing = sorted(set(targets) ^ set(places))
-        if differing:
-            raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)
-        for name, target in targets.items():
-            stored = places[name].get_tensor(name)
+    places: dict[str, Path] = {}
+    for file in files:
+        with safe_open(file, framework="pt") as opened:
+            places |= dict.fromkeys(opened.keys(), file)
+    differing = sorted(set(targets) ^ set(places))
+    if differing:
+        raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)
+    for name, target in targets.items():
+        # Opened anew for each tensor: pages of a file that were read stay in memory until it is closed.
+        with safe_open(places[name], framework="pt") as opened:
+            stored = opened.get_tensor(name)
             if stored.shape != target.shape:
                 shapes = f"{tuple(stored.shape)}, not {tuple(target.shape)}"
                 raise CheckpointError(f"{name} in {path} has shape {shapes}", hint=remedy)
             target.copy_(stored)
+            del stored
