@@ -191,7 +191,7 @@ class Leak:
     """num_seen / num_questions."""
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

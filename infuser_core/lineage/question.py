@@ -206,8 +206,9 @@ def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
     if lost := _not_finite(view, update, question_id):
         return lost
     columns, penalty = ("reward", "verdict", "finish_reason"), config.get("mid_eos_penalty", 0.0)
-    # In recipes of older versions the settings of the steps are those of the update itself.
-    verdicts = config.get("step", config)["options"]["mid_eos_verdicts"] if penalty else ()
+    # Recipes of older versions have the options elsewhere.
+    step = config.get("step", config)
+    verdicts = step.get("objective", step)["options"]["mid_eos_verdicts"] if penalty else ()
     rows = view.rows("rollouts", columns, "group_id = ?", question_id, of=[view.source(update.key, "rollouts")])
     rewards = [mid_eos_shaped(*(row[name] for name in columns), penalty=penalty, verdicts=verdicts) for row in rows]
     return "all answers had the same reward" if is_flat(rewards) else ""

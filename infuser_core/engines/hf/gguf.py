@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from jinja2.exceptions import TemplateError
 from tokenizers import Regex, pre_tokenizers
 from torch import Tensor
@@ -22,6 +23,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -105,9 +107,13 @@ def read_model(file: GgufFile) -> PreTrainedModel:
         config = AutoConfig.from_pretrained(
             file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
         )
+        _check_sizes(file, config.get_text_config())
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
-    except (ValueError, KeyError, OSError) as error:
+    # What sizes that contradict each other raise, wherever the model's parts meet them.
+    except (ValueError, KeyError, OSError, RuntimeError, TypeError, ArithmeticError, StrictDataclassError) as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(
             f"{file.path.name}: transformers reads no GGUF file of the architecture {file.architecture!r}: {error}",
             hint="take the model in Hugging Face layout instead, or another architecture, e.g. llama, qwen3 or gemma3",
@@ -115,6 +121,17 @@ def read_model(file: GgufFile) -> PreTrainedModel:
     refuse_logit_changes(model.config)
     refuse_other_attention(model)
     return model
+
+
+def _check_sizes(file: GgufFile, config: PretrainedConfig) -> None:
+    """Refuse sizes that the file's own weights cannot have: a model of a damaged number of layers is built for ever."""
+    tensors = sum(file.quantisation.values())
+    limits = {"num_hidden_layers": tensors, "hidden_size": file.weights, "intermediate_size": file.weights}
+    for key, limit in limits.items():
+        value = getattr(config, key, None)
+        if isinstance(value, int) and not 0 < value <= limit:
+            message = f"{file.path.name} says {key} {value:,}, with {file.weights:,} weights in {tensors:,} tensors"
+            raise CheckpointError(message, hint=_DAMAGED)
 
 
 def read_weights(file: GgufFile, model: PreTrainedModel) -> dict[str, Tensor]:
