@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from engine_tiny import END, make_checkpoint, uniform
 from hypothesis import given
 from hypothesis import strategies as st
 from places import SUPPORT
-from scripted_engine import DIE, HANG, reply
+from scripted_engine import DIE, HANG, TOGETHER, reply
 
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.vllm.process import (
@@ -117,6 +118,33 @@ def test_a_hung_engine_or_a_lost_listener_ends_the_request_and_the_engines(make:
     assert not alive(pids)
 
 
+@pytest.mark.parametrize("per_group", [1, 8])
+def test_thousands_of_rows_that_end_in_one_step_do_not_block_the_pipe(
+    make: Make, flat: Checkpoint, per_group: int
+) -> None:
+    # Both directions carry more than a pipe holds: rows come back while others are still being given.
+    groups = [
+        PromptGroup(
+            group_id=f"g{place}", token_ids=[TOGETHER] * 200, seeds=[per_group * place + i for i in range(per_group)]
+        )
+        for place in range(2000 // per_group)
+    ]
+    sampler = make(flat, max_sequences=2000, silent_seconds=30.0)
+    drawn = sampler.sample(groups, PARAMS)
+    expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in groups]
+    assert [[(each.token_ids, each.finish_reason) for each in samples] for samples in drawn] == expected
+
+
+def test_an_engine_that_is_stopped_with_commands_before_it_is_named(make: Make, flat: Checkpoint) -> None:
+    sampler = make(flat, engines=2, max_sequences=400, silent_seconds=2.0)
+    groups = [PromptGroup(group_id=f"g{i}", token_ids=[5] * 200, seeds=[2 * i, 2 * i + 1]) for i in range(400)]
+    pids, started = sampler.pids, time.monotonic()
+    os.kill(pids[1], signal.SIGSTOP)
+    with pytest.raises(EngineError, match=rf"vllm engine 1 \(pid {pids[1]}\) has said nothing for 2 s"):
+        sampler.sample(groups, PARAMS)
+    assert time.monotonic() - started < 30 and not alive(pids)
+
+
 def test_another_checkpoint_gets_fresh_engines_that_are_checked(make: Make, flat: Checkpoint, tmp_path: Path) -> None:
     sampler = make(flat)
     before = sampler.pids
@@ -163,9 +191,9 @@ def test_an_engines_python_sees_this_package_and_no_other_of_this_environment(
     log = tmp_path / "engine.log"
     launch = Launch(name="seen", python=str(python), module="any", settings={}, environment={}, log=log)
     for _ in range(2):
-        engine = EngineProcess(launch)
+        engine = EngineProcess(launch, threading.Event())
         with pytest.raises(EngineError, match="ended with status 0"):
-            engine.receive()
+            engine.receive(60.0)
         assert log.read_text().split() == ["infuser_core", "mine", "1"]
         engine.kill()
 

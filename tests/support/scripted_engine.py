@@ -1,8 +1,9 @@
 """An engine process without vLLM and without a model, which dies or hangs when told to: tokens are a function of the
 seed, and the distribution is uniform.
 
-A prompt that starts with DIE kills the process, one that starts with HANG stops it answering. SCRIPTED_LOGPROB is the
-log-probability it claims in place of the uniform one.
+A prompt that starts with DIE kills the process, one that starts with HANG stops it answering, and one that starts with
+TOGETHER ends in the same step as all that wait. SCRIPTED_LOGPROB is the log-probability it claims in place of the
+uniform one.
 """
 
 import math
@@ -16,7 +17,7 @@ from typing import Any
 
 from infuser_core.engines.vllm.worker import Row, VLLMEngine, main
 
-DIE, HANG = 63, 62
+DIE, HANG, TOGETHER = 63, 62, 61
 VOCABULARY = 64
 
 
@@ -31,7 +32,7 @@ def reply(seed: int, limit: int, ends: list[int]) -> tuple[list[int], str]:
 
 
 class ScriptedEngine(VLLMEngine):
-    """One response a step, in the order they came."""
+    """One response a step, in the order they came; all at once where the next prompt says so."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         assert settings["max_num_seqs"] > 0, "no room"
@@ -52,13 +53,17 @@ class ScriptedEngine(VLLMEngine):
 
     def step(self) -> list[Row]:
         assert self._awake, "asleep"
-        params, key, prompt, seed = self._waiting.pop(0)
+        count = len(self._waiting) if self._waiting[0][2][0] == TOGETHER else 1
+        ending, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [self._end(*each) for each in ending]
+
+    def _end(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> Row:
         if prompt[0] == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
         if prompt[0] == HANG:
             time.sleep(600)
         tokens, reason = reply(seed, params["max_tokens"], params["stop_token_ids"])
-        return [Row(key=key, tokens=tokens, logprobs=[self._logprob] * len(tokens), reason=reason)]
+        return Row(key=key, tokens=tokens, logprobs=[self._logprob] * len(tokens), reason=reason)
 
     def sleep(self) -> None:
         self._awake = False

@@ -9,7 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,11 +23,12 @@ from typing import Any
 import torch
 
 import infuser_core
-from infuser_core.errors import EngineError
+from infuser_core.engines.vllm.link import Link
+from infuser_core.errors import EngineError, EngineWarning
 
 MODULE = "infuser_core.engines.vllm.worker"
 ENDING_SECONDS = 10.0
-"""Time for a process to end by itself before it is killed, seconds."""
+"""Time for a process to end, by itself or killed, seconds."""
 
 DEFAULTS = {
     # One process per engine: it is watched and killed as a whole.
@@ -153,12 +156,12 @@ def visible_cards() -> list[str]:
 
 
 class EngineProcess:
-    """A running engine; every method raises EngineError once it is dead."""
+    """A running engine; every method that waits raises EngineError once it is dead. `bell` rings when it has spoken."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, bell: threading.Event) -> None:
         self.name = launch.name
         self._log = launch.log
-        self.pipe, theirs = Pipe()
+        ours, theirs = Pipe()
         command = [launch.python, "-m", launch.module, str(theirs.fileno()), json.dumps(launch.settings)]
         try:
             with launch.log.open("wb") as output:
@@ -179,6 +182,7 @@ class EngineProcess:
             ) from error
         finally:
             theirs.close()
+        self._link = Link(ours, bell, self.name)
         self.heard = time.monotonic()
 
     @property
@@ -187,41 +191,48 @@ class EngineProcess:
         return self._process.pid
 
     def send(self, *message: Any) -> None:
-        """Give a command."""
-        try:
-            self.pipe.send(message)
-        except OSError as error:
-            raise self._death() from error
+        """Give a command, without waiting until it is taken."""
+        self._link.send(message)
 
-    def receive(self) -> tuple[Any, ...]:
-        """The next reply; waits for it."""
+    def receive(self, seconds: float = 0.0) -> tuple[Any, ...] | None:
+        """The next reply, or None where none comes within `seconds`."""
         try:
-            reply: tuple[Any, ...] = self.pipe.recv()
-        except (EOFError, OSError) as error:
+            reply = self._link.receive(seconds)
+        except EOFError as error:
             raise self._death() from error
-        self.heard = time.monotonic()
+        if reply is not None:
+            self.heard = time.monotonic()
         return reply
 
     def expect(self, *wanted: Any, seconds: float) -> tuple[Any, ...]:
         """The reply that starts with `wanted`, within `seconds`."""
         deadline = time.monotonic() + seconds
-        while True:
-            if not self.pipe.poll(max(0.0, deadline - time.monotonic())):
-                raise self.hung(f"did not answer {wanted[-1]!r} within {seconds:.0f} s")
-            reply = self.receive()
+        while (reply := self.receive(deadline - time.monotonic())) is not None:
             if reply[: len(wanted)] == wanted:
                 return reply
+        raise self.hung(f"did not answer {wanted[-1]!r} within {seconds:.0f} s")
+
+    def require_pace(self, seconds: float) -> None:
+        """Raises EngineError where it was silent for `seconds`, or left a command lying for as long."""
+        if time.monotonic() - self.heard > seconds:
+            raise self.hung(f"has said nothing for {seconds:.0f} s with work to do")
+        if self._link.waiting_seconds() > seconds:
+            raise self.hung(f"has taken no command for {seconds:.0f} s")
 
     def hung(self, what: str) -> EngineError:
         """The error for an engine that lives and does not do its work."""
         return EngineError(f"{self.name} (pid {self.pid}) {what}", hint=f"its output is in {self._log}")
 
     def kill(self) -> None:
-        """End it and its children, at once."""
-        self.pipe.close()
+        """End it and its children, at once; warns of one that does not end, whose accelerator may stay taken."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+        try:
+            self._process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            text = f"{self.name} (pid {self.pid}) was killed and has not ended within {ENDING_SECONDS:.0f} s"
+            warnings.warn(text, EngineWarning, stacklevel=2)
+        self._link.close(ENDING_SECONDS)
 
     def _death(self) -> EngineError:
         with suppress(subprocess.TimeoutExpired):

@@ -5,12 +5,12 @@ waits for another and a long response holds up nothing but itself.
 """
 
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import wait
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -100,6 +100,7 @@ class Draw:
     def __init__(
         self,
         engines: Sequence[EngineProcess],
+        bell: threading.Event,
         groups: Sequence[PromptGroup],
         params: SamplingParams,
         *,
@@ -107,7 +108,7 @@ class Draw:
         capacity: int,
         silent_seconds: float,
     ) -> None:
-        self._engines, self._groups, self._silent = engines, groups, silent_seconds
+        self._engines, self._bell, self._groups, self._silent = engines, bell, groups, silent_seconds
         self._params = {**asdict(params), "stop_token_ids": list(ends)}
         self._queue = GroupQueue(groups, params.max_tokens, engines=len(engines), capacity=capacity)
         self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
@@ -121,7 +122,10 @@ class Draw:
         total = sum(self._missing)
         self._give()
         while busy := self._queue.busy():
-            for engine in self._ready(busy):
+            self._bell.wait(TICK_SECONDS)
+            # Before the engines are heard: whatever comes from here on rings again.
+            self._bell.clear()
+            for engine in busy:
                 self._hear(engine, keep)
             self._give()
             progress(self._done, total, self._tokens + sum(self._under_way))
@@ -134,30 +138,20 @@ class Draw:
             if given.engine in idle:
                 # It had nothing to say until now.
                 engine.heard = time.monotonic()
-            rows = [(f"{given.place}/{i}", list(group.token_ids), seed) for i, seed in enumerate(group.seeds)]
-            engine.send("sample", self._params, rows)
-
-    def _ready(self, busy: Sequence[int]) -> list[int]:
-        """Engines with something to say. Raises EngineError for one that has been silent for too long."""
-        pipes = {self._engines[engine].pipe: engine for engine in busy}
-        ready = [pipes[pipe] for pipe in wait(list(pipes), timeout=TICK_SECONDS)]  # type: ignore[index]
-        for engine in set(busy) - set(ready):
-            if time.monotonic() - self._engines[engine].heard > self._silent:
-                raise self._engines[engine].hung(f"has said nothing for {self._silent:.0f} s with work to do")
-        return ready
+            rows = [(f"{given.place}/{i}", seed) for i, seed in enumerate(group.seeds)]
+            engine.send("sample", self._params, list(group.token_ids), rows)
 
     def _hear(self, engine: int, keep: Keep) -> None:
-        """Everything that an engine has said by now."""
+        """Everything that an engine has said by now. Raises EngineError for one that died or is late."""
         process = self._engines[engine]
-        while True:
-            kind, *values = process.receive()
+        while (said := process.receive()) is not None:
+            kind, *values = said
             if kind == "beat":
                 self._under_way[engine] = values[0]
             else:
                 assert kind == "done"
                 self._finish(engine, keep, *values)
-            if not process.pipe.poll():
-                return
+        process.require_pace(self._silent)
 
     def _finish(self, engine: int, keep: Keep, key: str, tokens: list[int], logprobs: list[float], reason: Any) -> None:
         if reason not in ("stop", "length"):
@@ -186,6 +180,7 @@ class VLLMSampler:
         interpreter(self._options)
         self._dtype, self._device, self._threads = dtype, choose_device(device), threads
         self._engines: list[EngineProcess] = []
+        self._bell = threading.Event()
         self._folder: Path | None = None
         self._scratch: Path | None = None
         self._renderer: Renderer | None = None
@@ -300,7 +295,7 @@ class VLLMSampler:
             threads=self._threads,
         )
         for launch in planned:
-            self._engines.append(EngineProcess(launch))
+            self._engines.append(EngineProcess(launch, self._bell))
         for engine in self._engines:
             engine.expect("ready", seconds=self._options.start_seconds)
 
@@ -319,6 +314,7 @@ class VLLMSampler:
     ) -> list[list[Completion]]:
         draw = Draw(
             engines,
+            self._bell,
             groups,
             params,
             ends=self._ends,

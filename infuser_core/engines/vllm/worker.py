@@ -129,9 +129,9 @@ class Server:
 
     def _obey(self, command: str, *values: Any) -> None:
         if command == "sample":
-            params, rows = values
-            for key, prompt, seed in rows:
-                self._engine.add(params, key, prompt, seed)
+            params, prompt, rows = values
+            for key, seed in rows:
+                self._engine.add(params, key, list(prompt), seed)
             return
         {"sleep": self._engine.sleep, "wake": self._engine.wake}[command]()
         self._say("obeyed", command)
