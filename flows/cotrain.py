@@ -47,13 +47,24 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
         validations = [lane.start(validated, run, 0, validation, anchor)]
         for number in range(iterations):
             step = partial(_step, lane, run, number, dev, validation, pool, players)
-            found = recall(run, f"iteration-{number}", partial(step, iterate)) or step(iteration)
+            stored = recall(run, f"iteration-{number}", partial(step, iterate))
+            if stored is None:
+                # Also what an attempt that was stopped behind its last iteration left.
+                _retain(run, number, validated_at, validations)
+            found = stored or step(iteration)
             players = found.players
             if found.validation is not None:
                 validated_at.append(number + 1)
                 solvers.append(players.solver)
                 validations.append(found.validation)
+        if iterations and stored is None:
+            _retain(run, iterations, validated_at, validations)
     return Trained(iterations=validated_at, solvers=solvers, validations=[each.result() for each in validations])
+
+
+def _retain(run: str, done: int, validated_at: list[int], validations: list[Promise[ArtifactRef]]) -> None:
+    ended = [each.result() if each.kept else None for each in validations]
+    evaluation.retain(run, done, dict(zip(validated_at, ended, strict=True)))
 
 
 def _step(

@@ -77,6 +77,13 @@ def anchor_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
+def anchor_bytes(folder: Path) -> int:
+    """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 where the model's files do not tell."""
+    from infuser_core.engines.training.checkpoint import weights_of
+
+    return 12 * (weights_of(folder) or 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
     """A judge, a librarian or a writer of questions. Its identity is known before it loads."""

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, has_template, named_model
+from infuser_core.anchors import NamedModel, anchor_bytes, anchor_digest, anchor_folder, has_template, named_model
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Progress
 from infuser_core.phases import dev_gradient as gradient_phase
@@ -34,6 +34,7 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
+from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
@@ -43,6 +44,7 @@ from tasks.training_pool import budget_of, carried, documents_of
 from tasks.work import Work
 
 VERSION = 1
+_WHOLE = (pruned.MOMENTS, pruned.WEIGHTS)
 
 
 @stage("anchor")
@@ -58,7 +60,8 @@ def prepare_anchor(run: Run) -> Work:
         return Outcome(tables={}, summary={"step": 0, **told})
 
     settings = {"model": anchor_digest(folder), "optimizer": run.config.cotrain.optimizer, **_numerics(run)}
-    return Work(recipe=run.recipe("anchor", VERSION, settings, {}), produce=produce)
+    recipe = run.recipe("anchor", VERSION, settings, {})
+    return Work(recipe=recipe, produce=produce, needs=lambda: anchor_bytes(folder))
 
 
 def _numerics(run: Run) -> dict[str, str]:
@@ -131,7 +134,12 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
 
     inputs = {"rollouts": rollouts, "solver": solver}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce)
+    return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, pruned.WEIGHTS))
+
+
+def _bytes(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
+    """Bytes of these parts of a checkpoint; what is made from it has as many."""
+    return pruned.bytes_of(run.store.manifest(checkpoint).files, *parts)
 
 
 def _with_lost(made: Outcome, lost: list[NotFinite]) -> Outcome:
@@ -274,7 +282,8 @@ def score_influence(
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce)
+    kept = (pruned.WEIGHTS,) if settings.share_backward else ()
+    return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, *kept))
 
 
 def _count(values: list[str]) -> dict[str, int]:
@@ -315,7 +324,7 @@ def update_generator(
 
     inputs = {"questions": questions, "scores": scores, "generator": generator}
     recipe = run.recipe("update_generator", generator_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce, role=Role.GENERATOR)
+    return Work(recipe=recipe, produce=produce, role=Role.GENERATOR, needs=lambda: _bytes(run, generator, *_WHOLE))
 
 
 @stage("update_solver")
@@ -355,7 +364,7 @@ def update_solver(
 
     inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
     recipe = run.recipe("update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce, role=Role.SOLVER)
+    return Work(recipe=recipe, produce=produce, role=Role.SOLVER, needs=lambda: _bytes(run, solver, *_WHOLE))
 
 
 def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:

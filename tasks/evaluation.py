@@ -1,11 +1,12 @@
 """Validation, checkpoint selection and benchmarks as stages, then the report. Answers are saved, then scored."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
+from infuser_core.algorithm.selection import best_index
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.validation import leaks, sentence
 from infuser_core.config.run import BenchmarkSettings
@@ -26,10 +27,12 @@ from infuser_core.schemas import (
     Role,
     Selection,
 )
-from infuser_core.store import runs
+from infuser_core.store import gc, runs
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.store.store import Outcome, Table
+from infuser_core.store.retention import Rule
+from infuser_core.store.store import Outcome, Table, is_restoring
+from infuser_core.store.verify import size
 from tasks.display import show_lineage
 from tasks.run import Run, current, peak_memory_mb
 from tasks.stage import known, stage
@@ -68,6 +71,34 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
         return answered(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
+
+
+def retain(run_name: str, done: int, validations: Mapping[int, ArtifactRef | None]) -> None:
+    """Remove what a run with `done` iterations behind it needs no longer, where its settings ask for that.
+
+    `validations` by iteration, None for one under way: whatever may still be selected keeps its weights.
+    """
+    run = current(run_name)
+    keep = run.config.store.keep
+    if keep is None or not run.control.executes or is_restoring():
+        return
+    rule = Rule(keep_full=keep.full, every=keep.weights_every)
+    found = gc.prune(run.store.root, run.name, rule, passed=done, candidates=_candidates(run, validations))
+    if found.items:
+        run.log.note(f"retention after iteration {done}: {len(found.items)} artifacts thinned out, {size(found.bytes)}")
+    for note in found.notes:
+        run.log.note(f"retention after iteration {done}: {note}")
+
+
+def _candidates(run: Run, validations: Mapping[int, ArtifactRef | None]) -> set[int]:
+    """Iterations whose checkpoint may still be selected."""
+    scored = {number: ref for number, ref in validations.items() if ref is not None}
+    if run.config.evaluate.selection != "best":
+        # Noise may let in again who was behind.
+        return set(validations)
+    accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
+    best = {list(scored)[best_index(accuracies)]} if scored else set()
+    return best | (validations.keys() - scored.keys())
 
 
 def _benchmark(run: Run, label: str) -> BenchmarkSettings:

@@ -35,6 +35,8 @@ from infuser_core.trackers.parts.run_log import RunLog
 from tasks.run_control import Control, Only, Planning
 
 _WHOLE = Asked()
+_FREE = ("track", "store")
+"""Settings that a resumed run may change: they change no result."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,13 +189,13 @@ def opened(
     settings.phase_seconds("")
     settings.track_seconds()
     if listed:
-        runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed, free="track")
+        runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed, free=_FREE)
     with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
         if flow_run:
             _note_flow_run(root, name, record.attempt, flow_run)
-        if listed and runs.read_config(root, name).get("track", []) != config.track:
+        if listed and _completed(runs.read_config(root, name)) != config.model_dump(mode="json"):
             runs.change_run(root, name, config=config.model_dump(mode="json"))
         store, console = Store(root), Console.here(quiet=quiet, plain=listed)
         log = RunLog(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())

@@ -171,6 +171,11 @@ class Promise(Generic[T]):
         except BaseException as error:  # a thread's boundary: raised again by the main line
             self.error = error
 
+    @property
+    def kept(self) -> bool:
+        """Whether the branch has ended with a result."""
+        return bool(self._made)
+
     def result(self) -> T:
         """The branch's result. Raises its error."""
         if self.error is not None:

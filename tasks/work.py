@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import disk_usage
 
 from infuser_core import faults
 from infuser_core.engines.pool import facts_of, noting
@@ -16,6 +17,7 @@ from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
+from infuser_core.store.verify import size
 from infuser_core.trackers.parts.run_log import place_of
 from tasks import display
 from tasks.run import Execution
@@ -35,6 +37,8 @@ class Work:
     """Makes it, into a workspace."""
     role: str = ""
     """Role whose warm trainer then is this checkpoint; empty for any other artifact."""
+    needs: Callable[[], int] = int
+    """Bytes that its large files will take; asked before it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,7 @@ def _found_or_made(run: Execution, work: Work) -> StageResult:
             if found is not None:
                 return _hit(run, recipe, found, time.monotonic() - started)
             with guarded(run, recipe.phase, record=lambda error: _record_failure(run, recipe, error, started)) as guard:
+                _require_room(run, recipe, work.needs())
                 ref = _produce(run, recipe, work.produce, started, guard)
     except Halted:
         # The branch that failed is in the journal.
@@ -79,6 +84,18 @@ def _found_or_made(run: Execution, work: Work) -> StageResult:
             raise
         raise _named(run, recipe, error) from error
     return StageResult(ref=ref, cached=False)
+
+
+def _require_room(run: Execution, recipe: Recipe, needed: int) -> None:
+    """Raises StoreError where the store's disk has not the room for what a stage writes: hours before it would."""
+    free = disk_usage(run.store.root).free
+    if needed > free:
+        raise StoreError(
+            f"{display.title(recipe.phase, recipe.iteration)} writes {size(needed)}, and the disk of the store at "
+            f"{run.store.root} has {size(free)} free: {size(needed - free)} are missing",
+            hint="`infuser gc` says what can go, and with store.keep a run removes it itself as it goes on; "
+            f"then {run.resumed_by} goes on from here",
+        )
 
 
 def _produce(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:

@@ -123,7 +123,9 @@ def _verdict(found: Forecast, knobs: list[Knob]) -> list[str]:
 def _files_lines(files: Files) -> list[str]:
     return [
         f"store: {_size(files.per_iteration)} per iteration ({_size(files.checkpoint)} a checkpoint), "
-        f"{_size(files.in_all)} in all, {_size(files.after_gc)} after `infuser gc`"
+        f"{_size(files.in_all)} in all, {_size(files.after_gc)} after `infuser gc`",
+        f"disk: {_size(files.peak)} at the peak"
+        f"{'' if files.peak < files.in_all else ', as no store.keep removes anything during the run'}",
     ]
 
 

@@ -181,7 +181,7 @@ def _size(source: QuestionSource, key: str) -> int:
 FULL, WEIGHTS, GRADIENT = 12.0, 4.0, 4.0
 """Bytes per parameter: fp32 weights with both moments, weights alone, a kept gradient."""
 KEPT_FULL, KEPT_EVERY = 2, 5
-"""Retention: the last two checkpoints whole, of every fifth the weights, the selected one whole; gradients stay."""
+"""Retention by `infuser gc`: the last two checkpoints whole, of every fifth the weights, the selected one whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +196,8 @@ class Files:
     """Of all iterations, anchor included, if nothing is removed."""
     after_gc: float
     """The part of them that `infuser gc` leaves."""
+    peak: float
+    """Most that lies there at a time, with what the run removes itself (`store.keep`)."""
 
 
 def files_of(config: RunConfig, shape: Shape) -> Files:
@@ -207,10 +209,28 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     full = min(cotrain.iterations, KEPT_FULL)
     thinned = max(0, cotrain.iterations - full) // KEPT_EVERY
     selected = int(cotrain.iterations > full)
-    kept = roles * ((full + selected) * FULL + thinned * WEIGHTS) * parameters + cotrain.iterations * gradient
+    kept = roles * ((full + selected) * FULL + thinned * WEIGHTS) * parameters
+    in_all = FULL * parameters + cotrain.iterations * per_iteration
     return Files(
         checkpoint=FULL * parameters,
         per_iteration=per_iteration,
-        in_all=FULL * parameters + cotrain.iterations * per_iteration,
+        in_all=in_all,
         after_gc=FULL * parameters + kept,
+        peak=_peak(config, roles * parameters, gradient) + FULL * parameters if config.store.keep else in_all,
     )
+
+
+def _peak(config: RunConfig, parameters: float, gradient: float) -> float:
+    """Bytes beside the anchor's at the end of the last iteration, before retention follows: nothing is larger.
+
+    Of candidates for selection, the best one keeps its weights, or with `within_noise` every validated one.
+    """
+    keep, iterations = config.store.keep, config.cotrain.iterations
+    assert keep is not None
+    whole = min(iterations, keep.full + 1)
+    old = range(1, iterations - whole + 1)
+    every = config.cotrain.validate_every
+    weights = {number for number in old if keep.weights_every and number % keep.weights_every == 0}
+    candidates = {number for number in old if number % every == 0} - weights
+    best = len(candidates) if config.evaluate.selection == "within_noise" else min(1, len(candidates))
+    return (whole * FULL + (len(weights) + best) * WEIGHTS) * parameters + min(iterations, 1) * gradient

@@ -320,6 +320,23 @@ class EvaluateSettings(Settings):
         return self
 
 
+class KeepSettings(Settings):
+    """Checkpoints that stay while a run goes on, beside the anchor, pinned ones and those that may be selected."""
+
+    full: Count = 2
+    """Newest checkpoints of each role that stay whole."""
+    weights_every: int = Field(default=5, ge=0, le=10_000)
+    """Of every so many iterations the weights stay; 0 for none."""
+
+
+class StoreSettings(Settings):
+    """Room that a run takes in the store."""
+
+    keep: KeepSettings | None = None
+    """Retention after every iteration, so that the disk stays under a bound: everything removed can be computed again.
+    Null removes nothing; `infuser gc` does it when asked."""
+
+
 class RunConfig(Settings):
     """A whole run."""
 
@@ -336,6 +353,8 @@ class RunConfig(Settings):
     cotrain: CotrainSettings
     engine: EngineSettings = EngineSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
+    store: StoreSettings = StoreSettings()
+    """It changes no result, is no part of a recipe or of the run's name, and a resumed run may have other settings."""
     track: list[str] = Field(default=[], max_length=8)
     """Trackers that the run's numbers go to, modules in `infuser_core/trackers` or `package.module:name`. It is no part
     of a recipe or of the run's name, and a resumed run may have others."""
@@ -344,7 +363,7 @@ class RunConfig(Settings):
         """Digest of the settings that make a run what it is."""
         # A choice left to the machine is no setting: run names do not depend on it.
         quiet = {"probe"} if self.engine.probe == "auto" else set[str]()
-        return digest_of(self.model_dump(mode="json", exclude={"track": True, "engine": quiet}))
+        return digest_of(self.model_dump(mode="json", exclude={"track": True, "store": True, "engine": quiet}))
 
     def run_name(self) -> str:
         """Default name of a run: the same settings always give the same run."""

@@ -14,6 +14,8 @@ UPDATES = ("update_solver", "update_generator")
 """Phases that make a checkpoint from another."""
 CHECKPOINTS = ("anchor", *UPDATES)
 """Phases whose artifacts are checkpoints."""
+GRADIENTS = ("dev_gradient", "score_influence")
+"""Phases that leave a gradient for a later phase of their iteration."""
 _LOST = "`infuser doctor` names the run that holds it and the command that computes it again"
 
 
@@ -208,3 +210,9 @@ def checkpoints(catalogue: Catalogue, holder: Holder) -> list[tuple[int, Record]
     found = [catalogue.records[key] for key in holder.keys if key in catalogue.records]
     chain = [(record.iteration + 1, record) for record in found if record.phase in CHECKPOINTS]
     return sorted(chain, key=lambda pair: (pair[0], pair[1].key))
+
+
+def gradients(catalogue: Catalogue, holder: Holder) -> list[Record]:
+    """The run's artifacts with a gradient that was kept for a later phase."""
+    found = [catalogue.records[key] for key in sorted(holder.keys) if key in catalogue.records]
+    return [record for record in found if record.phase in GRADIENTS]

@@ -9,7 +9,17 @@ from pathlib import Path
 
 from infuser_core.errors import UsageError
 from infuser_core.store import lease, pruned, runs, verify
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue, Holder, checkpoints, evaluations, held_keys, holders
+from infuser_core.store.catalogue import (
+    CHECKPOINTS,
+    GRADIENTS,
+    Catalogue,
+    Holder,
+    checkpoints,
+    evaluations,
+    gradients,
+    held_keys,
+    holders,
+)
 from infuser_core.store.journal import ASIDE, Journal
 from infuser_core.store.leftovers import leftovers
 from infuser_core.store.recipe import Record
@@ -21,6 +31,8 @@ _STUDY = "run its study or corpus build again; or remove the file, and gc may ta
 
 _SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
 """Phases that need a checkpoint's weights alone."""
+_DIRECTED = ("score_influence", "update_solver")
+"""Phases that read a gradient which a phase before them kept."""
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
@@ -278,7 +290,7 @@ def _move(root: Path, damage: Iterable[Problem]) -> list[Aside]:
 
 
 def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, int] | None = None) -> list[str]:
-    """Pruned checkpoints that must be whole before these keys can be computed, back to the last whole ones.
+    """Pruned artifacts that must be whole before these keys can be computed, back to the last whole checkpoints.
 
     A key whose record is lost may need any checkpoint of its iteration, which `places` says.
     """
@@ -287,37 +299,47 @@ def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, 
     while ahead:
         user, record = ahead.pop()
         removed = pruned.read(catalogue.folder(record.key))
-        sampled = user.rpartition("-")[0] in _SAMPLING
-        if record.key in found or not any(part.part == pruned.WEIGHTS or not sampled for part in removed.values()):
+        phase = user.rpartition("-")[0]
+        if record.key in found or not any(_needs(phase, entry.part) for entry in removed.values()):
             continue
         found[record.key] = None
         ahead += [(record.key, each) for each in _needed_by(catalogue, record.key, -1)]
     return list(found)
 
 
+def _needs(phase: str, part: str) -> bool:
+    """Whether a phase reads such a file of what it is made from."""
+    if part == pruned.GRADIENT:
+        return phase in _DIRECTED
+    return part == pruned.WEIGHTS or phase not in _SAMPLING
+
+
 def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
-    """The checkpoints that an artifact was made from."""
+    """The checkpoints and gradients that an artifact was made from."""
     record = catalogue.records.get(key)
     if record is None:
         known = catalogue.records.values()
-        return [each for each in known if each.phase in CHECKPOINTS and each.iteration + 1 == iteration]
+        behind = [each for each in known if each.phase in CHECKPOINTS and each.iteration + 1 == iteration]
+        return behind + [each for each in known if each.phase in GRADIENTS and each.iteration == iteration]
     sources = (catalogue.by_id.get(identity) for identity in record.inputs.values())
-    return [each for each in sources if each is not None and each.phase in CHECKPOINTS]
+    return [each for each in sources if each is not None and each.phase in (*CHECKPOINTS, *GRADIENTS)]
 
 
 def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
-    """Keys to restore so that both roles' checkpoints after so many iterations are whole again; empty if they are.
+    """Keys to restore so that both roles' checkpoints after so many iterations, and the gradients of the iteration that
+    began with them, are whole again; empty if they are.
 
     Raises UsageError when the run has no such checkpoint.
     """
     catalogue = Catalogue(root)
     (holder,) = [each for each in holders(root) if each.name == run]
-    wanted = thinned(catalogue, checkpoints_at(catalogue, holder, iteration))
+    begun = [record for record in gradients(catalogue, holder) if record.iteration == iteration]
+    wanted = thinned(catalogue, [*checkpoints_at(catalogue, holder, iteration), *begun])
     return list(dict.fromkeys([*wanted, *restoration(catalogue, wanted)]))
 
 
 def thinned(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
-    """Keys of those checkpoints of which gc removed something."""
+    """Keys of those artifacts of which something was removed."""
     return [record.key for record in records if pruned.read(catalogue.folder(record.key))]
 
 

@@ -1,4 +1,4 @@
-"""`infuser gc`: list what may go, remove it when asked. Nothing else deletes.
+"""`infuser gc`: list what may go, remove it when asked; and a run's own retention. Nothing else deletes.
 
 A folder that goes is renamed into `.trash` before it is emptied, the users of an artifact before what they were made
 from; files of a checkpoint are listed in `pruned.json` before they go. Killed anywhere, the store is sound, and the
@@ -16,12 +16,13 @@ from typing import Any
 
 from infuser_core import faults
 from infuser_core.durable import fsync
-from infuser_core.errors import StoreError
-from infuser_core.store import pruned
-from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, held_keys, holders
+from infuser_core.errors import BusyRunError, StoreError
+from infuser_core.store import pruned, runs
+from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, gradients, held_keys, holders
+from infuser_core.store.journal import RUNS
 from infuser_core.store.leftovers import TRASH, leftovers, size_of
 from infuser_core.store.recipe import Record, read_record
-from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts
+from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, spent, verdicts
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
 
@@ -29,6 +30,7 @@ _NAMED = 5
 _HEADINGS = {
     "moments": "optimizer moments of old checkpoints",
     "weights": "weights and moments of old checkpoints",
+    "gradient": "gradients of iterations that are over",
     "unreferenced": "artifacts that no run holds",
     "damaged": "what was set aside as damaged",
     "staging": "workspaces of dead processes",
@@ -45,13 +47,13 @@ class Item:
     kind: str
     """One of the headings."""
     path: Path
-    """A file or folder; for a checkpoint, its folder."""
+    """A file or folder; for a checkpoint or a gradient, the artifact's folder."""
     bytes: int
     """Bytes freed."""
     why: str
     """The rule, for people."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """For a checkpoint, the files that go and the part each belongs to; empty where the whole path goes."""
+    """Files that go and the part each belongs to, where an artifact is thinned out; empty where the whole path goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +107,9 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     for key, what in catalogue.damaged.items():
         hint = "`infuser doctor --repair` moves it aside and computes it again where a run needs it"
         raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
-    wanted = _wanted(catalogue, found, Rule(keep_full=keep_full, every=every))
-    items = [item for key, verdict in wanted.items() for item in _thinned(catalogue.folder(key), verdict)]
+    states = {holder.name: _state(catalogue, holder) for holder in found}
+    wanted = _wanted(catalogue, found, states, Rule(keep_full=keep_full, every=every))
+    items = thinning(catalogue, wanted)
     notes: list[str] = []
     free = {key: record for key, record in catalogue.records.items() if key not in held}
     live = [holder.name for holder in everybody if holder.live]
@@ -164,29 +167,45 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
     )
 
 
-def _wanted(catalogue: Catalogue, found: Sequence[Holder], rule: Rule) -> dict[str, Verdict]:
-    """Retention of every checkpoint; of several runs that hold one, the run that wants the most of it decides."""
+def _wanted(
+    catalogue: Catalogue, found: Sequence[Holder], states: Mapping[str, RunState], rule: Rule
+) -> dict[str, Verdict]:
+    """Retention of every checkpoint and gradient; of several runs that hold one, the one that wants the most of it
+    decides."""
     strongest: dict[str, Verdict] = {}
     for holder in found:
-        told = verdicts(_state(catalogue, holder), rule)
-        for number, record in checkpoints(catalogue, holder):
-            known = strongest.setdefault(record.key, told[number])
-            if told[number].extent > known.extent:
-                strongest[record.key] = told[number]
+        for key, verdict in verdicts_of(catalogue, holder, states[holder.name], rule):
+            known = strongest.setdefault(key, verdict)
+            if verdict.extent > known.extent:
+                strongest[key] = verdict
     return strongest
 
 
+def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rule) -> Iterator[tuple[str, Verdict]]:
+    """Keys of a run's checkpoints and gradients, and what is kept of each."""
+    told = verdicts(state, rule)
+    yield from ((record.key, told[number]) for number, record in checkpoints(catalogue, holder))
+    yield from ((record.key, spent(record.iteration, state)) for record in gradients(catalogue, holder))
+
+
+def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:
+    """Files of checkpoints and gradients that these verdicts do not keep."""
+    return [item for key, verdict in wanted.items() for item in _thinned(catalogue.folder(key), verdict)]
+
+
 def _thinned(folder: Path, verdict: Verdict) -> Iterator[Item]:
-    """Files of a checkpoint that go; also what an interrupted gc has listed already."""
+    """Files of an artifact that go; also what an interrupted gc has listed already."""
     if verdict.extent == Extent.WHOLE:
         return
-    parts = [pruned.MOMENTS] if verdict.extent == Extent.WEIGHTS else [pruned.MOMENTS, pruned.WEIGHTS]
+    parts = [pruned.MOMENTS] if verdict.extent == Extent.WEIGHTS else list(pruned.PARTS)
     files = {
         path.name: part for part in parts for pattern in pruned.PARTS[part] for path in sorted(folder.glob(pattern))
     }
     if files:
         freed = sum((folder / name).stat().st_size for name in files)
-        yield Item(kind=parts[-1], path=folder, files=files, bytes=freed, why=verdict.why)
+        widest = max(files.values(), key=list(pruned.PARTS).index)
+        kind = widest if verdict.extent == Extent.FACTS else pruned.MOMENTS
+        yield Item(kind=kind, path=folder, files=files, bytes=freed, why=verdict.why)
 
 
 def _kept(
@@ -215,6 +234,48 @@ def apply(root: Path, chosen: Plan) -> None:
     except OSError as error:
         hint = "what was removed so far is recorded; `infuser gc --apply` goes on"
         raise StoreError(f"cannot remove from {root}: {error.strerror or error}", hint=hint) from error
+
+
+def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
+    """Rolling retention: remove what a run with `passed` iterations behind it needs no longer.
+
+    `candidates` for selection keep their weights, and what another run or evaluation holds stays.
+
+    Removes nothing where another process cleans up, or where it is unknown what somebody else holds: the next
+    iteration's end comes to it again.
+    """
+    try:
+        with runs.sweeping(root):
+            found = _rolling(root, run, rule, passed=passed, candidates=candidates)
+            apply(root, found)
+            return found
+    except BusyRunError as error:
+        return Plan(items=[], kept={}, notes=[error.message])
+
+
+def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
+    """The plan of `prune`."""
+    catalogue = Catalogue(root)
+    everybody = [*holders(root), *evaluations(root)]
+    unknown = [holder for holder in everybody if holder.broken]
+    if unknown or catalogue.damaged:
+        why = f"{unknown[0].folder}: {unknown[0].broken}" if unknown else next(iter(catalogue.damaged.values()))
+        return Plan(items=[], kept={}, notes=[f"nothing is removed while a record is damaged: {why}"])
+    (own,) = [holder for holder in everybody if holder.name == run and holder.shelf == RUNS]
+    state = RunState(
+        iterations={number for number, _ in checkpoints(catalogue, own)},
+        passed=passed,
+        selected=None,
+        pinned=pinned(root, run),
+        candidates=candidates,
+    )
+    shared = _held(catalogue, [holder for holder in everybody if holder is not own])
+    wanted = {key: told for key, told in verdicts_of(catalogue, own, state, rule) if key not in shared}
+    return Plan(items=thinning(catalogue, wanted), kept={}, notes=[])
+
+
+def _held(catalogue: Catalogue, others: Sequence[Holder]) -> set[str]:
+    return {key for holder in others for key in held_keys(catalogue, holder)}
 
 
 def _thin_out(item: Item) -> None:

@@ -1,4 +1,4 @@
-"""Files that gc removed from a checkpoint on purpose: `pruned.json` beside its commit record.
+"""Files that retention removed from an artifact on purpose: `pruned.json` beside its commit record.
 
 The record is written before the first file goes and taken away after the last one is back, so at any moment a file of
 the artifact is there, or listed here.
@@ -6,7 +6,9 @@ the artifact is there, or listed here.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from infuser_core import faults, sealed
 from infuser_core.durable import fsync
@@ -14,12 +16,14 @@ from infuser_core.errors import DamagedArtifactError, StoreError
 
 FILE = "pruned.json"
 FORMAT = 1
-MOMENTS, WEIGHTS = "moments", "weights"
+MOMENTS, WEIGHTS, GRADIENT = "moments", "weights", "gradient"
 PARTS: Mapping[str, tuple[str, ...]] = {
     MOMENTS: ("optimizer*",),
     WEIGHTS: ("model*.safetensors", "model.safetensors.index.json"),
+    GRADIENT: ("gradient.safetensors", "solver_gradient.safetensors"),
 }
-"""Files of a checkpoint, relative to its folder: what only training needs, and what sampling needs too."""
+"""Files relative to their artifact's folder: of a checkpoint what only training needs and what sampling needs too, and
+gradients that one phase leaves for another of its iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,7 @@ class Removed:
     file: str
     """Name below the artifact's folder."""
     part: str
-    """moments or weights."""
+    """moments, weights or gradient."""
     sha256: str
     """Digest of its content, hex, as in the commit record."""
     bytes: int
@@ -38,6 +42,12 @@ class Removed:
     """Why it was not kept."""
     at: str
     """Local time of the removal, ISO 8601."""
+
+
+def bytes_of(files: Mapping[str, Mapping[str, Any]], *parts: str) -> int:
+    """Bytes that these parts have among an artifact's recorded files, whether they are there or not."""
+    patterns = [pattern for part in parts for pattern in PARTS[part]]
+    return sum(facts["bytes"] for name, facts in files.items() if any(fnmatch(name, each) for each in patterns))
 
 
 def read(folder: Path) -> dict[str, Removed]:
@@ -73,9 +83,10 @@ def restore(source: Path, target: Path) -> None:
 
 def refusal(path: Path, entry: Removed) -> StoreError:
     """The error for whoever needs a removed file."""
+    noun = "gradient" if entry.part == GRADIENT else "checkpoint"
     return StoreError(
         f"{path} was pruned by gc on {entry.at} ({entry.rule})",
-        hint="`infuser doctor RUN --repair --iteration T` computes that checkpoint again, bit by bit the same",
+        hint=f"`infuser doctor RUN --repair --iteration T` computes that {noun} again, bit by bit the same",
     )
 
 

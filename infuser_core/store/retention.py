@@ -47,6 +47,8 @@ class RunState:
     """The selected checkpoint; None while any may still be chosen."""
     pinned: Collection[int]
     """Iterations that a person pinned."""
+    candidates: Collection[int] | None = None
+    """Iterations whose checkpoint may still be selected; None where any may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,19 @@ def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) 
         return Verdict(extent=Extent.WHOLE, why=f"among the last {rule.keep_full}")
     if rule.every and number % rule.every == 0:
         return Verdict(extent=Extent.WEIGHTS, why=f"weights of every {_ordinal(rule.every)}")
-    if state.selected is None:
+    if state.selected is None and (state.candidates is None or number in state.candidates):
         return Verdict(extent=Extent.WEIGHTS, why="weights until one is selected")
     nor = f", nor every {_ordinal(rule.every)}" if rule.every else ""
     return Verdict(extent=Extent.FACTS, why=f"not among the last {rule.keep_full}{nor}")
+
+
+def spent(iteration: int, state: RunState) -> Verdict:
+    """A verdict for the gradients of an iteration: they are for its own phases alone."""
+    if iteration in state.pinned:
+        return Verdict(extent=Extent.WHOLE, why="pinned")
+    if iteration >= state.passed:
+        return Verdict(extent=Extent.WHOLE, why="its iteration is under way")
+    return Verdict(extent=Extent.FACTS, why="its iteration is over")
 
 
 def _ordinal(number: int) -> str:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,9 @@ def create_run(
     config: dict[str, Any],
     *,
     complete: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-    free: str = "",
+    free: Collection[str] = (),
 ) -> None:
-    """Record the resolved configuration; the same name with another configuration is refused, but for the `free` key.
+    """Record the resolved configuration; the same name with another configuration is refused, but for the `free` keys.
 
     `complete` fills in what a record of an older version does not know: its keys' defaults.
     """
@@ -120,7 +120,7 @@ def create_run(
     path = runs_folder(root) / name / RECORD
     if path.is_file():
         known = complete(read_config(root, name))
-        asked = {**config, **({free: known[free]} if free in known else {})}
+        asked = {**config, **{key: known[key] for key in free if key in known}}
         changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing(known, asked)]
         if changed:
             raise ConfigError(

@@ -209,6 +209,11 @@ def restoring(keys: Collection[str]) -> Iterator[None]:
         _restoring.difference_update(keys)
 
 
+def is_restoring() -> bool:
+    """Whether this process computes pruned artifacts again."""
+    return bool(_restoring)
+
+
 def _record(
     ref: ArtifactRef,
     recipe: Recipe,

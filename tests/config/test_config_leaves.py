@@ -55,6 +55,7 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
     return {
         "prompts": {"prompts": "paper"},
         "track": {"track": ["tensorboard"]},
+        "store.keep": {"store": {"keep": {"full": 1, "weights_every": 0}}},
         "anchor.type": {"anchor": other_model},
         "anchor.world": {"anchor": other_model},
         "data.dev.type": {"data": {"dev": {"type": "file", "path": str(world / "exam.json")}}},

@@ -202,3 +202,27 @@ def test_tidying_up_leaves_less_and_never_more():
         found = files_of(config, shape_of(config.anchor))
         assert found.after_gc <= found.in_all
     assert found.after_gc < 0.5 * found.in_all
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2, 3, 5, 7, 20, 100])
+@pytest.mark.parametrize(("full", "every"), [(2, 5), (1, 0), (3, 2)])
+def test_the_peak_with_retention_is_that_of_the_rules_iteration_by_iteration(iterations: int, full: int, every: int):
+    asked = [f"cotrain.iterations={iterations}", f"store.keep={{full: {full}, weights_every: {every}}}"]
+    config = load([NANO], asked)
+    found = files_of(config, shape_of(config.anchor))
+    size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
+    peaks = [1.0]
+    for done in range(iterations):
+        # The best of those validated so far: where it is one of the newest, nothing more is kept.
+        validated = [number for number in range(1, done + 1) if number % config.cotrain.validate_every == 0]
+        for best in [(number,) for number in validated] or [()]:
+            state = RunState(iterations=range(done + 1), passed=done, selected=None, pinned=(), candidates=best)
+            kept = verdicts(state, Rule(keep_full=full, every=every))
+            roles = sum(size[kept[number].extent] for number in range(1, done + 1))
+            peaks.append(1.0 + 2 * (roles + 1) + 1 / 3)
+    assert found.peak == pytest.approx(found.checkpoint * max(peaks))
+
+
+def test_without_retention_the_peak_is_everything_that_is_written():
+    found = files_of(load([NANO]), shape_of(load([NANO]).anchor))
+    assert found.peak == found.in_all

@@ -99,9 +99,16 @@ def test_a_pruned_checkpoint_is_computed_again_to_the_same_bits(launch: Launcher
     repaired = launch("repair", "small", "--iteration", "1", store=store)
     assert repaired.code == 0, repaired.err
     ran = [entry for entry in Journal(store, "small").last_attempt() if entry.state == "ran"]
-    assert {(entry.phase, entry.iteration) for entry in ran} == {("update_solver", 0), ("update_generator", 0)}
+    checkpoints = {("update_solver", 0), ("update_generator", 0)}
+    assert {(entry.phase, entry.iteration) for entry in ran} == {*checkpoints, ("dev_gradient", 1)}
+    assert same_bits(
+        artifact_of(store, "small", "dev_gradient", 1), artifact_of(small_run.root, "small", "dev_gradient", 1)
+    )
     for phase in ("update_solver", "update_generator"):
         assert same_bits(artifact_of(store, "small", phase, 0), artifact_of(small_run.root, "small", phase, 0))
+    assert differing(small_run, store) == [artifact_of(store, "small", "dev_gradient", 0).name], "nobody needs it"
+    again = launch("repair", "small", "--iteration", "0", store=store)
+    assert again.code == 0, again.err
     assert differing(small_run, store) == [] and doctor(launch, store)["damage"] == []
 
 

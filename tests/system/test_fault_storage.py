@@ -1,6 +1,7 @@
 """Flipped bits and torn journal lines are named, and file times that jump change nothing."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -70,6 +71,22 @@ def test_a_line_that_the_disk_tore_does_not_swallow_the_next(tmp_path: Path):
         entries = journal.entries()
         assert (entries[0].message, entries[-1].message) == ("first", "last")
         assert {entry.message for entry in entries[1:-1]} == {"x" * 2000}
+
+
+@pytest.mark.slow
+def test_a_disk_too_small_for_a_checkpoint_is_foreseen_with_numbers_and_remedy(faults: Faults, tmp_path: Path):
+    with small_disk(tmp_path / "disk", "16m") as store:
+        refused = faults.launch(*faults.run.arguments, "--until", "update_generator@0", store=store)
+        assert refused.code == 3, refused
+        assert re.search(
+            r"update_generator, iteration 0 writes 8\.\d MB, and the disk of the store at \S+ has \d\.\d MB free: "
+            r"\d\.\d MB are missing",
+            refused.err,
+        ), refused.err
+        assert "`infuser gc` says what can go, and with store.keep a run removes it itself" in refused.err
+        remount(store, "size=60m")
+        resumed = faults.launch("resume", faults.run.name, "--until", "update_generator@0", store=store)
+        assert resumed.code == 0 and "update_generator" in resumed.told, resumed
 
 
 @pytest.mark.long

@@ -1,0 +1,96 @@
+"""Retention while a run goes on: the disk stays under a bound, and whatever was removed can be computed again."""
+
+from pathlib import Path
+
+import pytest
+from care_tools import MadeUp, bits, doctor, made_up
+from launcher import Launcher, SmallRun
+
+from infuser_core.store import pruned, runs
+from infuser_core.store.catalogue import Catalogue, checkpoints, holders
+from infuser_core.store.gc import prune
+from infuser_core.store.journal import Journal
+from infuser_core.store.retention import Rule, pin
+
+LARGE = ("optimizer", "model", "gradient", "solver_gradient")
+ITERATIONS = 6
+ROLLING = (
+    *("--set", f"cotrain.iterations={ITERATIONS}"),
+    *("--set", "cotrain.validate_every=2"),
+    *("--set", "store.keep={full: 1, weights_every: 0}"),
+)
+
+
+def extents(run: MadeUp, count: int) -> list[str]:
+    return [run.extent(number) for number in range(count + 1)]
+
+
+def rolled(run: MadeUp, passed: int, *, full: int = 1, every: int = 0, candidates: tuple[int, ...] = ()) -> list[str]:
+    found = prune(run.root, run.name, Rule(keep_full=full, every=every), passed=passed, candidates=candidates)
+    assert not found.notes
+    return extents(run, 6)
+
+
+def test_the_newest_stay_whole_and_candidates_and_every_so_many_keep_their_weights(tmp_path: Path):
+    run = made_up(tmp_path, "run", 6)
+    pin(tmp_path, "run@1")
+    # Nothing is known to be over but four iterations: what lies beyond belongs to work that goes on.
+    assert rolled(run, 4, full=2, candidates=(2,)) == ["mw", "mw", "w", "mw", "mw", "mw", "mw"]
+    assert rolled(run, 6, every=3) == ["mw", "mw", "", "w", "", "", "mw"]
+    assert {entry.rule for entry in pruned.read(run.checkpoint(4)).values()} == {"not among the last 1, nor every 3rd"}
+
+
+def test_what_another_run_holds_stays_and_so_does_everything_beside_a_damaged_record(tmp_path: Path):
+    run, other = made_up(tmp_path, "run", 6), made_up(tmp_path, "other", 3)
+    assert rolled(run, 6) == ["mw", "mw", "mw", "mw", "", "", "mw"]
+    record = tmp_path / "runs" / other.name / "run.json"
+    record.write_text(record.read_text() * 2)
+    before = bits(tmp_path / "artifacts")
+    (note,) = prune(tmp_path, "run", Rule(keep_full=1, every=0), passed=6, candidates=()).notes
+    assert "nothing is removed while a record is damaged: runs/other" in note and bits(tmp_path / "artifacts") == before
+
+
+def test_nothing_is_removed_while_somebody_else_cleans_up(tmp_path: Path):
+    run = made_up(tmp_path, "run", 2)
+    with runs.sweeping(tmp_path):
+        found = prune(tmp_path, run.name, Rule(keep_full=1, every=0), passed=2, candidates=())
+    assert found.items == [] and "another process removes files" in found.notes[0]
+
+
+def large_bytes(root: Path) -> int:
+    """Bytes of checkpoints and gradients that are there."""
+    files = [path for path in root.glob("artifacts/*/*/*.safetensors") if path.name.startswith(LARGE)]
+    return sum(path.stat().st_size for path in files)
+
+
+@pytest.mark.slow
+def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    whole, rolling = tmp_path / "whole", tmp_path / "rolling"
+    ended = launch(*small_run.arguments, *ROLLING[:4], store=whole)
+    assert ended.code == 0, ended.err
+    seen = []
+    for number in range(ITERATIONS):
+        # Stopped where an iteration has written all and removed nothing yet, and resumed.
+        ended = launch(*small_run.arguments, *ROLLING, "--until", f"update_solver@{number}", store=rolling)
+        assert ended.code == 0, ended.err
+        seen.append(large_bytes(rolling))
+    assert len(set(seen[3:])) == 1, seen
+    ended = launch(*small_run.arguments, *ROLLING, store=rolling)
+    assert ended.code == 0, ended.err
+    digests = [launch("digest", "small", store=store).out for store in (whole, rolling)]
+    assert digests[0] == digests[1] and large_bytes(rolling) < seen[-1] < large_bytes(whole) / 2
+    assert doctor(launch, rolling)["damage"] == []
+
+    (holder,) = holders(rolling)
+    thin = [number for number, record in checkpoints(Catalogue(rolling), holder)
+            if pruned.read(rolling / "artifacts" / record.phase / record.key)]  # fmt: skip
+    assert {1, 3}.issubset(thin)
+    repaired = launch("repair", "small", "--iteration", "3", store=rolling)
+    assert repaired.code == 0, repaired.err
+    for phase in ("update_solver", "update_generator"):
+        (key,) = {e.key for e in Journal(whole, "small").latest() if (e.phase, e.iteration) == (phase, 2)}
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            one, other = (store / "artifacts" / phase / key / name for store in (whole, rolling))
+            assert one.read_bytes() == other.read_bytes()
