@@ -17,6 +17,7 @@ from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import NOTES, anchor_path
 from infuser_core.schemas import Checkpoint, Role
+from infuser_core.store import verify
 
 if TYPE_CHECKING:
     from infuser_core.engines.endpoint import Endpoint
@@ -70,10 +71,10 @@ def has_template(folder: Path) -> bool:
 
 def anchor_digest(folder: Path) -> str:
     """sha256 over names and contents of the files that make the model."""
+    files = sorted({path for pattern in _ENTERS for path in folder.glob(pattern)})
     total = hashlib.sha256()
-    for path in sorted({path for pattern in _ENTERS for path in folder.glob(pattern)}):
-        with path.open("rb") as handle:
-            total.update(path.name.encode() + hashlib.file_digest(handle, "sha256").digest())
+    for path, found in zip(files, verify.digests(files), strict=True):
+        total.update(path.name.encode() + bytes.fromhex(found))
     return total.hexdigest()
 
 

@@ -118,7 +118,8 @@ class Store:
                 tables.write_rows(workspace / f"{name}.parquet", table.rows, table.row_type)
                 faults.point(f"{recipe.phase}:writing")
             written = sorted(path for path in workspace.rglob("*") if path.is_file())
-            files = {path.relative_to(workspace).as_posix(): verify.describe(path) for path in written}
+            names = [path.relative_to(workspace).as_posix() for path in written]
+            files = dict(zip(names, verify.describe_all(written), strict=True))
             volatile = sorted(f"{name}.parquet" for name, table in outcome.tables.items() if table.volatile)
             digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
             ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)

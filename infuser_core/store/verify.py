@@ -3,22 +3,24 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from infuser_core import sealed
+from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.store import pruned
 from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, read_record
 
+Value = TypeVar("Value")
 Progress = Callable[[int, int], None]
 """Bytes looked at, bytes to look at."""
-_WORKERS = min(4, os.cpu_count() or 1)
+_WORKERS = min(16, os.cpu_count() or 1)
 _GARBLED = (KeyError, TypeError, AttributeError)
 """Errors from reading a record that is JSON, but not of its form."""
 REMEMBERED = ".verified.json"
@@ -32,6 +34,8 @@ Identity = tuple[int, int, int, int]
 """Inode, size, and when content and inode changed last, in nanoseconds: a file with another content has another."""
 _known: set[tuple[Identity, str]] = set()
 """Files that had this digest when this process read them."""
+_ahead: dict[Identity, str] = {}
+"""Digests of files that were just written, until their artifact is committed."""
 _trusting = ContextVar("trusting", default=False)
 """Whether digests go uncompared: somebody asked for that."""
 
@@ -174,9 +178,46 @@ def trust() -> None:
 
 def describe(path: Path) -> dict[str, Any]:
     """Digest and size of a file, as commit records have them. This process need not read it again to know them."""
-    sha256 = digest(path)
-    _known.add((_identity(path), sha256))
+    identity = _identity(path)
+    sha256 = _ahead.pop(identity, "") or digest(path)
+    _known.add((identity, sha256))
     return {"sha256": sha256, "bytes": path.stat().st_size}
+
+
+def describe_all(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """The same of several files, those of large ones at the same time."""
+    return _mapped(describe, paths)
+
+
+@contextmanager
+def hashing_ahead() -> Iterator[Callable[[Path], None]]:
+    """Flush and hash files that are handed over when they are complete, beside the writing of those that follow.
+
+    `describe` has their digests then. All are on the disk when the block ends. Raises OSError where one is not.
+    """
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        begun: list[Future[tuple[Identity, str]]] = []
+        yield lambda path: begun.append(pool.submit(_hashed_and_flushed, path))
+    _ahead.update(each.result() for each in begun)
+
+
+def _hashed_and_flushed(path: Path) -> tuple[Identity, str]:
+    found = _identity(path), digest(path)
+    fsync(path)
+    return found
+
+
+def digests(paths: Sequence[Path]) -> list[str]:
+    """sha256 of the content of several files, hex; of large ones at the same time."""
+    return _mapped(digest, paths)
+
+
+def _mapped(look: Callable[[Path], Value], paths: Sequence[Path]) -> list[Value]:
+    """Results in order. Python's lock is not held while digests are computed."""
+    if sum(path.stat().st_size for path in paths) < _LARGE:
+        return [look(path) for path in paths]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(look, paths))
 
 
 def digest(path: Path) -> str:

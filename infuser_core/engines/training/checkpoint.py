@@ -8,7 +8,7 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from infuser_core.durable import fsync
 from infuser_core.engines.training.adamw import AdamWOptions
 from infuser_core.errors import CheckpointError
 from infuser_core.store import pruned
+from infuser_core.store.verify import hashing_ahead
 
 WEIGHTS = "model.safetensors"
 MOMENTS = "optimizer.safetensors"
@@ -52,9 +53,13 @@ class TrainerState:
 
 
 def write_checkpoint(folder: Path, *, weights: Tensors, first: Tensors, second: Tensors, state: TrainerState) -> None:
-    """Weights, both moments and `trainer.json` into an existing folder, flushed to the disk."""
-    write_tensors(weights, folder / WEIGHTS)
-    write_tensors(named_moments(first, second), folder / MOMENTS)
+    """Weights, both moments and `trainer.json` into an existing folder, flushed to the disk.
+
+    A file's digest is computed while the next one is written: the store needs it to commit the folder.
+    """
+    with hashing_ahead() as done:
+        _write(weights, folder / WEIGHTS, SHARD_BYTES, done)
+        _write(named_moments(first, second), folder / MOMENTS, SHARD_BYTES, done)
     write_state(state, folder)
 
 
@@ -63,6 +68,11 @@ def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> No
 
     A tensor that is larger than that has a shard to itself. Order within and between shards is the mapping's.
     """
+    with hashing_ahead() as done:
+        _write(tensors, path, cap, done)
+
+
+def _write(tensors: Tensors, path: Path, cap: int, done: Callable[[Path], None]) -> None:
     shards = shard(tensors, path, cap)
     for file, part in shards.items():
         # A single metadata key, because several have no fixed order.
@@ -70,7 +80,8 @@ def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> No
         # It is its owner's alone so far, and a store may have several readers.
         with suppress(PermissionError):
             file.chmod(file.parent.stat().st_mode & 0o666)
-        _done(file)
+        done(file)
+        _point(file)
     write_index(shards, path)
 
 
@@ -100,11 +111,11 @@ def write_index(shards: Mapping[Path, Tensors], path: Path) -> None:
 
 def _write_text(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-    _done(path)
-
-
-def _done(path: Path) -> None:
     fsync(path)
+    _point(path)
+
+
+def _point(path: Path) -> None:
     if path.name.startswith(_CHECKPOINT):
         faults.point("checkpoint:file")
 
