@@ -240,7 +240,7 @@ def _verdict(row: BenchmarkResponse, ruling: Ruling, preset: str) -> BenchmarkVe
     )
 
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from infuser_core.phases.answering import AnswerSettings, answer_questions, solv
 from infuser_core.phases.drawing import Kept
 from infuser_core.schemas import Question, Rollout
 
-VERSION = 2
+VERSION = 3
 
 
 def settings_of(config: RunConfig) -> AnswerSettings:

@@ -117,7 +117,7 @@ def _votes(
     return votes
 
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

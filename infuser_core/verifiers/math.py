@@ -28,8 +28,10 @@ KEPT_DECISIONS = 32_768
 """Decided (answer, reference) pairs that are remembered."""
 _REPLIES = {
     "same": correct(Stage.SYMBOLIC),
+    "exact": correct(Stage.EXACT),
     "numeric": correct(Stage.NUMERIC),
     "other": wrong(Stage.SYMBOLIC),
+    "open": unverified(Stage.OPEN),
     "answer": wrong(Stage.UNREADABLE),
     "gold": unverified(Stage.REFERENCE),
     "late": unverified(Stage.TIME),

@@ -61,7 +61,16 @@ MAX_ANSWER = 512
 """Longest answer that is shown to the judge, characters."""
 MAX_TOKENS = 16
 """Reply limit, tokens: one digit, with room for what a chat template adds."""
-_FALLIBLE = (Stage.SYMBOLIC, Stage.WORDS, Stage.UNREADABLE, Stage.REFERENCE, Stage.LIMIT, Stage.TIME, Stage.CRASH)
+_FALLIBLE = (
+    Stage.SYMBOLIC,
+    Stage.OPEN,
+    Stage.WORDS,
+    Stage.UNREADABLE,
+    Stage.REFERENCE,
+    Stage.LIMIT,
+    Stage.TIME,
+    Stage.CRASH,
+)
 MAY_ERR = frozenset(map(str, _FALLIBLE))
 """Stages whose "wrong" or "unverified" is no proof. Exact values, tolerances, units, structure and relations are
 decided: a judge could only undo them."""

@@ -54,6 +54,7 @@ class Stage(StrEnum):
     RELATION = "relation"
     SYMBOLIC = "math-verify"
     NUMERIC = "numeric"
+    OPEN = "too few informative points"
     UNEVALUATED = "unevaluated"
     UNREADABLE = "unreadable answer"
     REFERENCE = "unreadable reference"

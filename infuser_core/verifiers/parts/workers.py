@@ -192,9 +192,10 @@ def pool() -> Pool:
 
 
 def _library_folders() -> list[str]:
-    """The folder of math-verify, for an interpreter that ignores PYTHONPATH."""
+    """The folders of this project and of math-verify, for an interpreter that ignores PYTHONPATH."""
     found = importlib.util.find_spec("math_verify")
-    return [str(Path(found.origin).parent.parent)] if found and found.origin else []
+    library = [str(Path(found.origin).parent.parent)] if found and found.origin else []
+    return [str(SCRIPT.parents[3]), *library]
 
 
 def _own_pool() -> Pool:

@@ -1,0 +1,199 @@
+r"""Equality of two symbolic expressions: exact simplification, then agreement at informative sample points.
+
+A point is evidence only where both sides have a value and neither is zero there; values that are the same at every
+point are none. One point at which the two have different values decides against them. Too little evidence is "open",
+never "same". Agreement is to 80 digits, and a number too small or too large for that to mean anything is open as well:
+`1+e^{-1000}` is not 1. Imported by the worker alone.
+"""
+
+import itertools
+from typing import Any
+
+import sympy
+from sympy.core.function import AppliedUndef
+
+from infuser_core.verifiers.parts.sampling import DIGITS, ROUNDED, Point, fractional_names, points, whole_names
+
+AGREED = 80
+"""Digits to which equal values agree."""
+ENOUGH = 12
+"""Points of evidence after which no more are tried."""
+NEEDED = 5
+"""Fewest points of evidence."""
+_EXTREME = 60
+"""Decimal exponent of a constant, beyond which its share in a sum could hide below the digits."""
+_STEEP = 50
+"""Argument of a hyperbolic function or the like, beyond which its value could be that of a simpler one."""
+_TAME_FUNCTIONS = (sympy.log, sympy.sin, sympy.cos, sympy.tan, sympy.floor, sympy.ceiling, sympy.Abs, sympy.factorial)
+FAILURES = (
+    ArithmeticError, AttributeError, AssertionError, IndexError, KeyError, NotImplementedError, RecursionError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""Errors of the library on expressions that have no value."""
+
+
+def equal(gold: Any, found: Any) -> str:
+    """`exact`, `numeric`, `other` or `open`."""
+    matrices = [isinstance(side, sympy.MatrixBase) for side in (gold, found)]
+    if any(matrices):
+        return _matrices(gold, found) if all(matrices) and gold.shape == found.shape else "other"
+    gold, found = _exact(gold), _exact(found)
+    if not gold.free_symbols and not found.free_symbols:
+        return _constants(gold, found)
+    whole = whole_names(gold, found)
+    gold, found = (_with_whole(side, whole) for side in (gold, found))
+    if _is_zero(gold - found):
+        return "exact"
+    names = {name for name in gold.free_symbols | found.free_symbols if name.is_integer}
+    word = _sampled(gold, found, names)
+    fractional = fractional_names(gold, found) & names if word == "numeric" else set()
+    if fractional:
+        word = "open" if _sampled(gold, found, names - fractional) == "other" else word
+    if word == "open" and not _extreme(gold) and not _extreme(found) and _simplifies(gold - found):
+        return "exact"
+    return word
+
+
+def proportional(gold: Any, found: Any) -> str:
+    """Whether the ratio of two expressions is the same number at every point: then they have the same zeros."""
+    gold, found = _exact(gold), _exact(found)
+    whole = whole_names(gold, found)
+    ratios: list[Any] = []
+    for point in points(gold, found, whole):
+        pair = values_at(gold, found, point)
+        if pair is None or pair[0] == pair[1] == 0:
+            continue
+        if pair[0] == 0 or pair[1] == 0:
+            return "other"
+        ratios.append(pair[0] / pair[1])
+        if not _near(ratios[-1], ratios[0]):
+            return "other"
+    constant = not gold.free_symbols or not found.free_symbols
+    return "open" if len(ratios) < NEEDED or constant or _extreme(gold) or _extreme(found) else "numeric"
+
+
+def values_at(gold: Any, found: Any, point: Point) -> tuple[Any, Any] | None:
+    """Both values at a point as numbers; None when either has none there."""
+    try:
+        sides = [side.subs(point) for side in (gold, found)]
+        if not all(map(_is_defined, (_placed(side, point) for side in (gold, found)))):
+            return None
+        values = [side.doit().evalf(DIGITS) for side in sides]
+        if all(value.is_number and value.is_finite for value in values):
+            return values[0], values[1]
+    except FAILURES:
+        return None
+    return None
+
+
+def _sampled(gold: Any, found: Any, whole: set[Any]) -> str:
+    """The verdict of the points."""
+    evidence: list[Any] = []
+    complex_values = gold.has(sympy.I) or found.has(sympy.I)
+    rounded = gold.has(*ROUNDED) or found.has(*ROUNDED)
+    for point in points(gold, found, whole):
+        pair = values_at(gold, found, point)
+        if pair is None:
+            continue
+        if not _near(*pair):
+            # Left of zero a root or a logarithm has several values: the principal ones say nothing.
+            if complex_values or all(value.is_real for value in pair):
+                return "other"
+            continue
+        if pair[0] != 0:
+            evidence.append(pair[0])
+        # Floors differ at few numbers, of which each counts.
+        if len(evidence) >= ENOUGH + 8 * bool(whole) and not rounded:
+            break
+    varied = any(not _near(evidence[0], value) for value in evidence)
+    sure = len(evidence) >= NEEDED and varied and not _extreme(gold) and not _extreme(found)
+    return "numeric" if sure else "open"
+
+
+def _constants(gold: Any, found: Any) -> str:
+    if _is_zero(gold - found):
+        return "exact"
+    pair = values_at(gold, found, {})
+    if pair is None:
+        return "open"
+    if not _near(*pair, scale=_scale(gold, found)):
+        return "other"
+    return "open" if _extreme(gold) or _extreme(found) else "numeric"
+
+
+def _scale(*sides: Any) -> Any:
+    """The largest term of two sums: what is left of terms that cancel is measured by them."""
+    terms = (term.evalf(20) for side in sides for term in sympy.Add.make_args(side))
+    return max((abs(term) for term in terms if term.is_number), default=sympy.Integer(0))
+
+
+def _near(left: Any, right: Any, *, scale: Any = 0) -> bool:
+    largest = max(abs(left), abs(right), scale)
+    return bool(abs(left - right) <= sympy.Float(10, DIGITS) ** -AGREED * largest)
+
+
+def _matrices(gold: Any, found: Any) -> str:
+    words = [equal(left, right) for left, right in zip(gold, found, strict=True)]
+    return next((word for word in ("other", "open", "numeric") if word in words), "exact")
+
+
+def _exact(side: Any) -> Any:
+    """Decimals as the fractions that were written, `i` as the imaginary unit, `f(x)` as an unknown of its own."""
+    exact = {value: sympy.Rational(str(value)) for value in side.atoms(sympy.Float)}
+    exact |= {name: sympy.I for name in side.free_symbols if str(name) == "i"}
+    exact |= {value: sympy.Symbol(str(value), real=True) for value in side.atoms(AppliedUndef)}
+    return side.subs(exact) if exact else side
+
+
+def _with_whole(side: Any, whole: set[Any]) -> Any:
+    """The expression with whole unknowns declared so, which lets the library simplify `(-1)^{2n}`."""
+    return side.subs({name: sympy.Symbol(str(name), integer=True, positive=True) for name in whole})
+
+
+def _is_zero(difference: Any) -> bool:
+    return difference == 0 or (difference.count_ops() < 200 and sympy.expand(difference) == 0)
+
+
+def _simplifies(difference: Any) -> bool:
+    try:
+        return difference.count_ops() < 60 and sympy.simplify(difference) == 0
+    except FAILURES:
+        return False
+
+
+def _placed(side: Any, point: Point) -> Any:
+    """The expression with the point's numbers in the arguments of what counts things, and nothing worked out."""
+    parts = side.atoms(sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product)
+    return [(type(part), [_argument(each, point) for each in part.args]) for part in parts]
+
+
+def _argument(each: Any, point: Point) -> Any:
+    return each.subs(point) if isinstance(each, sympy.Expr) else tuple(part.subs(point) for part in each[1:])
+
+
+def _is_defined(counted: list[tuple[type, list[Any]]]) -> bool:
+    """Whether factorials, binomials and sums are those of things that can be counted: (-1)! is none."""
+    for kind, arguments in counted:
+        numbers = [each for each in arguments if isinstance(each, sympy.Expr)]
+        if kind is sympy.factorial and (numbers[0].is_negative or numbers[0].is_integer is False):
+            return False
+        if kind is sympy.binomial and (numbers[0].is_negative or numbers[1].is_negative):
+            return False
+        limits = [each for each in arguments if isinstance(each, tuple)]
+        if any(len(each) == 2 and (each[1] - each[0]).is_negative for each in limits):
+            return False
+    return True
+
+
+def _extreme(side: Any) -> bool:
+    """Whether the expression holds a constant, or a function of one, that could hide below the digits."""
+    for part in itertools.islice(sympy.preorder_traversal(side), 400):
+        if isinstance(part, sympy.Function) and not isinstance(part, _TAME_FUNCTIONS):
+            numbers = [each.evalf(20) for each in part.args if each.is_number]
+            if not isinstance(part, sympy.exp) and any(abs(value) > _STEEP for value in numbers):
+                return True
+        if (part.is_number and part != 0 and not part.is_Atom) or (part.is_Rational and part != 0):
+            size = abs(part.evalf(20))
+            if size.is_finite and size != 0 and not -_EXTREME < sympy.log(size, 10).evalf(8) < _EXTREME:
+                return True
+    return False
