@@ -12,14 +12,14 @@ PADDING = "N/A"
 
 def read(row: fields.Row, place: Place) -> Question:
     """Letter and index must agree; only then the padding goes, and the letter moves with its option."""
-    choices = fields.options(row, "options", fewest=3)
+    choices = fields.options(row, "options", fewest=2)
     letter = fields.letter(row, "answer", choices)
     index = row["answer_index"]
     if index != LETTERS.index(letter):
         raise fields.refuse("answer_index", f"{LETTERS.index(letter)}, as the answer is {letter}", index)
     real = [number for number, choice in enumerate(choices) if choice != PADDING or number == index]
-    if len(real) < 3:
-        raise fields.refuse("options", "at least 3 real choices", choices)
+    if len(real) < 2:
+        raise fields.refuse("options", "at least 2 real choices", choices)
     return question(
         fields.text(row, "question_id"),
         fields.text(row, "question"),

@@ -23,18 +23,24 @@ GPQA = {"Record ID": "r1", "Question": "Which?", "Correct Answer": "right"}
 GPQA |= {f"Incorrect Answer {number}": f"wrong {number}" for number in (1, 2, 3)}
 
 
-@given(st.lists(st.sampled_from(["N/A", "x", "y", "z", "w"]), min_size=3, max_size=10), st.data())
+@given(st.lists(st.sampled_from(["N/A", "x", "y", "z", "w"]), min_size=2, max_size=10), st.data())
 def test_padding_goes_and_the_letter_stays_with_its_option(options: list[str], data: st.DataObject):
     index = data.draw(st.integers(0, len(options) - 1))
     real = [option for number, option in enumerate(options) if option != "N/A" or number == index]
     row = {**MMLU, "options": options, "answer": "ABCDEFGHIJ"[index], "answer_index": index}
-    if len(real) < 3:
-        with pytest.raises(DocumentError, match="at least 3 real choices"):
+    if len(real) < 2:
+        with pytest.raises(DocumentError, match="at least 2 real choices"):
             mmlu_pro.read(row, HERE)
         return
     question = mmlu_pro.read(row, HERE)
     assert question.choices == real
     assert question.choices["ABCDEFGHIJ".index(question.answer)] == options[index]
+
+
+def test_a_letter_that_is_not_the_index_is_refused_and_two_options_are_a_question():
+    with pytest.raises(DocumentError, match="field answer_index: expected 2, as the answer is C, found 1"):
+        mmlu_pro.read({**MMLU, "answer_index": 1}, HERE)
+    assert mmlu_pro.read({**MMLU, "options": ["x", "y"], "answer": "B", "answer_index": 1}, HERE).choices == ["x", "y"]
 
 
 @pytest.mark.parametrize(("name", "places"), [("q0", [1, 2, 3, 0]), ("q1", [0, 3, 1, 2]), ("q2", [3, 2, 1, 0])])
@@ -93,7 +99,7 @@ def test_options_stand_in_a_medxpertqa_question_once(written: str, text: str):
 WRONG = [
     (mmlu_pro, {**MMLU, "answer_index": 1}, "field answer_index: expected 2, as the answer is C, found 1"),
     (mmlu_pro, {**MMLU, "answer": "E"}, "field answer: expected a letter from A to D, found 'E'"),
-    (mmlu_pro, {**MMLU, "options": list("abcdefghijk")}, "field options: expected 3 to 10 choices, found '11 choices'"),
+    (mmlu_pro, {**MMLU, "options": list("abcdefghijk")}, "field options: expected 2 to 10 choices, found '11 choices'"),
     (mmlu_pro, {**MMLU, "options": "a,b,c"}, "field options: expected choices as a list"),
     (mmlu_pro, {**MMLU, "question": "  "}, "field question: expected a text, found '  '"),
     (supergpqa, {**SUPER, "answer": "a"}, "field answer: expected the text of choice B, 'b', found 'a'"),

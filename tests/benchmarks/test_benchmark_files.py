@@ -159,6 +159,26 @@ def test_a_wrong_row_names_benchmark_file_row_and_field(tmp_path: Path):
     assert caught.value.message == f"math500: {path}, row 2: field answer: expected a text, found None"
 
 
+def test_a_wrong_row_in_a_hundred_is_named_and_left_out(tmp_path: Path):
+    good = rows(*(f"q{number}" for number in range(120)))
+    path = write(tmp_path / "set.jsonl", [*good[:7], {**ROW, "answer": None}, *good[7:]])
+    with pytest.warns(DataWarning) as seen:
+        found = math500.BENCHMARK.load(BenchmarkSettings(name="math500", path=str(path)))
+    assert [question.question_id for question in found] == [row["unique_id"] for row in good]
+    said = [str(warning.message) for warning in seen]
+    assert said[:2] == [
+        f"excluded: math500: {path}, row 8: field answer: expected a text, found None",
+        "math500: 1 of 121 rows are wrong and excluded",
+    ]
+
+
+def test_more_wrong_rows_stop_and_are_counted(tmp_path: Path):
+    good = rows(*(f"q{number}" for number in range(120)))
+    path = write(tmp_path / "set.jsonl", [*good, {**ROW, "answer": None}, {**ROW, "answer": None}])
+    with pytest.raises(DocumentError, match=r"row 121: .* \(and 1 more of 122 rows are wrong\)"):
+        read(path)
+
+
 def test_a_missing_column_names_what_is_there(tmp_path: Path):
     path = write(tmp_path / "set.jsonl", [{"question": "Q", "answer": "1"}])
     with pytest.raises(DocumentError) as caught:

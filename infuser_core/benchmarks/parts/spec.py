@@ -17,6 +17,8 @@ from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
+MOST_WRONG = 0.01
+"""Share of wrong rows that a benchmark is used without; with more it is another data set or a broken file."""
 LARGE = 200_000_000
 """Bytes of packed tests that keep a person waiting."""
 
@@ -77,9 +79,9 @@ class Benchmark:
     def load(self, settings: BenchmarkSettings) -> list[Question]:
         """The questions in file order, from the configured path, the data folder or the hub.
 
-        Read once per process, as long as the files stay as they are. Raises ConfigError when there are no files,
-        DocumentError naming benchmark, file, row and field for a wrong row; another number of questions than expected
-        is a DataWarning.
+        Read once per process, as long as the files stay as they are. A wrong row is left out with a DataWarning that
+        names benchmark, file, row and field; so is another number of questions than expected. Raises ConfigError when
+        there are no files, DocumentError when more than `MOST_WRONG` of the rows are wrong.
         """
         stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate(self, settings)]
         return list(_loaded(self, tuple(stamps)))
@@ -167,11 +169,16 @@ def _unpack(benchmark: Benchmark, files: Sequence[Path]) -> list[Question]:
 
 
 def read(benchmark: Benchmark, files: Sequence[Path]) -> Iterator[Question]:
-    """The files' questions one by one, with unique identifiers."""
+    """The files' questions one by one, with unique identifiers; a few wrong rows are announced and left out."""
     seen: dict[str, tuple[str, int]] = {}
-    left_out = again = 0
+    wrong: list[DocumentError] = []
+    rows = left_out = again = 0
     for path in files:
         for number, question in _file(benchmark, path):
+            rows += 1
+            if isinstance(question, DocumentError):
+                wrong.append(question)
+                continue
             if question is None:
                 left_out += 1
                 continue
@@ -186,8 +193,21 @@ def read(benchmark: Benchmark, files: Sequence[Path]) -> Iterator[Question]:
             seen[name] = (where or here, times + 1)
             again += times > 0
             yield replace(question, question_id=f"{name}#{times + 1}") if times else question
+    _exclude(benchmark, wrong, rows)
     _announce(benchmark, left_out, "rows are not part of the benchmark and were left out")
     _announce(benchmark, again, "questions stand in the data more than once and are all kept")
+
+
+def _exclude(benchmark: Benchmark, wrong: Sequence[DocumentError], rows: int) -> None:
+    """Announce wrong rows by name. What is kept on disk would be announced once only: there each of them stops."""
+    if not wrong:
+        return
+    if len(wrong) > MOST_WRONG * rows or benchmark.keep:
+        others = f" (and {len(wrong) - 1:,} more of {rows:,} rows are wrong)" if len(wrong) > 1 else ""
+        raise DocumentError(f"{wrong[0].message}{others}", hint=wrong[0].hint) from wrong[0]
+    for error in wrong:
+        warnings.warn(f"excluded: {error.message}", DataWarning, stacklevel=3)
+    _announce(benchmark, len(wrong), f"of {rows:,} rows are wrong and excluded")
 
 
 def _announce(benchmark: Benchmark, count: int, what: str) -> None:
@@ -195,18 +215,17 @@ def _announce(benchmark: Benchmark, count: int, what: str) -> None:
         warnings.warn(f"{benchmark.name}: {count:,} {what}", DataWarning, stacklevel=3)
 
 
-def _file(benchmark: Benchmark, path: Path) -> Iterator[tuple[int, Question | None]]:
+def _file(benchmark: Benchmark, path: Path) -> Iterator[tuple[int, Question | DocumentError | None]]:
+    """Row numbers with the question, with what is wrong, or with None for a row of something else."""
     assert benchmark.read is not None, f"{benchmark.name} reads no rows"
     source, number = source_of(benchmark, path), 0
     for number, row in enumerate(rows_of(path), 1):
         if number == 1:
             _check_columns(benchmark, path, list(row))
         try:
-            question = benchmark.read(row, Place(source=source, number=number))
+            yield number, benchmark.read(row, Place(source=source, number=number))
         except DocumentError as error:
-            message = f"{benchmark.name}: {path}, row {number}: {error.message}"
-            raise DocumentError(message, hint=error.hint) from error
-        yield number, question
+            yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:
         raise DocumentError(f"{benchmark.name}: {path} holds no rows", hint="fetch the file again")
 
