@@ -6,7 +6,7 @@ from functools import partial
 
 from flows.iteration import Players, iterate, iteration
 from infuser_core.store.recipe import ArtifactRef
-from tasks import cotraining, evaluation
+from tasks import evaluation, training_pool
 from tasks.run import current
 from tasks.safe_points import Lane, Promise, alongside
 from tasks.stage import recall, subflow
@@ -40,7 +40,8 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
     history = current(run).history
     iterations = history.latest.cotrain.iterations
     current(run).console.iterations = iterations
-    anchor = cotraining.prepare_anchor(run)
+    base = training_pool.copy_base(run) if history.latest.cotrain.adapter else None
+    anchor = training_pool.prepare_anchor(run, base)
     players = Players(solver=anchor, generator=anchor)
     validated_at, solvers = [0], [anchor]
     with alongside(run) as lane:

@@ -69,6 +69,11 @@ def has_template(folder: Path) -> bool:
     return config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("chat_template") is not None
 
 
+def template_status(folder: Path) -> dict[str, str]:
+    """Remark of an artifact about a model without a chat template; empty for others."""
+    return {} if has_template(folder) else {"status": "no chat template: prompts are plain turns"}
+
+
 def anchor_digest(folder: Path) -> str:
     """sha256 over names and contents of the files that make the model."""
     files = sorted({path for pattern in _ENTERS for path in folder.glob(pattern)})
@@ -78,11 +83,11 @@ def anchor_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def anchor_bytes(folder: Path) -> int:
+def anchor_bytes(folder: Path, *, each: int = 12) -> int:
     """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 where the model's files do not tell."""
     from infuser_core.engines.training.checkpoint import weights_of
 
-    return 12 * (weights_of(folder) or 0)
+    return each * (weights_of(folder) or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

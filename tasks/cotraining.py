@@ -1,10 +1,10 @@
-"""The seven phases of an iteration as stages, and the anchor they start from."""
+"""The seven phases of an iteration as stages."""
 
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.anchors import NamedModel, anchor_bytes, anchor_digest, anchor_folder, has_template, named_model
+from infuser_core.anchors import NamedModel, named_model
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Progress
 from infuser_core.phases import dev_gradient as gradient_phase
@@ -43,31 +43,7 @@ from tasks.stage import stage
 from tasks.training_pool import budget_of, carried, documents_of
 from tasks.work import Work
 
-VERSION = 1
 _WHOLE = (pruned.MOMENTS, pruned.WEIGHTS)
-
-
-@stage("anchor")
-def prepare_anchor(run: Run) -> Work:
-    """Both roles start here: the model's weights with AdamW at zero."""
-    folder = anchor_folder(run.config.anchor)
-
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        from infuser_core.engines.local.hub import prepare_anchor as prepare
-
-        prepare(folder, workspace)
-        told = {} if has_template(folder) else {"status": "no chat template: prompts are plain turns"}
-        return Outcome(tables={}, summary={"step": 0, **told})
-
-    settings = {"model": anchor_digest(folder), "optimizer": run.config.cotrain.optimizer, **_numerics(run)}
-    recipe = run.recipe("anchor", VERSION, settings, {})
-    return Work(recipe=recipe, produce=produce, needs=lambda: anchor_bytes(folder))
-
-
-def _numerics(run: Run) -> dict[str, str]:
-    """The part of the engines that changes numbers."""
-    engine = run.config.engine
-    return {"sampler": engine.sampler, "trainer": engine.trainer, "dtype": engine.dtype}
 
 
 @stage("rollout_dev")

@@ -1,4 +1,7 @@
-"""Training pool: documents, problems with known answers and blank rows, and the budget by which they are drawn."""
+"""Anchor and training pool, which the iterations start from and draw from.
+
+The pool holds documents, problems with known answers and blank rows; a budget says how they are drawn.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +10,7 @@ from pathlib import Path
 
 from corpus.problems import Problems, as_rows, blank
 from infuser_core import plugins
+from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, template_status
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
@@ -47,6 +51,48 @@ def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> 
     if documents is not None and not current(run).config.data.problems:
         return documents
     return mix_pool(run, documents, dev)
+
+
+@stage("base")
+def copy_base(run: Run) -> Work:
+    """The model that adapters are trained beside: it stays as it is."""
+    folder = anchor_folder(run.config.anchor)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        from infuser_core.engines.hf.causal_lm import copy_model
+
+        copy_model(folder, workspace)
+        return Outcome(tables={}, summary=template_status(folder))
+
+    recipe = run.recipe("base", VERSION, {"model": anchor_digest(folder)}, {})
+    return Work(recipe=recipe, produce=produce, needs=lambda: anchor_bytes(folder, each=4))
+
+
+@stage("anchor")
+def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
+    """Both roles start here: the model's weights, or adapters of the base, with AdamW at zero."""
+    folder, cotrain = anchor_folder(run.config.anchor), run.config.cotrain
+    adapter = cotrain.adapter
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        from infuser_core.engines.local import hub
+
+        if base is None or adapter is None:
+            hub.prepare_anchor(folder, workspace)
+        else:
+            hub.prepare_adapter(run.store.verified_folder(base), workspace, adapter=adapter, seed=run.config.seed)
+        return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
+
+    settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer, **_numerics(run)}
+    own = {"adapter": adapter} if adapter else {}
+    recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seeded=adapter is not None)
+    return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))
+
+
+def _numerics(run: Run) -> dict[str, str]:
+    """The part of the engines that changes numbers."""
+    engine = run.config.engine
+    return {"sampler": engine.sampler, "trainer": engine.trainer, "dtype": engine.dtype}
 
 
 @stage("training_pool")

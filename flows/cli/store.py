@@ -130,13 +130,16 @@ def export(
     iteration: Annotated[str, typer.Option(metavar="T|selected", help="Number of iterations the checkpoint has seen.")],
     out: Annotated[Path, typer.Option(help="New folder for the model.")],
     role: Annotated[str, typer.Option(help="solver or generator.")] = "solver",
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="The adapters alone, in peft's layout; else they are merged.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Export a checkpoint as a Hugging Face model folder, with a model card."""
     from infuser_core.export.model import export as write_model
 
     root = settings.store_root()
-    found = write_model(root, runs.find_run(root, run), iteration=iteration, role=role, out=out)
+    found = write_model(root, runs.find_run(root, run), iteration=iteration, role=role, out=out, adapter=adapter)
     show(found.to_json(), found.text, as_json=as_json)
 
 

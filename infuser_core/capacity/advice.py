@@ -41,7 +41,16 @@ def _for_role(asked: Asked, place: int, need: Held) -> list[Knob]:
     found = [knob for knob in helpful if knob.fits]
     if not found:
         found = [*sorted(helpful, key=lambda knob: knob.bytes), *_together(asked, place, need, turns)]
-    return [*found, *_larger(asked, place)]
+    return [*found, *_adapted(asked, place, need), *_larger(asked, place)]
+
+
+def _adapted(asked: Asked, place: int, need: Held) -> list[Knob]:
+    """Adapters on one GPU, where that is enough: another algorithm, and so never one of several settings."""
+    if need.role != "trainer" or asked.config.cotrain.adapter is not None:
+        return []
+    local = [] if asked.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
+    knob = _best(asked, place, (), [[*local, "cotrain.adapter.type=lora"]])
+    return [knob] if knob is not None and knob.fits else []
 
 
 def _best(asked: Asked, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:

@@ -37,7 +37,8 @@ class Asked:
     @staticmethod
     def of(config: RunConfig, gpus: str, *, shape: Shape | None = None) -> "Asked":
         """Look everything up for a run on `gpus`. Raises UsageError or ConfigError for what is not known."""
-        found, chosen = cluster(gpus), shape or shape_of(config.anchor)
+        found = cluster(gpus)
+        chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
         lengths = within(lengths_of(chosen.name), config.cotrain)
         return Asked(config=config, cluster=found, shape=chosen, lengths=lengths, layout=layout_of(config, found))
 
@@ -59,7 +60,8 @@ class Asked:
         for setting in settings:
             values = merge(values, parse_override(setting))
         config = validate(values)
-        return replace(self, config=config, layout=layout_of(config, self.cluster))
+        shape = self.shape.adapted(config.cotrain.adapter)
+        return replace(self, config=config, shape=shape, layout=layout_of(config, self.cluster))
 
     def on(self, other: Cluster) -> "Asked":
         """The same run on other GPUs."""

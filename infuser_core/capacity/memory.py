@@ -137,9 +137,9 @@ class Held:
 
 def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     """The trainer at its peak, scoring included; `sequence` is the longest one, which a budget cannot divide."""
-    parameters, ranks, stage = float(shape.parameters), layout.trainer_ranks, layout.zero_stage
-    state = parameters / (ranks if stage >= 1 else 1)
-    gradients = parameters / (ranks if stage >= 2 else 1)
+    trained, ranks, stage = float(shape.trained), layout.trainer_ranks, layout.zero_stage
+    state = trained / (ranks if stage >= 1 else 1)
+    gradients = trained / (ranks if stage >= 2 else 1)
     on_gpu = 0.0 if layout.offload_optimizer else 1.0
     tokens = max(float(layout.token_budget), sequence)
     roles = layout.warm_trainers
@@ -151,7 +151,7 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
         Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
         Part(name="activations", bytes=activations(shape, layout, tokens)),
         Part(name="logits", bytes=3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)),
-        Part(name="scoring pieces", bytes=3 * 4.0 * min(PIECE, parameters)),
+        Part(name="scoring pieces", bytes=3 * 4.0 * min(PIECE, trained)),
         Part(name="communication buffers", bytes=_buffers(shape, layout)),
     ]
     fragmented = FRAGMENTED * sum(part.bytes for part in parts)
@@ -164,7 +164,7 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
 
 def _weights(shape: Shape, layout: Layout) -> float:
     whole = layout.bytes_per_weight * float(shape.parameters)
-    if layout.zero_stage == 0 and layout.bytes_per_weight > 2:
+    if layout.zero_stage == 0 and layout.bytes_per_weight > 2 and not shape.adapters:
         # Compute and master weights have one dtype: they are the same tensors.
         return 0.0
     if layout.zero_stage < 3:

@@ -95,14 +95,15 @@ def _engine(asked: Asked) -> Engine:
 
 def phases_of(asked: Asked) -> list[Phase]:
     """The phases of an iteration, and `other`. No GPU has confirmed them."""
-    volume, trainers, parameters, disk = asked.volume, _trainers(asked), float(asked.shape.parameters), asked.disk
+    volume, trainers, disk = asked.volume, _trainers(asked), asked.disk
+    parameters, trained = float(asked.shape.parameters), float(asked.shape.trained)
     synced = 4 * parameters / disk + trainers.copied(_weights(asked))
-    written, read = 4 * parameters / disk, 4 * parameters / disk
+    written, read = 4 * trained / disk, 4 * trained / disk
     # One trainer for both roles loads at every change; one that only made room for a sampler comes back from the host,
     # unless it is unsharded: that one keeps nothing.
-    layout, loaded = asked.layout, 12 * parameters / disk
+    layout, loaded = asked.layout, (4 * parameters + 8 * trained) / disk
     changed = loaded if layout.warm_trainers == 1 else 0.0
-    parked = trainers.copied(16 * parameters / trainers.ranks) if layout.zero_stage else loaded
+    parked = trainers.copied(16 * trained / trainers.ranks) if layout.zero_stage else loaded
     again = parked if layout.turns else 0.0
     answers_known = volume.scored is not None
     phases = [

@@ -3,13 +3,14 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from infuser_core.capacity.hardware import table
+from infuser_core.config.run import ALL_LINEAR, AdapterSettings
 from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
 
@@ -42,6 +43,8 @@ class Shape:
     """Tokens that a windowed layer looks back; 0 where none is windowed."""
     windowed_layers: int
     """Layers with a window."""
+    adapters: int = 0
+    """Weights of the adapters that are trained instead of the model's; 0 where all of these are."""
 
     @property
     def layer_parameters(self) -> int:
@@ -54,6 +57,24 @@ class Shape:
         """All parameters; of the norms only those of width `hidden`."""
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
         return self.layers * (self.layer_parameters + 2 * self.hidden) + self.hidden + embeddings
+
+    @property
+    def trained(self) -> int:
+        """Parameters that have a gradient and moments."""
+        return self.adapters or self.parameters
+
+    def adapted(self, adapter: AdapterSettings | None) -> "Shape":
+        """The same model with those adapters: a rank has a row for each input and a column for each output."""
+        if adapter is None:
+            return replace(self, adapters=0)
+        own, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        sizes = dict.fromkeys(("k_proj", "v_proj"), self.hidden + shared)
+        sizes |= dict.fromkeys(("q_proj", "o_proj"), self.hidden + own)
+        sizes |= dict.fromkeys(("gate_proj", "up_proj", "down_proj"), self.hidden + self.ffn)
+        # Layers of other names are taken for the largest.
+        wanted = sizes if adapter.targets == ALL_LINEAR else adapter.targets
+        each = sum(sizes.get(name, self.hidden + self.ffn) for name in wanted)
+        return replace(self, adapters=self.layers * adapter.rank * each)
 
     @property
     def matrix_parameters(self) -> int:

@@ -69,8 +69,11 @@ class Trainers:
 
     @property
     def passes(self) -> int:
-        """Forward passes that forward and backward amount to: backward is two, recomputation one more."""
-        return 4 if self.layout.gradient_checkpointing else 3
+        """Forward passes that forward and backward amount to: backward is two, recomputation one more.
+
+        Beside adapters backward is one: the model's weights have no gradient.
+        """
+        return (2 if self.shape.adapters else 3) + int(self.layout.gradient_checkpointing)
 
     def matmul(self, tokens: float, sequences: float) -> float:
         """Seconds of one forward pass over equally long sequences on one rank."""
@@ -132,7 +135,7 @@ class Trainers:
 
     def optimizer_step(self) -> Terms:
         """One AdamW step: masters and moments read and written, gradients read, new weights shared."""
-        layout, parameters = self.layout, self.shape.parameters
+        layout, parameters = self.layout, self.shape.trained
         own = parameters / (self.ranks if layout.zero_stage else 1)
         sweeps, collectives = self.sweep(28 * own), 0.0
         if layout.offload_optimizer:
@@ -163,7 +166,7 @@ def packed_questions(trainers: Trainers, work: Work) -> Terms:
     done = _filled(trainers, fair, longest, sequences, passes, trainers.probe_exchange(), times=1)
     # Each question's gradient is held piece by piece against v and the reference: six fp32 streams.
     own = math.ceil(work.groups / ranks)
-    return {**done, "sweeps": own * trainers.sweep(6 * 4.0 * trainers.shape.parameters)}
+    return {**done, "sweeps": own * trainers.sweep(6 * 4.0 * trainers.shape.trained)}
 
 
 def _filled(

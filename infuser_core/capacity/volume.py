@@ -202,7 +202,8 @@ class Files:
 
 def files_of(config: RunConfig, shape: Shape) -> Files:
     """Bytes that the run writes."""
-    cotrain, parameters = config.cotrain, float(shape.parameters)
+    cotrain, parameters = config.cotrain, float(shape.trained)
+    base = WEIGHTS * shape.parameters if shape.adapters else 0.0
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
     gradient = GRADIENT * parameters * (1 + int(cotrain.one_backward)) if needs_influence(config) else 0.0
     per_iteration = roles * FULL * parameters + gradient
@@ -214,9 +215,9 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     return Files(
         checkpoint=FULL * parameters,
         per_iteration=per_iteration,
-        in_all=in_all,
-        after_gc=FULL * parameters + kept,
-        peak=_peak(config, roles * parameters, gradient) + FULL * parameters if config.store.keep else in_all,
+        in_all=base + in_all,
+        after_gc=base + FULL * parameters + kept,
+        peak=base + (_peak(config, roles * parameters, gradient) + FULL * parameters if config.store.keep else in_all),
     )
 
 

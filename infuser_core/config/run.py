@@ -4,7 +4,7 @@ Imports no torch. Unknown keys, wrong types and impossible combinations fail her
 """
 
 from dataclasses import fields, replace
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -82,6 +82,22 @@ class OptimizerSettings(Settings):
     weight_decay: float = Field(default=0.01, ge=0, le=1e6)
     gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
+
+
+ALL_LINEAR: Final = "all-linear"
+"""Every linear layer of a model but its output layer."""
+
+
+class AdapterSettings(Settings):
+    """Adapters that are trained instead of the model's weights; influence is measured in their space."""
+
+    type: Literal["lora"] = "lora"
+    rank: int = Field(default=16, gt=0, le=4096)
+    """Rank of each adapter (r)."""
+    alpha: float = Field(default=32.0, gt=0, le=1e6)
+    """Adapters are added alpha / rank times."""
+    targets: list[str] | Literal["all-linear"] = ALL_LINEAR
+    """Last names of the linear layers that get one, e.g. [q_proj, v_proj]; `all-linear` is every one but the output."""
 
 
 class LossSettings(Settings):
@@ -165,6 +181,8 @@ class CotrainSettings(Settings):
     reward: RewardSettings = RewardSettings()
     influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
+    adapter: AdapterSettings | None = None
+    """Both roles train adapters of the anchor, which stays as it is; all weights when null."""
     loss: LossSettings = LossSettings()
     generator: GeneratorRole
     solver: SolverRole
@@ -358,6 +376,12 @@ class RunConfig(Settings):
     track: list[str] = Field(default=[], max_length=8)
     """Trackers that the run's numbers go to, modules in `infuser_core/trackers` or `package.module:name`. It is no part
     of a recipe or of the run's name, and a resumed run may have others."""
+
+    @model_validator(mode="after")
+    def _adapted(self) -> "RunConfig":
+        if self.cotrain.adapter is not None and self.engine.trainer != "local":
+            raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {self.engine.trainer}")
+        return self
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""

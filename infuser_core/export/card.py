@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from infuser_core.anchors import anchor_folder
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.lineage.graph import Graph
@@ -30,6 +31,7 @@ def card(
     role: str,
     iteration: int,
     files: Mapping[str, str],
+    adapter: bool = False,
 ) -> str:
     """Markdown with a metadata block on top, about one checkpoint of a run; `files` are exported ones by sha256."""
     chain = graph.trained(record.key)
@@ -46,7 +48,8 @@ def card(
     )
     made.filters["cell"] = lambda value: " ".join(str(value).replace("|", "\\|").split())
     return made.get_template("card.md").render(
-        metadata=_metadata(config, role),
+        metadata=_metadata(config, role, adapter=adapter),
+        adapter=base_name(config) if adapter else "",
         run=graph.run,
         role=role,
         does=_ROLES[role],
@@ -70,9 +73,9 @@ def card(
     )
 
 
-def _metadata(config: RunConfig, role: str) -> str:
+def _metadata(config: RunConfig, role: str, *, adapter: bool) -> str:
     values: dict[str, Any] = {
-        "library_name": "transformers",
+        "library_name": "peft" if adapter else "transformers",
         "pipeline_tag": "text-generation",
         "tags": ["infuser", role, "reinforcement-learning"],
         "license": "other",
@@ -81,6 +84,12 @@ def _metadata(config: RunConfig, role: str) -> str:
     if isinstance(config.anchor, HubAnchor):
         values["base_model"] = config.anchor.repo
     return yaml.safe_dump(values, sort_keys=False)
+
+
+def base_name(config: RunConfig) -> str:
+    """The base model as an adapter names it: on the hub, or a folder of this machine."""
+    anchor = config.anchor
+    return anchor.repo if isinstance(anchor, HubAnchor) else str(anchor_folder(anchor))
 
 
 def _base(config: RunConfig) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import validate
+from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
-from infuser_core.export.card import card
+from infuser_core.export.card import base_name, card
 from infuser_core.export.folders import drafted, refuse_filled, sha256
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.history import history_of
@@ -49,10 +50,11 @@ class Exported:
         return f"{self.out}: checkpoint {self.checkpoint_id} after {self.iteration} iterations, {len(self.files)} files"
 
 
-def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exported:
+def export(root: Path, run: str, *, iteration: str, role: str, out: Path, adapter: bool = False) -> Exported:
     """Write a role's checkpoint after `iteration` iterations (a number, or `selected`) into a new folder.
 
-    Raises UsageError where the run has no such checkpoint, or the folder holds something.
+    As a whole model, adapters merged, or with `adapter` as these alone. Raises UsageError where the run has no such
+    checkpoint or trains no adapters, or the folder holds something.
     """
     if role not in ROLES:
         raise UsageError(f"--role {role}: no such role", hint=f"one of {', '.join(ROLES)}")
@@ -62,20 +64,30 @@ def export(root: Path, run: str, *, iteration: str, role: str, out: Path) -> Exp
     number = _number(graph, store, iteration)
     record = _checkpoint(graph, role, number)
     config = history_of(root, run, validate(read_config(root, run))).measuring(number)
+    if adapter and config.cotrain.adapter is None:
+        raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
     with drafted(out) as draft:
-        from infuser_core.engines.local.hub import write_hub_layout
-
-        write_hub_layout(
-            store.verified_folder(record.ref),
-            draft,
-            dtype=config.engine.dtype,
-            sampling=config.evaluate.sampling if role == "solver" else config.cotrain.sampling.drawn(),
-            max_tokens=config.cotrain.solver_tokens if role == "solver" else config.cotrain.generator_tokens,
-        )
+        _write(store.verified_folder(record.ref), draft, config, role=role, adapter=adapter)
         files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
-        text = card(graph, store, record, config, role=role, iteration=number, files=files)
+        text = card(graph, store, record, config, role=role, iteration=number, files=files, adapter=adapter)
         (draft / "README.md").write_text(text, encoding="utf-8")
     return Exported(out=out, checkpoint_id=record.id, iteration=number, files=files)
+
+
+def _write(source: Path, draft: Path, config: RunConfig, *, role: str, adapter: bool) -> None:
+    from infuser_core.engines.local import hub
+
+    if adapter:
+        hub.write_adapter(source, draft, base=base_name(config))
+        return
+    cotrain, asked = config.cotrain, role == "solver"
+    hub.write_hub_layout(
+        source,
+        draft,
+        dtype=config.engine.dtype,
+        sampling=config.evaluate.sampling if asked else cotrain.sampling.drawn(),
+        max_tokens=cotrain.solver_tokens if asked else cotrain.generator_tokens,
+    )
 
 
 def _number(graph: Graph, store: Store, text: str) -> int:

@@ -24,6 +24,7 @@ _FIXED = {
     "data": "the corpus and every iteration before read these questions",
     "corpus": "the documents were chosen before iteration 0",
     "cotrain.optimizer": "the anchor carries its state",
+    "cotrain.adapter": "the anchor carries its first weights",
     "engine.sampler": "the anchor and every checkpoint are made with it",
     "engine.trainer": "the anchor and every checkpoint are made with it",
     "engine.dtype": "the anchor and every checkpoint are made with it",

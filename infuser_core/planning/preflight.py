@@ -1,4 +1,4 @@
-"""Checks before a run: files, templates and plug-ins must be there. Costs no torch."""
+"""Checks before a run: files, templates and plug-ins must be there. Costs no torch, unless adapters name layers."""
 
 import shlex
 import shutil
@@ -9,8 +9,15 @@ from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_folder
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import shipped
-from infuser_core.config.run import RunConfig
-from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, FolderAnchor, MixQuestions, QuestionSource
+from infuser_core.config.run import ALL_LINEAR, RunConfig
+from infuser_core.config.sources import (
+    BenchmarkQuestions,
+    FileQuestions,
+    FolderAnchor,
+    HubAnchor,
+    MixQuestions,
+    QuestionSource,
+)
 from infuser_core.errors import ConfigError
 from infuser_core.phases.generate_questions import TEMPLATE as WITH_EXAMPLES
 from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
@@ -112,6 +119,18 @@ def preflight(config: RunConfig) -> None:
             anchor_folder(model)
     for error in missing(config):
         raise error
+    _check_adapter(config)
+
+
+def _check_adapter(config: RunConfig) -> None:
+    """Raises ConfigError for adapters of layers that a model on this machine has not."""
+    adapter = config.cotrain.adapter
+    if adapter is None or adapter.targets == ALL_LINEAR or isinstance(config.anchor, HubAnchor):
+        return
+    # Imported here: it takes seconds, and there is hardly ever anything to check.
+    from infuser_core.engines.local.hub import check_adapter
+
+    check_adapter(anchor_folder(config.anchor), adapter)
 
 
 def _generator_prompts(config: RunConfig) -> list[str]:

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from infuser_core import faults, sealed
+from infuser_core import adapters, faults, sealed
 from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, StoreError
 
@@ -19,7 +19,7 @@ FORMAT = 1
 MOMENTS, WEIGHTS, GRADIENT = "moments", "weights", "gradient"
 PARTS: Mapping[str, tuple[str, ...]] = {
     MOMENTS: ("optimizer*",),
-    WEIGHTS: ("model*.safetensors", "model.safetensors.index.json"),
+    WEIGHTS: ("model*.safetensors", "model.safetensors.index.json", adapters.WEIGHTS),
     GRADIENT: ("gradient.safetensors", "solver_gradient.safetensors"),
 }
 """Files relative to their artifact's folder: of a checkpoint what only training needs and what sampling needs too, and

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from infuser_core import faults, sealed
+from infuser_core.adapters import base_of
 from infuser_core.durable import fsync, write_errors
 from infuser_core.errors import StoreError
 from infuser_core.schemas import SCHEMA_VERSION
@@ -179,12 +180,16 @@ class Store:
     def verified_folder(self, ref: ArtifactRef) -> Path:
         """The artifact's folder with every file checked: for engines that load whole folders.
 
-        Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself.
+        Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself. The
+        base model of an adapter is checked too.
         """
         folder, record = self.folder(ref.kind, ref.key), self.manifest(ref)
         thinned = {name for name, each in pruned.read(folder).items() if each.part == pruned.MOMENTS}
         kept = [name for name in record.files if name not in thinned or (folder / name).exists()]
         verify.sound(self.root, [(record, name) for name in kept])
+        if (base := base_of(folder)) is not None:
+            below = read_record(base)
+            verify.sound(self.root, [(below, name) for name in below.files])
         return folder
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:

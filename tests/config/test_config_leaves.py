@@ -84,6 +84,7 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
         "cotrain.generator.model": {"cotrain": {"generator": {"update": False, "model": other_model}}},
         "cotrain.solver.accuracy_band": {"cotrain": {"solver": {"accuracy_band": [0.25, 0.75]}}},
         "cotrain.examples": {"prompts": "paper", "cotrain": {"examples": {"count": 2}}},
+        "cotrain.adapter": {"cotrain": {"adapter": {"rank": 4}}},
         "cotrain.loss.dual_clip": {"cotrain": {"loss": {"dual_clip": 3.0}}},
         "cotrain.loss.tis_form": {"cotrain": {"loss": {"tis_form": "current_over_sampler"}}},
         "cotrain.loss.length_norm": {"cotrain": {"loss": {"length_norm": "token_mean"}}},

@@ -21,7 +21,7 @@ from infuser_core.schemas import Document
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.store import Store
 from infuser_core.store.tables import write_rows
-from tasks import cotraining, documents, evaluation, training_pool
+from tasks import documents, evaluation, training_pool
 from tasks.run import opened
 from tasks.run_control import LookUp
 
@@ -93,7 +93,7 @@ def walked(
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
         found = build_corpus(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None
         pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
-        anchor = cotraining.prepare_anchor(run.name)
+        anchor = training_pool.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor)
         scores = [validated(run.name, 0, validation, anchor)]
         for number in range(iterations):

@@ -166,7 +166,7 @@ class Zero:
         found: Tensor = self._engine(batch, temperature)
         return found
 
-    def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver) -> Tensor:
+    def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
         """Log-probabilities whose backward reports to recording layers and leaves no gradient. All ranks call it."""
         found: Tensor = self._engine.module(batch, temperature, receiver)
         return found

@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from infuser_core.adapters import base_of
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.hf.renderer import record_template
@@ -165,11 +166,16 @@ def choose_dtype(name: str) -> torch.dtype:
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode."""
-    config = read_config(folder)
+    """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode; adapters are merged."""
+    base = base_of(folder)
+    config = read_config(base or folder)
     refuse_logit_changes(config)
-    model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    model = without_dropout(read_model(base or folder, config, dtype=dtype, attention=IMPLEMENTATION))
     refuse_other_attention(model)
+    if base is not None:
+        from infuser_core.engines.hf.adapters import merge
+
+        merge(model, folder)
     multiply_experts(model)
     if dtype == torch.float64:
         compute_in_own_dtype(model)
@@ -317,6 +323,29 @@ def copy_companions(source: Path, target: Path) -> None:
     copies = [Path(shutil.copyfile(found, target / found.name)) for found in _found(source, COMPANIONS)]
     for copied in sorted([*copies, *record_template(source, target)]):
         fsync(copied)
+
+
+def copy_model(source: Path, target: Path) -> None:
+    """Copy a whole model, its weights as they are, without optimizer state; flushed to the disk.
+
+    Raises CheckpointError where the source has no safetensors or is itself an adapter.
+    """
+    if base_of(source) is not None:
+        raise CheckpointError(f"{source} holds an adapter", hint="merge it into its model, and start from that")
+    weights = _found(source, WEIGHTS)
+    if not weights:
+        raise CheckpointError(f"{source} holds no safetensors", hint=f"`infuser anchor import {source} OUT` makes them")
+    for found in weights:
+        shutil.copyfile(found, target / found.name)
+        fsync(target / found.name)
+    copy_companions(source, target)
+
+
+def save_merged(source: Path, target: Path, *, dtype: torch.dtype) -> Path:
+    """Write the model of an adapter checkpoint, adapters merged, into an existing folder; returns the folder."""
+    load_model(source, dtype=dtype, device=torch.device("cpu")).save_pretrained(target)
+    copy_companions(source, target)
+    return target
 
 
 def link_model_files(source: Path, target: Path) -> Path:

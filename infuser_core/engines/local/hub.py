@@ -1,14 +1,18 @@
 """Hugging Face model folders: the first checkpoint of a run made from one, and a checkpoint exported as one."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 
-from infuser_core.config.run import SamplingSettings
+from infuser_core.adapters import CONFIG, NAMED, pointer
+from infuser_core.adapters import WEIGHTS as ADAPTER
+from infuser_core.config.run import AdapterSettings, SamplingSettings
 from infuser_core.engines.hf import gguf
-from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, end_tokens, load_model
+from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, end_tokens, load_model, read_config
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
 from infuser_core.engines.training.adamw import AdamWOptions
@@ -40,6 +44,26 @@ def prepare_anchor(
     copy_companions(source, out)
 
 
+def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int) -> None:
+    """Write a trainable checkpoint of new adapters of the model in `base`, an artifact, into the existing folder `out`.
+
+    Raises ConfigError for adapters of layers that the model has not.
+    """
+    # Imported here: peft takes seconds, and most runs train no adapters.
+    from infuser_core.engines.hf.adapters import create
+
+    weights = create(read_config(base), adapter, out, base=pointer(base), seed=seed)
+    _begin(out, weights, None, adapter=True)
+    copy_companions(base, out)
+
+
+def check_adapter(base: Path, adapter: AdapterSettings) -> None:
+    """Raises ConfigError for adapters of layers that the model in `base` has not."""
+    from infuser_core.engines.hf.adapters import layers_of, outline
+
+    layers_of(outline(read_config(base)), adapter.targets)
+
+
 def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
     """The same of a GGUF file, into an existing folder; returns remarks that a user has to know."""
     require_memory(file.weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
@@ -49,10 +73,10 @@ def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
     return remarks
 
 
-def _begin(out: Path, weights: Tensors, options: AdamWOptions | None) -> None:
+def _begin(out: Path, weights: Tensors, options: AdamWOptions | None, *, adapter: bool = False) -> None:
     first, second = ({name: torch.zeros_like(weight) for name, weight in weights.items()} for _ in range(2))
     state = TrainerState(step=0, optimizer=(options or AdamWOptions()).to_json())
-    write_checkpoint(out, weights=weights, first=first, second=second, state=state)
+    write_checkpoint(out, weights=weights, first=first, second=second, state=state, adapter=adapter)
 
 
 def write_hub_layout(
@@ -72,6 +96,17 @@ def write_hub_layout(
     model.generation_config = _generation(model, Renderer(source).end_token, sampling, max_tokens)
     copy_companions(source, out)
     model.save_pretrained(out, max_shard_size=shard_bytes)
+
+
+def write_adapter(source: Path, out: Path, *, base: str) -> None:
+    """Write the adapters of a checkpoint and its tokenizer into an existing folder; they name `base` as their model."""
+    content = json.loads((source / CONFIG).read_text(encoding="utf-8")) | {NAMED: base}
+    copy_companions(source, out)
+    # What describes the whole model belongs to the base.
+    for name in ("config.json", "generation_config.json"):
+        (out / name).unlink(missing_ok=True)
+    (out / CONFIG).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    shutil.copyfile(source / ADAPTER, out / ADAPTER)
 
 
 def _generation(

@@ -57,11 +57,12 @@ def _contained() -> int:
     return max(0, int(limit) - int(used)) if limit.isdigit() else _UNLIMITED
 
 
-def require_memory(weights: int, each: int, *, free: int, purpose: str) -> None:
-    """Raises EngineError where `free` bytes do not hold `each` byte of every weight."""
-    if each * weights > free:
+def require_memory(weights: int, each: int, *, free: int, purpose: str, adapters: int = 0) -> None:
+    """Raises EngineError where `free` bytes do not hold `each` byte of every weight, and the state of the adapters."""
+    needed = each * weights + STATE * adapters
+    if needed > free:
         raise EngineError(
-            f"the model has {weights:,} weights: {purpose} takes {each * weights / 1e9:,.1f} GB of memory, "
+            f"the model has {weights:,} weights: {purpose} takes {needed / 1e9:,.1f} GB of memory, "
             f"{each} bytes each, and {free / 1e9:,.1f} GB are free",
             hint="choose a smaller model or a larger machine; `infuser plan` says what training takes",
         )
@@ -82,17 +83,19 @@ class TokenBudget:
         """Whether it is known."""
         return bool(self._origin)
 
-    def settle(self, folder: Path, *, free: float, width: int, master: int, checkpointing: bool) -> None:
+    def settle(
+        self, folder: Path, *, free: float, width: int, master: int, checkpointing: bool, adapters: int = 0
+    ) -> None:
         """Predict what the `free` bytes hold beside a loaded model, by the planner's formulas (see capacity.memory).
 
-        `width`, `master`: bytes of a compute and a master weight.
+        `width`, `master`: bytes of a compute and a master weight. `adapters`: trained weights, where they are not all.
         """
         shape = from_folder(folder)
-        parameters = float(shape.parameters)
-        # Once in every micro-batch: weights in the compute dtype, logits of one chunk.
-        passing = (width * parameters if width < master else 0.0) + 12.0 * LOGIT_CELLS
+        trained = float(adapters or shape.parameters)
+        # Once in every micro-batch: masters in the compute dtype, logits of one chunk.
+        passing = (width * trained if width < master else 0.0) + 12.0 * LOGIT_CELLS
         # While it scores: the reference and the pieces of a question's gradient.
-        scoring = master * parameters + 12.0 * min(PIECE, parameters)
+        scoring = master * trained + 12.0 * min(PIECE, trained)
         per_token = kept_per_token(shape, width=width, checkpointing=checkpointing)
         tokens = max(LEAST, min(self._most, int((SHARE * free - passing - scoring) / per_token)))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"

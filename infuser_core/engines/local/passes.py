@@ -45,9 +45,11 @@ class FlatTrainer:
         self._folder: Path | None = None
         self._accumulated = False
 
-    def _hold(self, policy: Policy, flat: FlatParameters, state: TrainerState, folder: Path) -> None:
-        """Take what a checkpoint folder holds; the weights are in `flat` already."""
-        self._policy, self._flat = policy, flat
+    def _hold(
+        self, policy: Policy, flat: FlatParameters, state: TrainerState, folder: Path, *, adapter: bool = False
+    ) -> None:
+        """Take what a checkpoint folder holds; the weights are in `flat` already, those of adapters alone or all."""
+        self._policy, self._flat, self._adapter = policy, flat, adapter
         self._adamw = AdamW(flat, self._options)
         self._adamw.steps = state.step
         read_moments(flat.views(self._adamw.first), flat.views(self._adamw.second), folder)
@@ -168,6 +170,7 @@ class FlatTrainer:
             first=flat.views(adamw.first),
             second=flat.views(adamw.second),
             state=TrainerState(step=adamw.steps, optimizer=self._options.to_json()),
+            adapter=self._adapter,
         )
         return adamw.steps
 

@@ -1,12 +1,18 @@
 """A trainer on one device: packed forward and backward, AdamW, and the optimizer-aware probe."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from transformers import PreTrainedModel
 
+from infuser_core.adapters import CONFIG, base_of
+from infuser_core.adapters import WEIGHTS as ADAPTER
+from infuser_core.durable import fsync
 from infuser_core.engines.hf.causal_lm import (
     checkpoint_activations,
     choose_device,
@@ -91,37 +97,57 @@ class LocalTrainer(FlatTrainer):
         folder = Path(checkpoint.path)
         state = read_state(folder, self._options)
         self._require_memory(folder)
-        model = load_model(folder, dtype=self._master_dtype, device=self._device)
+        model, trained = self._read(folder)
         if self._gradient_checkpointing:
             checkpoint_activations(model)
         self._choose_attention(model.config.get_text_config())
         self._choice.renew()
-        policy = ModelPolicy(model, compute_dtype=self._compute_dtype)
-        self._hold(policy, FlatParameters(dict(model.named_parameters())), state, folder)
+        policy, adapter = ModelPolicy(model, compute_dtype=self._compute_dtype), base_of(folder) is not None
+        self._hold(policy, FlatParameters(trained), state, folder, adapter=adapter)
         if not self._budget.settled:
+            frozen = sum(each.nbytes for each in model.parameters() if not each.requires_grad)
             # What the other roles' trainers on the device will take is left to them.
-            others = (self._roles - 1) * STATE * self._flat.data.numel()
+            others = (self._roles - 1) * (STATE * self._flat.data.numel() + frozen)
             self._budget.settle(
                 folder,
                 free=self._free(self._device) - others,
                 width=self._compute_dtype.itemsize,
                 master=self._master_dtype.itemsize,
                 checkpointing=self._gradient_checkpointing,
+                adapters=self._flat.data.numel() if adapter else 0,
             )
         self._use_budget()
         self.zero_grad()
 
+    def _read(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
+        """The model on the device, and what of it is trained: all in the master dtype, or adapters of a base model that
+        lies in the compute dtype."""
+        base = base_of(folder)
+        if base is None:
+            model = load_model(folder, dtype=self._master_dtype, device=self._device)
+            return model, dict(model.named_parameters())
+        from infuser_core.engines.hf.adapters import attach
+
+        model = load_model(base, dtype=self._compute_dtype, device=self._device)
+        return model, attach(model, folder)
+
     def _require_memory(self, folder: Path) -> None:
         """Raises EngineError, before a weight is read, where a first model's training state does not fit."""
-        weights = weights_of(folder)
+        base = base_of(folder)
+        weights = weights_of(base or folder)
         if self._folder is None and weights is not None:
-            each = 4 * self._master_dtype.itemsize
-            require_memory(weights, each, free=self._free(self._device), purpose="training it")
+            each = 4 * self._master_dtype.itemsize if base is None else self._compute_dtype.itemsize
+            adapters = weights_of(folder, ADAPTER) or 0 if base else 0
+            free = self._free(self._device)
+            require_memory(weights, each, free=free, purpose="training it", adapters=adapters)
 
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         step = super().save(path)
-        copy_companions(self._loaded(), path)
+        folder = self._loaded()
+        copy_companions(folder, path)
+        if self._adapter:
+            fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
         return step
 
     def sleep(self) -> None:

@@ -28,7 +28,7 @@ from infuser_core.engines.training.output_layer import CPU_ROWS, Receiver
 from infuser_core.engines.training.packing import MicroBatch, Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
 
-Forward = Callable[[MicroBatch, float, Receiver], Tensor]
+Forward = Callable[[MicroBatch, float, Receiver | None], Tensor]
 """`forward(batch, temperature, receiver)`: log-probabilities [S], the output layer's gradient to the receiver."""
 
 
@@ -107,9 +107,12 @@ class LayerProbe:
             backward(terms.loss)
         return Scored(places=spans.places, sums_Q4=scorer.totals(), logprobs_S=logprobs_S, terms=terms)
 
-    def _receiver(self, sums: QuestionSums) -> HeadRows:
+    def _receiver(self, sums: QuestionSums) -> HeadRows | None:
+        """None where the output layer is frozen."""
+        if (names := self._recorder.head) is None:
+            return None
         rows, columns = self._shape
-        return HeadRows(sums=sums, names=self._recorder.head, shape=(rows, columns), cells=self._output.cells)
+        return HeadRows(sums=sums, names=names, shape=(rows, columns), cells=self._output.cells)
 
 
 class FastProbe(LayerProbe):
@@ -160,5 +163,5 @@ class FastProbe(LayerProbe):
         if split:
             self._plain.run_some(groups, split, objective, reference, ledger, denominator=denominator)
 
-    def _forward(self, batch: MicroBatch, temperature: float, receiver: Receiver) -> Tensor:
+    def _forward(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
         return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)

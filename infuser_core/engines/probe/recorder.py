@@ -97,10 +97,12 @@ class Recorder:
         self._sums: QuestionSums | None = None
         self._forwards: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = []
         self.head = self._head(model)
+        """The output layer, where it is trained."""
         users: dict[str, list[str]] = {}
         unknown: dict[str, str] = {}
         for path, module in model.named_modules():
-            own = [self._names[id(parameter)] for parameter in module.parameters(recurse=False)]
+            trained = [parameter for parameter in module.parameters(recurse=False) if parameter.requires_grad]
+            own = [self._names[id(parameter)] for parameter in trained]
             for name in own:
                 users.setdefault(name, []).append(path)
             if own and module is not model.get_output_embeddings():
@@ -112,7 +114,8 @@ class Recorder:
         if unknown:
             raise refusal(" and ".join(f"{path} ({kind})" for kind, path in unknown.items()))
         for name, paths in users.items():
-            if len(paths) > 1 and not (name == self.head.weight and self.head.tied and len(paths) == 2):
+            tied = self.head is not None and self.head.tied and name == self.head.weight
+            if len(paths) > 1 and not (tied and len(paths) == 2):
                 raise refusal(f"{name}, shared by {' and '.join(paths)}")
 
     @contextmanager
@@ -135,10 +138,12 @@ class Recorder:
         assert self._sums is not None, "recorded layers are in place only while recording"
         return self._sums
 
-    def _head(self, model: PreTrainedModel) -> HeadNames:
+    def _head(self, model: PreTrainedModel) -> HeadNames | None:
         head = model.get_output_embeddings()
         if type(head) is not nn.Linear:
             raise refusal(f"the output layer {type(head).__name__}")
+        if not head.weight.requires_grad:
+            return None
         weight = self._names[id(head.weight)]
         bias = None if head.bias is None else self._names[id(head.bias)]
         return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)

@@ -3,7 +3,8 @@
 `model.safetensors` holds the master weights, `optimizer.safetensors` both moments as `m.<parameter>` and
 `v.<parameter>`, `trainer.json` the step and the optimizer's constants. Above `SHARD_BYTES` either of the first two is
 several files and an index, in the layout that Hugging Face's readers know: `model-00001-of-00003.safetensors`, ...,
-`model.safetensors.index.json`.
+`model.safetensors.index.json`. Of a model with adapters, `adapter_model.safetensors` holds these alone, in the place of
+`model.safetensors`, under the names that peft gives them (see infuser_core.adapters).
 """
 
 import json
@@ -19,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from infuser_core import faults
+from infuser_core import adapters, faults
 from infuser_core.durable import fsync
 from infuser_core.engines.training.adamw import AdamWOptions
 from infuser_core.errors import CheckpointError
@@ -34,7 +35,7 @@ SPLIT = (WEIGHTS, MOMENTS)
 """Files that become several when they are large; a kept gradient stays one."""
 SHARD_BYTES = 5_000_000_000
 """Bytes of tensors per file. It decides what a checkpoint's files are called, so another value gives other digests."""
-_CHECKPOINT = ("model", "optimizer", "trainer")
+_CHECKPOINT = ("model", "adapter_model", "optimizer", "trainer")
 _REMEDY = "influence needs AdamW's moments: create the folder with prepare_anchor, or load one a trainer saved"
 
 Value = TypeVar("Value")
@@ -52,13 +53,17 @@ class TrainerState:
     """Constants of AdamW."""
 
 
-def write_checkpoint(folder: Path, *, weights: Tensors, first: Tensors, second: Tensors, state: TrainerState) -> None:
+def write_checkpoint(
+    folder: Path, *, weights: Tensors, first: Tensors, second: Tensors, state: TrainerState, adapter: bool = False
+) -> None:
     """Weights, both moments and `trainer.json` into an existing folder, flushed to the disk.
 
-    A file's digest is computed while the next one is written: the store needs it to commit the folder.
+    A file's digest is computed while the next one is written: the store needs it to commit the folder. `adapter`:
+    whether the weights are those of adapters alone.
     """
+    file, named = (adapters.WEIGHTS, adapters.peft_names(weights)) if adapter else (WEIGHTS, weights)
     with hashing_ahead() as done:
-        _write(weights, folder / WEIGHTS, SHARD_BYTES, done)
+        _write(named, folder / file, SHARD_BYTES, done)
         _write(named_moments(first, second), folder / MOMENTS, SHARD_BYTES, done)
     write_state(state, folder)
 
@@ -140,12 +145,12 @@ def shards_of(path: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def weights_of(folder: Path) -> int | None:
+def weights_of(folder: Path, name: str = WEIGHTS) -> int | None:
     """Number of weights in a model folder, from the heads of its files; None where they are not safetensors."""
-    if not any((folder / name).is_file() for name in (WEIGHTS, _index(Path(WEIGHTS)).name)):
+    if not any((folder / each).is_file() for each in (name, _index(Path(name)).name)):
         return None
     total = 0
-    for path in shards_of(folder / WEIGHTS):
+    for path in shards_of(folder / name):
         with _opened(path) as file:
             total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return total

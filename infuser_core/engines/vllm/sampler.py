@@ -15,6 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from infuser_core.adapters import base_of
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
@@ -22,6 +23,7 @@ from infuser_core.engines.hf.causal_lm import (
     folder_ends,
     link_model_files,
     read_config,
+    save_merged,
 )
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.protocols import (
@@ -280,9 +282,15 @@ class VLLMSampler:
             self.agreements = [self._agreement(engine, reference) for engine in self._engines]
 
     def _view(self, folder: Path) -> Path:
-        """A folder of links to the model's files alone: the engine would take optimizer state for weights."""
+        """A folder of links to the model's files alone: the engine would take optimizer state for weights.
+
+        With adapters merged, where these are what the folder holds.
+        """
         assert self._scratch is not None
-        return link_model_files(folder, Path(tempfile.mkdtemp(prefix="model-", dir=self._scratch)))
+        view = Path(tempfile.mkdtemp(prefix="model-", dir=self._scratch))
+        if base_of(folder) is None:
+            return link_model_files(folder, view)
+        return save_merged(folder, view, dtype=choose_dtype(self._dtype))
 
     def _start(self, folder: Path) -> None:
         self._scratch = Path(tempfile.mkdtemp(prefix="infuser-vllm-"))
