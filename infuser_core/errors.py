@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 NUMBER = "[0-9]{1,9}"
 """A whole number as arguments write it: other digits of Unicode and ten thousand of them are none."""
 _SHOWN = 20
+_LONGEST = 300
 _CUT = reprlib.Repr()
 _CUT.maxstring = _CUT.maxother = _CUT.maxlong = 80
 
@@ -29,7 +30,8 @@ class InfuserError(Exception):
 
 def shown(value: object) -> str:
     """A value as messages show it: on one line, and cut."""
-    return _CUT.repr(value)
+    text = _CUT.repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:

@@ -79,6 +79,13 @@ VALUES = st.recursive(
 )
 
 
+def test_a_value_of_many_parts_is_cut():
+    many = [{f"key {n}": ["a" * 50] * 9 for n in range(9)}] * 9
+    with pytest.raises(ConfigError) as refused:
+        validate(put(("cotrain", "loss", "tis_cap"), many))
+    assert len(str(refused.value)) < 1000
+
+
 @settings(deadline=2000, max_examples=300)
 @given(st.sampled_from(PLACES), VALUES)
 def test_any_value_at_any_place_is_taken_or_refused_in_one_line(path: tuple[str | int, ...], value: Any):
