@@ -134,7 +134,9 @@ def _parse(text: str, *, first: bool = True) -> list[Any]:
 # One reference meets many answers.
 @functools.lru_cache(maxsize=4096)
 def _expression(text: str) -> Any:
-    found = [value for value in _parse(f"${text}$") if isinstance(value, sympy.Expr | sympy.MatrixBase)]
+    # The library takes a unit off the end, even where it is the unknown of `7 \\cdot m`; not from within brackets.
+    bracketed = f"({text})" if text[-1:].isalpha() and r"\begin" not in text else text
+    found = [value for value in _parse(f"${bracketed}$") if isinstance(value, sympy.Expr | sympy.MatrixBase)]
     return found[0] if found else None
 
 
