@@ -84,7 +84,7 @@ class BenchmarkVerdict:
     sample_index: int
     """Position among the question's samples, 0-based."""
     preset: str
-    """paper, official or strict-last."""
+    """paper, official, strict-last or phrase."""
     verdict: str
     """correct, wrong, no_answer or unverified."""
     extracted: str

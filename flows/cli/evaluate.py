@@ -54,7 +54,9 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="Questions per benchmark, stratified by domain.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Which answer counts: paper, official or strict-last.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Which answer counts: paper, official, strict-last or phrase.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of the responses and of --limit.")] = None,
     prompts: Annotated[str | None, typer.Option(help="Prompt profile: a shipped one, or a folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML: engine, sampling, or a run's configuration.")] = None,
@@ -118,7 +120,7 @@ def rescore(
 def passk(
     source: Source,
     k: Annotated[str, typer.Option(help="Values of k joined by commas; by default powers of two.")] = "",
-    preset: Annotated[str, typer.Option(help="paper, official or strict-last.")] = "paper",
+    preset: Annotated[str, typer.Option(help="paper, official, strict-last or phrase.")] = "paper",
     benchmarks: Annotated[str, typer.Option(help="Only these, joined by commas.")] = "",
     questions: Questions = None,
     as_json: AsJson = False,
@@ -128,7 +130,7 @@ def passk(
 
     (chosen,) = _presets(preset) if preset != "all" else ["all"]
     if chosen == "all":
-        raise UsageError("--preset all: a curve has one preset", hint="paper, official or strict-last")
+        raise UsageError("--preset all: a curve has one preset", hint="paper, official, strict-last or phrase")
     labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
     _print(go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, as_json=as_json))
 
@@ -146,7 +148,7 @@ def verify() -> None:
     gold      the reference answer, a string or a number; none for code
     response  text with its answer in a box; for code, with a program
     tests     for code: {"stdin", "stdout"} or {"call", "args", "expected"}
-    and also  preset (paper, official, strict-last), choices (a number or texts),
+    and also  preset (paper, official, strict-last, phrase), choices (a number or texts),
               multiple, answer_type, tolerance, unit, route; for code: solution
               in place of response, seconds (6, at most 600)
 

@@ -320,7 +320,7 @@ class EvaluateSettings(Settings):
     """Checkpoint selection and final evaluation."""
 
     sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
-    box: Literal["paper", "official", "strict-last"] = "paper"
+    box: Literal["paper", "official", "strict-last", "phrase"] = "paper"
     """Which answer counts: the first boxed span, the authors' extractors, or the last closed box with our rules."""
     too_long: Literal["wrong", "drop"] = "wrong"
     """Questions that do not fit the prompt limit: wrong and in the denominator, or left out as the authors do."""

@@ -32,7 +32,7 @@ class EvaluationSettings(Settings):
     prompt_tokens: Tokens = 4096
     max_tokens: Tokens = 8192
     """Response limit of benchmarks that name none."""
-    preset: Literal["paper", "official", "strict-last"] = "paper"
+    preset: Literal["paper", "official", "strict-last", "phrase"] = "paper"
     too_long: Literal["wrong", "drop"] = "wrong"
     benchmarks: list[BenchmarkSettings] = Field(default=[])
     """Benchmarks by label, with their files; those left out of it are found by name."""

@@ -1,12 +1,12 @@
-"""Answers of BIG-Bench Extra Hard: a boxed string against a reference string, by the benchmark's fuzzy match.
+r"""Answers of BIG-Bench Extra Hard: a boxed string against a reference string, by the benchmark's fuzzy match.
 
-Both sides: text wrappers and dollar signs off, `**` dropped, lower case, one space after a comma dropped, one final
-period dropped; of the response the first line alone. Then the first of these rules that holds decides, each on its own,
-and its name is the reason:
+Both sides: text wrappers, dollar signs and the backslash of `\_` off, `**` dropped, lower case, one space after a comma
+dropped, one final period dropped; of the response the first line alone. Then the first of these rules that holds
+decides, each on its own, and its name is the reason:
 
 - equal text;
-- equal number: both are plain decimal numbers of the same value (`25`, `25.0`). A comma never belongs to a number, for
-  it separates answers; `nan` and `inf` are words;
+- equal number: both are plain decimal numbers of the same value (`25`, `25.0`). In a reference a comma never belongs to
+  a number, for it separates answers; an answer may group thousands (`8,749`). `nan` and `inf` are words;
 - equal without parentheses: one letter, in parentheses on either side (`(A)`, `a`): some tasks' references have none;
 - equal without quotes: `'` and `"` do not count;
 - equal without brackets: one pair of square brackets around the whole, on either side;
@@ -25,6 +25,8 @@ from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
 
 _ONE_LETTER = re.compile(r"\(([a-z])\)")
+_WORDS = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathtt)\{([^{}]*)\}")
+_ESCAPED = re.compile(r"\\([_$%&#])")
 _QUOTES = str.maketrans("", "", "'\"")
 
 
@@ -49,7 +51,7 @@ def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason |
     left, right = plain(_first_line(found)), plain(reference)
     if left == right:
         return Reason.TEXT
-    if extract.same_float(left, right) if as_float else _same_number(left, right):
+    if extract.same_float(left, right) if as_float else ", " not in found and _same_number(left, right):
         return Reason.NUMBER
     for reason, without in (
         (Reason.PARENTHESES, _without_parentheses),
@@ -64,7 +66,8 @@ def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason |
 
 def plain(text: str) -> str:
     """Text in the form that is compared."""
-    bare = unwrap(text.replace("**", "").strip().strip("$"))
+    bare = unwrap(_WORDS.sub(r"\1", text.replace("**", "").strip().strip("$")))
+    bare = _ESCAPED.sub(r"\1", bare)
     return bare.lower().replace(", ", ",").strip().removesuffix(".").rstrip()
 
 
@@ -73,7 +76,7 @@ def _first_line(text: str) -> str:
 
 
 def _same_number(left: str, right: str) -> bool:
-    if "," in left or "," in right:
+    if "," in right:
         return False
     value = exact.number(left)
     return value is not None and value == exact.number(right)

@@ -2,8 +2,9 @@
 
 `paper`: the first boxed span must be one letter and nothing else, after taking off spaces, dollar signs, text wrappers,
 one pair of brackets and one final period. `strict-last`: the last closed box may also say `B. because` or `Option B`.
-`official`: see `parts/extract.py`. The first two never read the first character of a word, nor a list of letters, as
-an answer. Without a box there is no answer; a box that holds no letter is a wrong one.
+`phrase`: the same, and without a box the last phrase that announces a letter (`parts/phrases.py`). `official`: see
+`parts/extract.py`. Only the last reads the first character of a word, or of a list of letters, as an answer. Without a
+box or phrase there is no answer; a box that holds no letter is a wrong one.
 """
 
 import re
@@ -12,9 +13,11 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import Reading, boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, grading_of, no_answer, wrong
+from infuser_core.verifiers.parts.phrases import announced_letter
 
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
+_SET = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|rm|sf)|boldsymbol)\s*+\{([^{}]*)\}")
 _NAMED = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?+\s*+:?\s*+(\S.*)", re.IGNORECASE | re.DOTALL)
 # The text after a letter must not name another one: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` name none.
 _NEXT_CHOICE = re.compile(r"(?:\A|[\s,;])\(?[A-Ja-j]\s*+[.):]")
@@ -29,10 +32,14 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     """
     if preset == "official":
         return _official(response, question)
-    content = boxed(response, preset=preset)
-    if content is None:
-        return no_answer()
-    found = _lenient(content) if preset == "strict-last" else _strict(content)
+    content = boxed(response, preset="strict-last" if preset == "phrase" else preset)
+    found = None if content is None else _strict(content) if preset == "paper" else _lenient(content)
+    if found is None and preset == "phrase" and (letter := announced_letter(response)):
+        found = _letter(letter, Reason.PHRASE)
+    return no_answer() if found is content is None else _judged(found, content or "", question)
+
+
+def _judged(found: Reading | None, content: str, question: Question) -> Finding:
     if found is None:
         return wrong(Reason.NO_LETTER, content)
     if question.choices and ord(found.text) - ord("A") >= len(question.choices):
@@ -57,7 +64,7 @@ def _lenient(content: str) -> Reading | None:
     alone = _strict(content)
     if alone is not None:
         return alone
-    bare = _bare(content)
+    bare = _bare(_SET.sub(r"\1", content).replace("\\ ", " ").replace("~", " "))
     named = _NAMED.fullmatch(bare)
     if named:
         inner = _strict(named.group(1))

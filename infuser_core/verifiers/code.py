@@ -1,9 +1,10 @@
 """Programs in a response: extracted, run in the sandbox on the problem's tests, compared outside it.
 
 `paper`: what stands in the first box is the program, inside a fenced block or bare; no box, no program.
-`strict-last`: the last closed fenced block; without one, the last box.
-`official`: the last fenced block, or the text from its first line of code on; where a function is asked for, only
-imports, definitions and assignments are kept, as evalplus does (approximated line by line).
+`strict-last`, `phrase`: the last closed fenced block that defines the function asked for, or is marked as Python, or
+the last one; without a block, the last box.
+`official`: the same block, or the text from its first line of code on; where a function is asked for, only imports,
+definitions and assignments are kept, as evalplus does (line by line where the text is no whole program).
 A think block is no part of the answer. The boundary of a boxed program in a fence is the fence: a brace inside a string
 of the program closes no box.
 
@@ -13,8 +14,10 @@ judged. If either comes out wrong, or the sandbox breaks down, nothing is known 
 `unverified`. A program is wrong only when it ran and failed a test.
 """
 
+import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
@@ -26,10 +29,10 @@ from infuser_core.schemas import Question, Verdict
 from infuser_core.settings import data_root, sandbox_mode
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.code_tests import CodeTests, judge, parse_tests, read_tests
-from infuser_core.verifiers.parts.extract import boxes, unwrap
+from infuser_core.verifiers.parts.extract import PRESETS, boxes, unwrap
 from infuser_core.verifiers.parts.grading import Finding, correct, grading_of, no_answer, unverified, wrong
 
-PRESETS = ("paper", "official", "strict-last")
+_PYTHON = frozenset(["python", "py", "python3", "python2"])
 _FENCE = re.compile(
     r"^(?:[^\n`]*\\boxed\s*\{[ \t]*(?:\\text\w*\s*\{)?)?[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE
 )
@@ -38,6 +41,9 @@ _VERBATIM = re.compile(
     r"\s*\\begin\{(verbatim|lstlisting|minted)\}(?:\[[^\]\n]*\]|\{[^}\n]*\})*(.*)\\end\{\1\}\s*", re.DOTALL
 )
 _CODE_LINE = re.compile(r"^(?:import |from \w[\w.]* import |def |async def |class |@\w)", re.MULTILINE)
+_DEFINITIONS = (
+    ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
+)  # fmt: skip
 _KEPT = re.compile(r"(?:import |from |def |async def |class |@|[A-Za-z_][\w, ]*(?::[^=\n]+)?=[^=]|[)\]}#]|\s|$)")
 
 
@@ -48,28 +54,40 @@ def program(response: str, *, preset: str, entry: str = "") -> str | None:
     answer = response.rpartition("</think>")[2]
     if preset == "paper":
         found = boxed(answer, last=False)
-    elif preset == "strict-last":
-        found = last_block(answer) or boxed(answer, last=True)
+    elif preset in ("strict-last", "phrase"):
+        found = last_block(answer, entry=entry) or boxed(answer, last=True)
     else:
         found = _official(answer, entry)
     return found if found and found.strip() else None
 
 
-def last_block(text: str) -> str | None:
-    """Content of the last closed fenced block that is not empty."""
-    found, opened = None, None
+def last_block(text: str, *, entry: str = "") -> str | None:
+    """Content of the closed fenced block that holds the program: the last one that defines the function asked for.
+
+    Where none does, or whole programs are asked for, the last block that is marked as Python, else the last one: an
+    example of use, or a sample output, often follows the program.
+    """
+    found = [(language, content) for language, content in _blocks(text) if content.strip()]
+    name = re.escape(entry.rpartition(".")[2])
+    defines = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{name}\b|^{name}[ \t]*[:=]", re.MULTILINE)
+    own = [content for _, content in found if entry and defines.search(content)]
+    marked = [content for language, content in found if language.lower() in _PYTHON]
+    return next((group[-1] for group in (own, marked, [content for _, content in found]) if group), None)
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Language and content of every closed fenced block."""
+    opened = None
     for fence in _FENCE.finditer(text):
         mark, language = fence.group(1), fence.group(2)
         if opened is None:
             opened = fence
         elif mark.startswith(opened.group(1)) and not language:
-            content = text[opened.end() + 1 : fence.start()]
-            found = content if content.strip() else found
+            yield opened.group(2), text[opened.end() + 1 : fence.start()]
             opened = None
         elif language and mark == opened.group(1):
             # A block that was never closed, then another: the text between them is prose.
             opened = fence
-    return found
 
 
 def boxed(text: str, *, last: bool) -> str | None:
@@ -109,7 +127,7 @@ def _bare(text: str, *, last: bool) -> str | None:
 
 
 def _official(text: str, entry: str) -> str | None:
-    found = last_block(text)
+    found = last_block(text, entry=entry)
     if found is None:
         start = _CODE_LINE.search(text)
         found = text[start.start() :] if start else None
@@ -118,6 +136,25 @@ def _official(text: str, entry: str) -> str | None:
 
 def _definitions(source: str) -> str:
     """Top-level statements that define something; tests, prints and prose after them are dropped."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            statements = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _defining_lines(source)
+    lines = source.split("\n")
+    spans = [_span(each) for each in statements if isinstance(each, _DEFINITIONS)]
+    return "\n".join(line for start, end in spans for line in lines[start:end])
+
+
+def _span(statement: ast.stmt) -> tuple[int, int]:
+    """Lines of a statement with its decorators."""
+    first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", []))])
+    return first - 1, statement.end_lineno or statement.lineno
+
+
+def _defining_lines(source: str) -> str:
+    """The same, line by line, for text that is no whole program."""
     kept, keeping = [], True
     for line in source.split("\n"):
         if line[:1] not in ("", " ", "\t", "#", ")", "]", "}"):

@@ -14,7 +14,7 @@ from infuser_core.evaluation.record import Record
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
 from infuser_core.store.tables import read_rows, save_rows, write_rows
 
-PRESETS = ("paper", "official", "strict-last")
+PRESETS = ("paper", "official", "strict-last", "phrase")
 TEXTS = ["\\boxed{A}", "\\boxed{B. because}", "\\boxed{A} or \\boxed{B}", "the answer is B", "\\boxed{Because}"]
 
 
@@ -77,13 +77,14 @@ def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
     found = without_torch("rescore", str(exam(tmp_path / "exam")), "--out", str(out), "--json", store=tmp_path)
     accuracies = {row["preset"]: row["accuracy"] for row in found["scores"]}
     # Of the five texts the paper's rule takes none, the lenient ones `B. because`, the last box, and the first letter.
-    assert accuracies == {"paper": 0.0, "official": 0.6, "strict-last": 0.4}
-    assert found["responses"] == 20 and found["changed"] == 12
+    assert accuracies == {"paper": 0.0, "official": 0.6, "strict-last": 0.4, "phrase": 0.6}
+    assert found["responses"] == 20 and found["changed"] == 16
     differing = {row["preset"]: row["differing"] for row in found["scores"]}
-    assert differing == {"paper": 0, "official": 12, "strict-last": 8}
+    assert differing == {"paper": 0, "official": 12, "strict-last": 8, "phrase": 12}
     kinds = {(c["after"], c["before_verdict"], c["after_verdict"]): 0 for c in found["changes"]}
-    assert set(kinds) == {("official", "wrong", "correct"), ("strict-last", "wrong", "correct")}
-    assert sum(change["rows"] for change in found["changes"]) == 20
+    by_phrase = ("phrase", "no_answer", "correct")
+    assert set(kinds) == {*((name, "wrong", "correct") for name in PRESETS[1:]), by_phrase}
+    assert sum(change["rows"] for change in found["changes"]) == 32
     for preset in PRESETS:
         rows = read_rows(out / f"{preset}.parquet", BenchmarkVerdict)
         assert len(rows) == 20 and {row.preset for row in rows} == {preset}

@@ -3,7 +3,8 @@ r"""Which text of a response is the program, under each preset."""
 import pytest
 
 from infuser_core.prompts.load import load
-from infuser_core.verifiers.code import PRESETS, program
+from infuser_core.verifiers.code import program
+from infuser_core.verifiers.parts.extract import PRESETS
 
 FENCE = "```"
 
@@ -45,6 +46,26 @@ f(4)"""
     dropped = {"print(f(3))", "assert f(1) == 2", 'if __name__ == "__main__":', "    f(2)", "# done", "x += 1", "f(4)"}
     assert kept == [line for line in source.splitlines() if line.strip() and line not in dropped]
     assert program(fenced(source), preset="official") == source + "\n"
+
+
+def test_the_official_preset_keeps_strings_of_several_lines():
+    source = 'VOWELS = """aeiou\nAEIOU"""\nTABLE = (\n    1,\n)\n\ndef f(s):\n    return [c for c in s if c in VOWELS]'
+    assert program(fenced(f"{source}\n\nprint(f('ab'))"), preset="official", entry="f") == source.replace("\n\n", "\n")
+
+
+@pytest.mark.parametrize("preset", ["official", "strict-last", "phrase"])
+@pytest.mark.parametrize("language", ["", "python", "text"])
+def test_an_example_of_use_after_the_program_is_not_the_program(preset: str, language: str):
+    usage = fenced("print(f(3))  # 9", language)
+    response = f"{fenced('def f(n):' + chr(10) + '    return n * n')}\n\nExample usage:\n\n{usage}\n"
+    found = program(response, preset=preset, entry="f")
+    assert found is not None and "def f(n)" in found and "print" not in found
+
+
+@pytest.mark.parametrize("preset", ["official", "strict-last", "phrase"])
+def test_a_sample_output_after_a_whole_program_is_not_the_program(preset: str):
+    response = f"{fenced('print(int(input()) ** 2)')}\n\nFor 3 it prints\n\n{fenced('9', '')}\n"
+    assert (program(response, preset=preset) or "").strip() == "print(int(input()) ** 2)"
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -46,7 +46,7 @@ def test_every_kind_of_answer_is_verified():
 
 def test_the_preset_chooses_the_box():
     lines = [asked("choice", "B", "\\boxed{A} no, \\boxed{B}", preset=preset) for preset in PRESETS]
-    assert [one["verdict"] for one in verify(*lines)] == ["wrong", "correct", "correct"]
+    assert [one["verdict"] for one in verify(*lines)] == ["wrong", "correct", "correct", "correct"]
 
 
 def test_the_number_of_choices_bounds_the_letter():
@@ -127,7 +127,7 @@ def test_garbage_is_exit_code_1(given: bytes, said: str):
 def test_what_exists_is_named():
     kind, preset = verify({"kind": "maths"}, {"kind": "choice", "preset": "loose"})
     assert kind["reason"] == f"unknown kind 'maths': one of {', '.join(plugins.VERIFIERS.names())}"
-    assert preset["reason"] == "unknown preset 'loose': one of paper, official, strict-last"
+    assert preset["reason"] == "unknown preset 'loose': one of paper, official, strict-last, phrase"
 
 
 def test_a_user_of_a_pipe_sees_each_answer_before_the_next_question():

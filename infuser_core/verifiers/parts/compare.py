@@ -20,6 +20,10 @@ MAX_PARTS = 32
 """Longest list that is matched part by part."""
 MAX_MEMBERS = 4
 """Longest chain of equalities that counts as an answer."""
+_REALS = re.compile(
+    r"(?:[a-z]\s*\\in\s*)?\\(?:math(?:bb|bf)\s*(?:\{\s*R\s*\}|R)|R\b)|(?:\\text\s*\{)?\s*all\s+real(?:s|\s+numbers)\s*\}?",
+    re.IGNORECASE,
+)
 _LETTER = re.compile(r"\(?([A-Z])\s*[.):]\s+\S.*", re.DOTALL)
 
 
@@ -27,6 +31,7 @@ def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Finding
     """Whether an answer means the reference. Raises what the oracle raises, and nothing else."""
     if answer.strip() == reference.strip():
         return correct(Stage.TEXT)
+    answer, reference = _all_reals(answer, reference), _all_reals(reference, reference)
     if too_big(answer) or too_big(reference):
         return unverified(Stage.LIMIT)
     try:
@@ -175,6 +180,13 @@ class _Comparison:
             return unverified(Stage.LIMIT)
         sides = {"answer": [tex(side.tokens) for side in left], "gold": [tex(side.tokens) for side in right]}
         return self.oracle({"ask": "equation", **sides})
+
+
+def _all_reals(text: str, reference: str) -> str:
+    """The interval for a set of all real numbers by name; a bare `R` is one where the reference is."""
+    bare = text.strip().strip("$").strip()
+    named = _REALS.fullmatch(bare) or (bare == "R" and _REALS.fullmatch(reference.strip().strip("$").strip()))
+    return r"(-\infty,\infty)" if named else text
 
 
 def _exact(found: Tokens) -> Tokens:

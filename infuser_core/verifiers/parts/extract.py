@@ -17,13 +17,18 @@ from collections import deque
 from dataclasses import dataclass
 
 from infuser_core.errors import ConfigError
+from infuser_core.verifiers.parts import phrases
 from infuser_core.verifiers.parts.grading import Reason
 
-PRESETS = ("paper", "official", "strict-last")
-"""`paper`: first boxed span, strict. `official`: the authors' extractors. `strict-last`: last closed box, own rules."""
+PRESETS = ("paper", "official", "strict-last", "phrase")
+"""`paper`: first boxed span, strict. `official`: the authors' extractors. `strict-last`: last closed box, own rules.
+`phrase`: the same, and without a box an answer phrase."""
 
 # Possessive throughout: a run of backslashes is read once, however long it is.
-_TOKEN = re.compile(r"\\++boxed\s*+\{|(?:\\\\)*+\\.|(?:\\\\)++|[{}]", re.DOTALL)
+_TOKEN = re.compile(
+    r"\\++boxed\s*+\{|\\++boxed\s++(?P<bare>[+-]?\d[\d,]*+(?:\.\d+)?|[A-J])(?![\w{])|(?:\\\\)*+\\.|(?:\\\\)++|[{}]",
+    re.DOTALL,
+)
 _OPENING = re.compile(r"\\boxed\s*+\{")
 _BRACE = re.compile(r"[{}]")
 _ESCAPED_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -40,6 +45,8 @@ def boxed(response: str, *, preset: str) -> str | None:
         return first_box(response)
     if preset == "strict-last":
         return last_box(response)
+    if preset == "phrase":
+        return last_box(response) or phrases.announced(response)
     if preset == "official":
         return last_opened_box(response)
     raise ConfigError(f"verifiers: unknown preset {preset!r}", hint=f"presets: {', '.join(PRESETS)}")
@@ -62,6 +69,9 @@ def boxes(response: str) -> list[str]:
                 spans.append((start, token.start()))
         elif mark == "{":
             stack.append(-1)
+        elif token["bare"] is not None:
+            # `\boxed 7`: TeX would box one character, and nobody means that.
+            spans.append(token.span("bare"))
         elif "boxed" in mark:
             stack.append(token.end())
     contents = (response[start:end].strip() for start, end in spans)

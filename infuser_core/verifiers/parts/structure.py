@@ -214,6 +214,10 @@ def _relation(found: Tokens, *, thousands: bool) -> Node:
 
 def _interval(sides: list[Tokens], signs: list[str]) -> Node | None:
     """The interval that an inequality describes; None when there is no single unknown in it."""
+    if len(sides) == 2 and _is_distance(sides[1]) and not _is_distance(sides[0]):
+        sides, signs = sides[::-1], [_FLIPPED[signs[0]]]
+    if len(sides) == 2 and _is_distance(sides[0]) and sides[1][:1] != ("-",):
+        return _around_zero(sides[0][1], sides[1], signs[0])
     if len(sides) == 2 and is_symbol(sides[1]) and not is_symbol(sides[0]):
         sides, signs = [sides[1], sides[0]], [_FLIPPED[signs[0]]]
     if len(sides) == 3 and is_symbol(sides[1]):
@@ -233,3 +237,22 @@ def _interval(sides: list[Tokens], signs: list[str]) -> Node | None:
     kind = INTERVALS["[" if closed[0] else "(", "]" if closed[1] else ")"]
     ends = (Node(kind=Kind.VALUE, tokens=low), Node(kind=Kind.VALUE, tokens=high))
     return Node(kind=kind, items=ends, unknown=" ".join(unknown))
+
+
+def _is_distance(side: Tokens) -> bool:
+    return len(side) == 3 and side[0] == side[2] == "|" and len(side[1]) == 1 and side[1].isalpha()
+
+
+def _around_zero(unknown: str, limit: Tokens, sign: str) -> Node:
+    """`|x| < a` as an interval, `|x| > a` as the union of two."""
+    below, above = ("-", "(", *limit, ")"), limit
+    closed = sign in (r"\le", r"\ge")
+    ends = [Node(kind=Kind.VALUE, tokens=end) for end in (("-", *_INFINITY), below, above, _INFINITY)]
+    opening, closing = ("[", "]") if closed else ("(", ")")
+    if sign in ("<", r"\le"):
+        return Node(kind=INTERVALS[opening, closing], items=tuple(ends[1:3]), unknown=unknown)
+    parts = (
+        Node(kind=INTERVALS["(", closing], items=tuple(ends[:2]), unknown=unknown),
+        Node(kind=INTERVALS[opening, ")"], items=tuple(ends[2:]), unknown=unknown),
+    )
+    return Node(kind=Kind.UNION, items=parts, unknown=unknown)

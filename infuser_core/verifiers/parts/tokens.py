@@ -65,6 +65,8 @@ _LEX = re.compile(
     r"|(?P<command>\\[A-Za-z]+|\\.)|(?P<letters>[A-Za-z]+)|(?P<dots>\.\.\.+)|(?P<power>\*\*)|(?P<other>.)",
     re.DOTALL | re.ASCII,
 )
+_BASE_NAMES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "twelve": 12}
+_BASE = re.compile(rf"(?<=\d)_\s*\{{?\s*\\(?:text|mathrm)\s*\{{({'|'.join(_BASE_NAMES)})\}}\s*\}}?", re.IGNORECASE)
 _FIXED = {"space": (), "ordinal": (), "circle": ("°",), "prime": ("'",), "dots": (r"\ldots",), "power": ("^",)}
 _OPEN, _CLOSE = frozenset(["(", "[", "{", r"\{"]), frozenset([")", "]", "}", r"\}"])
 _ARGUMENTS = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1, "^": 1, "_": 1}
@@ -89,6 +91,7 @@ def tokens(text: str) -> Tokens:
         text = re.sub(r"\\\\(?=[A-Za-z])", lambda _: "\\", text)
     text = re.sub(r"\\(?:left|right)\s*\.|\\\(|\\\)|\\\[|\\\]|(?<!\\)\$", "", text)
     text = re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)", "*", text)
+    text = _BASE.sub(lambda match: f"_{{{_BASE_NAMES[match[1].lower()]}}}", text)
     found: list[str] = []
     for match in _LEX.finditer(text):
         found.extend(_read(match, found))

@@ -17,6 +17,7 @@ from infuser_core.verifiers.parts.tokens import Tokens, spell
 
 RELATIVE = Fraction(1, 10_000)
 """Relative tolerance of decimals where the route declares one without a number."""
+_RADIANS = re.compile(r"\bradians?\b", re.IGNORECASE)
 _RELATIVE_ROUTES = ("olympiad",)
 _PERCENT = re.compile(
     r"\b(?:what|which|how many|find|compute|determine|calculate|express|give|by how much|as an?)\b[^.?!]{0,60}?"
@@ -43,6 +44,8 @@ class Rules:
     """Declared unit."""
     percent: bool = False
     """The question asks for a percentage: a bare reference counts in percent."""
+    radians: bool = False
+    """The question asks for radians: a bare reference counts in them, and degrees are converted."""
 
     @property
     def allows(self) -> bool:
@@ -73,6 +76,7 @@ def _rules(text: str, grading: Grading) -> Rules:
         relative=RELATIVE if route.startswith(_RELATIVE_ROUTES) else Fraction(0),
         unit=grading.unit,
         percent=grading.unit.strip(" $\\") in ("%", "percent") or _PERCENT.search(text) is not None,
+        radians=_RADIANS.search(text) is not None,
     )
 
 
@@ -108,6 +112,8 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     """Single values: words, units, exact algebra, tolerance, then the oracle."""
     if spell(found) == spell(wanted) or _same_words(found, wanted):
         return correct(Stage.TEXT)
+    if r"\ln" in wanted and r"\log" not in wanted:
+        found = _natural(found)
     gold = _measured(wanted, rules, letters=False)
     if gold is None or _is_wordy(gold.value):
         return wrong(Stage.WORDS)
@@ -120,6 +126,15 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     allowed = _allowed(found, wanted, place, rules)
     outcomes = [_scaled(given.value, gold.value, factor, allowed, oracle) for factor in factors]
     return next((outcome for outcome in outcomes if outcome.verdict == Verdict.CORRECT), outcomes[0])
+
+
+def _natural(found: Tokens) -> Tokens:
+    """Logarithms without a base as natural ones: what they are where the reference writes `\\ln`."""
+    following = (*found[1:], "")
+    return tuple(
+        r"\ln" if pair == (r"\log", pair[1]) and pair[1] != "_" else pair[0]
+        for pair in zip(found, following, strict=True)
+    )
 
 
 def _measured(found: Tokens, rules: Rules, *, letters: bool) -> tokens.Measure | None:
@@ -143,7 +158,11 @@ def _factors(given: tokens.Measure, gold: tokens.Measure, rules: Rules) -> list[
         if mine is None and gold.unit is not None and gold.unit.dimensions == percent:
             return [words, algebra.number(100)]
         straight = algebra.symbol(r"\pi") / algebra.number(180)
-        if mine is not None and mine.dimensions == degrees and r"\pi" in gold.value:
+        if (
+            mine is not None
+            and mine.dimensions == degrees
+            and (r"\pi" in gold.value or (rules.radians and theirs is None))
+        ):
             return [straight]
         if theirs is not None and theirs.dimensions == degrees and r"\pi" in given.value:
             return [algebra.number(1) / straight]
