@@ -1,5 +1,6 @@
 """The closed vocabularies of the nouns: what a verdict, a role or a score's status can be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -384,11 +385,11 @@ class Rollout:
     """solver or generator."""
     checkpoint_id: str
     """Checkpoint that sampled it."""
-    prompt_token_ids: list[int]
+    prompt_token_ids: Sequence[int]
     """Prompt tokens."""
-    token_ids: list[int]
+    token_ids: Sequence[int]
     """Response tokens, the end-of-sequence token included when sampled."""
-    sampler_logprobs: list[float]
+    sampler_logprobs: Sequence[float]
     """Log-probability of each response token under the sampling temperature, nats."""
     text: str
     """Decoded response without special tokens."""
@@ -434,7 +435,7 @@ class TrainerLogprobs:
 
     rollout_id: str
     """Solver rollout."""
-    logprobs: list[float]
+    logprobs: Sequence[float]
     """Log-probability of each response token under the sampling temperature, nats."""
 
 

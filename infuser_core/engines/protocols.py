@@ -51,9 +51,9 @@ class PromptGroup:
 class Completion:
     """One sampled response."""
 
-    token_ids: list[int]
+    token_ids: Sequence[int]
     """Response tokens, the end-of-sequence token included when sampled."""
-    logprobs: list[float]
+    logprobs: Sequence[float]
     """Log-probability of each token at the sampling temperature, before top-p and top-k, nats."""
     finish_reason: Literal["stop", "length"]
     """Whether the response ended itself."""
@@ -113,13 +113,13 @@ class Sampler(Protocol):
 class TrainRow:
     """One response with everything its loss needs."""
 
-    token_ids: list[int]
+    token_ids: Sequence[int]
     """Response tokens."""
     advantage: float
     """Advantage of the response."""
-    sampler_logprobs: list[float]
+    sampler_logprobs: Sequence[float]
     """pi_rollout, nats, one per response token."""
-    old_logprobs: list[float] | None = None
+    old_logprobs: Sequence[float] | None = None
     """Trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
 
 
@@ -129,7 +129,7 @@ class TrainGroup:
 
     group_id: str
     """Question or document id."""
-    prompt_token_ids: list[int]
+    prompt_token_ids: Sequence[int]
     """Prompt tokens."""
     rows: list[TrainRow]
     """Responses of the group."""
@@ -207,7 +207,7 @@ class Probed:
 
     similarities: list[Similarity]
     """One per group, in order."""
-    logprobs: list[list[list[float]]]
+    logprobs: list[list[Sequence[float]]]
     """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
     not computed and have none."""
     report: StepReport
@@ -237,7 +237,7 @@ class Trainer(Protocol):
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
-    ) -> list[list[list[float]]]:
+    ) -> list[list[Sequence[float]]]:
         """Log-probability of every response token, no gradient: [group][row][token]."""
         ...
 

@@ -24,9 +24,9 @@ class Drawn:
 
     group_id: str
     """Question or document id."""
-    token_ids: list[int]
+    token_ids: Sequence[int]
     """Response tokens."""
-    logprobs: list[float]
+    logprobs: Sequence[float]
     """Their log-probabilities, nats."""
     finish_reason: str
     """`stop` where the response ended itself, else `length`."""

@@ -25,7 +25,9 @@ def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
 
 
 def train_group(
-    rollouts: Sequence[Rollout], advantages_G: Sequence[float], old_logprobs: Mapping[str, list[float]] | None = None
+    rollouts: Sequence[Rollout],
+    advantages_G: Sequence[float],
+    old_logprobs: Mapping[str, Sequence[float]] | None = None,
 ) -> TrainGroup:
     """One group with its advantages; `old_logprobs` by rollout id where the update has several steps.
 
@@ -115,8 +117,8 @@ class ObjectiveSettings:
 
 
 def logprobs_of(
-    groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[list[float]]]
-) -> dict[str, list[float]]:
+    groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[Sequence[float]]]
+) -> dict[str, Sequence[float]]:
     """The trainer's log-probabilities by rollout id: `computed` has one list per row with tokens, empty where none."""
     return {
         rollout.rollout_id: logprobs_T
@@ -206,7 +208,7 @@ def update(
     *,
     workspace: Path,
     first_step: int,
-    old_logprobs: Mapping[str, list[float]] | None = None,
+    old_logprobs: Mapping[str, Sequence[float]] | None = None,
     progress: Progress = no_progress,
 ) -> list[Update]:
     """One pass over the groups in minibatches, then the checkpoint is written into `workspace`.
@@ -245,7 +247,7 @@ def update(
 
 def _old_logprobs(
     trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective
-) -> dict[str, list[float]]:
+) -> dict[str, Sequence[float]]:
     train = [train_group(rows, [0.0] * len(rows)) for rows in groups]
     temperature = constants.temperature
     computed = trainer.logprobs(train, temperature=temperature)

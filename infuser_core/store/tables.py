@@ -1,17 +1,26 @@
-"""Rows to parquet and back: frozen dataclasses on one side, arrow on the other."""
+"""Rows to parquet and back: frozen dataclasses on one side, arrow on the other.
+
+Fields of the type `Sequence[int]` or `Sequence[float]` are lists of numbers in the file like those of `list`, and come
+back as `Series`: long ones go from array to array, without an object for each number.
+"""
 
 import dataclasses
+import os
 import types
 import typing
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infuser_core import durable, schemas
 from infuser_core.errors import DocumentError
+from infuser_core.series import Numbers, Series, as_array, narrowed
 
 Row = TypeVar("Row")
 
@@ -21,6 +30,11 @@ _SCALARS: dict[Any, pa.DataType] = {
     float: pa.float64(),
     bool: pa.bool_(),
 }
+_WORKERS = min(8, os.cpu_count() or 1)
+_GROUP = 10_000
+"""Most rows of a parquet row group."""
+_GROUP_NUMBERS = 1 << 22
+"""Numbers of series at which a row group ends, so that writer and reader hold little beside the rows themselves."""
 
 
 def arrow_schema(row_type: type) -> pa.Schema:
@@ -33,7 +47,7 @@ def arrow_schema(row_type: type) -> pa.Schema:
 
 def _arrow_type(hint: Any) -> pa.DataType:
     origin = typing.get_origin(hint)
-    if origin is list:
+    if origin in (list, Sequence):
         return pa.list_(_arrow_type(typing.get_args(hint)[0]))
     if origin in (typing.Union, types.UnionType):
         (inner,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
@@ -44,11 +58,43 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 def write_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
     """One zstd parquet file; an empty sequence gives a file with the schema and no rows."""
-    schema = arrow_schema(row_type)
-    names = schema.names
-    columns = {name: [getattr(row, name) for row in rows] for name in names}
-    table = pa.table([pa.array(columns[name], schema.field(name).type) for name in names], schema=schema)
-    pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=10_000)
+    schema, series = arrow_schema(row_type), _series_of(row_type)
+    with pq.ParquetWriter(path, schema, compression="zstd", compression_level=3) as file:
+        # One row group at a time in memory.
+        for some in _groups(rows, list(series)):
+            columns = [
+                _column([getattr(row, field.name) for row in some], field.type, series.get(field.name))
+                for field in schema
+            ]
+            file.write_table(pa.table(columns, schema=schema))
+
+
+def _groups(rows: Sequence[Any], series: Sequence[str]) -> Iterator[Sequence[Any]]:
+    """Rows of each row group; of no rows one that is empty."""
+    start, numbers = 0, 0
+    for place, row in enumerate(rows):
+        numbers += sum(len(getattr(row, name)) for name in series)
+        if place + 1 - start == _GROUP or numbers >= _GROUP_NUMBERS:
+            yield rows[start : place + 1]
+            start, numbers = place + 1, 0
+    if start < len(rows) or not rows:
+        yield rows[start:]
+
+
+def _series_of(row_type: type) -> dict[str, type]:
+    """Fields that hold a sequence of numbers, and whether those are int or float."""
+    hints = typing.get_type_hints(row_type)
+    return {name: typing.get_args(hint)[0] for name, hint in hints.items() if typing.get_origin(hint) is Sequence}
+
+
+def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Array:
+    if numbers is None:
+        return pa.array(values, kind)
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    flat = np.empty(ends[-1], np.int64 if numbers is int else np.float64)
+    for (start, end), each in zip(pairwise(ends), values, strict=True):
+        flat[start:end] = as_array(each, numbers) if isinstance(each, list) else each
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(flat), type=kind)
 
 
 def save_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
@@ -65,11 +111,36 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     """
     # `pq.read_table` gives the same and imports arrow's data sets for it.
     with pq.ParquetFile(path) as file:
-        table = file.read()
+        names, groups, metadata = file.schema_arrow.names, range(file.num_row_groups), file.metadata
     fields = dataclasses.fields(typing.cast(Any, row_type))
-    known = [field.name for field in fields if field.name in table.column_names or field.default is dataclasses.MISSING]
-    assert table.column_names == known, f"{path.name}: columns {table.column_names}, expected {known}"
-    return [row_type(**row) for row in table.to_pylist()]
+    known = [field.name for field in fields if field.name in names or field.default is dataclasses.MISSING]
+    assert names == known, f"{path.name}: columns {names}, expected {known}"
+    series = _series_of(row_type)
+
+    def rows_of(group: int) -> list[Row]:
+        # A reader of its own: one is not for several threads.
+        with pq.ParquetFile(path, metadata=metadata) as own:
+            # A column at a time, so that its arrow form is gone before the next one.
+            columns = [
+                _values(own.read_row_group(group, columns=[name]).column(name), name in series) for name in names
+            ]
+        return [row_type(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+    if len(groups) < 2:
+        return [row for group in groups for row in rows_of(group)]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        found = [row for rows in pool.map(rows_of, groups) for row in rows]
+    pa.default_memory_pool().release_unused()
+    return found
+
+
+def _values(column: pa.ChunkedArray, is_series: bool) -> list[Any]:
+    return [each for chunk in column.chunks for each in _slices(chunk)] if is_series else list(column.to_pylist())
+
+
+def _slices(chunk: pa.ListArray) -> Iterator[Series]:
+    flat: Numbers = narrowed(chunk.values.to_numpy())
+    return (Series(flat[start:end]) for start, end in pairwise(chunk.offsets.to_numpy()))
 
 
 def head(path: Path, count: int) -> list[dict[str, Any]]:

@@ -272,7 +272,7 @@ class Lens:
 
 
 def _sql_type(hint: Any) -> str:
-    if get_origin(hint) is list:
+    if get_origin(hint) in (list, Sequence):
         return f"{_sql_type(get_args(hint)[0])}[]"
     inner = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
     return _SCALARS[inner[0]]

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 
 import places
@@ -64,7 +65,9 @@ def strategy(row_type: type) -> st.SearchStrategy:
     values = {str: TEXT, int: WHOLE, float: NUMBER, bool: st.booleans()}
     listed = {list[kind]: st.lists(values[kind], max_size=3) for kind in values}
     optional = {kind | None: st.none() | values[kind] for kind in values}
-    return st.builds(row_type, **{name: (values | listed | optional)[hint] for name, hint in hints.items()})
+    series = {Sequence[kind]: each for kind, each in ((int, listed[list[int]]), (float, listed[list[float]]))}
+    known = values | listed | optional | series
+    return st.builds(row_type, **{name: known[hint] for name, hint in hints.items()})
 
 
 @given(st.lists(EVERYTHING, max_size=4))

@@ -156,7 +156,7 @@ class DeepSpeedTrainer:
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
-    ) -> list[list[list[float]]]:
+    ) -> list[list[Sequence[float]]]:
         """Log-probability of every response token at `temperature`: [group][row][token], nats."""
         self._require()
         arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]

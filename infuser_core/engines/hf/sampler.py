@@ -37,6 +37,7 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
+from infuser_core.series import Series
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """Increment of the splitmix64 generator."""
@@ -317,8 +318,8 @@ class _Batch:
         rows, lengths = range(first, first + count), self._lengths_R.tolist()
         return [
             Completion(
-                token_ids=self._tokens_RT[row, : lengths[row]].tolist(),
-                logprobs=self._logprobs_RT[row, : lengths[row]].tolist(),
+                token_ids=Series.copied(self._tokens_RT[row, : lengths[row]].numpy()),
+                logprobs=Series.copied(self._logprobs_RT[row, : lengths[row]].numpy()),
                 finish_reason="stop" if self._stopped_R[row] else "length",
             )
             for row in rows

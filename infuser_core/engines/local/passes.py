@@ -96,7 +96,7 @@ class FlatTrainer:
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
-    ) -> list[list[list[float]]]:
+    ) -> list[list[Sequence[float]]]:
         """Log-probability of every response token at `temperature`: [group][row][token], nats."""
         self._loaded()
         return self._patiently(lambda: self._logprobs(groups, temperature, progress))
@@ -104,7 +104,7 @@ class FlatTrainer:
     @torch.no_grad()
     def _logprobs(
         self, groups: Sequence[TrainGroup], temperature: float, progress: Progress
-    ) -> list[list[list[float]]]:
+    ) -> list[list[Sequence[float]]]:
         total, tally = sum(len(group.rows) for group in groups), Tally()
         for segments in self._packer.plan(groups, only_trained=False):
             logprobs_S = self._policy.logprobs(self._packer.pack(segments), temperature=temperature)

@@ -5,7 +5,6 @@ Shapes: _S response tokens of a micro-batch.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 import torch
@@ -14,8 +13,9 @@ from torch import Tensor
 from infuser_core.algorithm.objective import SUMS, ObjectiveTerms, clipped_objective
 from infuser_core.engines.protocols import Objective, StepReport, TrainGroup
 from infuser_core.engines.training.packing import MicroBatch, Segment
+from infuser_core.series import Series
 
-Values = Mapping[int, Mapping[int, list[float]]]
+Values = Mapping[int, Mapping[int, Sequence[float]]]
 """Log-probabilities by place of the group and place of the row."""
 
 
@@ -84,7 +84,7 @@ class Tally:
     """Adds up the micro-batches of one pass."""
 
     def __init__(self) -> None:
-        self.logprobs: dict[int, dict[int, list[float]]] = {}
+        self.logprobs: dict[int, dict[int, Sequence[float]]] = {}
         """Log-probabilities that were handed in, by place of the group and place of the row."""
         self.rows, self.tokens = 0, 0
         self._terms: list[Tensor] = []
@@ -98,11 +98,16 @@ class Tally:
         if terms is not None:
             parts = (terms.loss, *(terms.sums[name] for name in SUMS))
             self._terms.append(torch.stack([each.detach().double() for each in parts]))
-        values = iter([] if logprobs_S is None else logprobs_S.detach().tolist())
-        for segment in segments if logprobs_S is not None else ():
+        if logprobs_S is not None:
+            self._note_logprobs(segments, Series.copied(logprobs_S.detach().to("cpu", torch.float64).numpy()))
+
+    def _note_logprobs(self, segments: Sequence[Segment], values: Series) -> None:
+        start = 0
+        for segment in segments:
             rows = self.logprobs.setdefault(segment.group, {})
             for place, row in zip(segment.places, segment.rows, strict=True):
-                rows[place] = list(islice(values, len(row.token_ids)))
+                rows[place] = values[start : start + len(row.token_ids)]
+                start += len(row.token_ids)
 
     def sums(self) -> Sums:
         """The sums so far."""
@@ -110,7 +115,7 @@ class Tally:
         return Sums(loss=loss, tokens=self.tokens, sums=dict(zip(SUMS, sums, strict=True)))
 
 
-def in_order(groups: Sequence[TrainGroup], values: Values) -> list[list[list[float]]]:
+def in_order(groups: Sequence[TrainGroup], values: Values) -> list[list[Sequence[float]]]:
     """Log-probabilities as the caller wants them, [group][row][token]; empty where none were computed."""
     return [
         [values.get(place, {}).get(row, []) for row in range(len(group.rows))] for place, group in enumerate(groups)
@@ -119,7 +124,7 @@ def in_order(groups: Sequence[TrainGroup], values: Values) -> list[list[list[flo
 
 def merged(found: Iterable[Values]) -> Values:
     """Log-probabilities of several parts as one."""
-    together: dict[int, dict[int, list[float]]] = {}
+    together: dict[int, dict[int, Sequence[float]]] = {}
     for values in found:
         for place, rows in values.items():
             together.setdefault(place, {}).update(rows)

@@ -15,6 +15,7 @@ from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
+from infuser_core.series import as_array
 
 Item = TypeVar("Item")
 
@@ -27,7 +28,7 @@ class Segment:
     """Place of the group in the caller's list."""
     group_id: str
     """Question or document id."""
-    prompt: list[int]
+    prompt: Sequence[int]
     """Prompt tokens."""
     places: list[int]
     """Places of the rows in the group."""
@@ -182,30 +183,33 @@ class Packer:
         `trim` leaves out the last token of every response of several: it predicts nothing and no token looks at it.
         """
         device, dtype = self.device, self.dtype
-        tokens: list[int] = []
+        tokens: list[np.ndarray] = []
         positions: list[np.ndarray] = []
         predictors: list[np.ndarray] = []
+        start = 0
         for segment in segments:
-            last = len(tokens) + len(segment.prompt) - 1
-            tokens += segment.prompt
+            last = start + len(segment.prompt) - 1
+            start += len(segment.prompt)
+            tokens.append(as_array(segment.prompt, int))
             positions.append(np.arange(len(segment.prompt)))
             for row in segment.rows:
-                start, length = len(tokens), len(row.token_ids)
+                length = len(row.token_ids)
                 # The first token of every response is predicted by the prompt's last one, which they share.
                 predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
                 shown = shown_length(row, trim=trim)
                 positions.append(np.arange(len(segment.prompt), len(segment.prompt) + shown))
-                tokens += row.token_ids[:shown]
+                tokens.append(as_array(row.token_ids[:shown], int))
+                start += shown
         rows = [(segment, row) for segment in segments for row in segment.rows]
         lengths = [len(row.token_ids) for _, row in rows]
         advantages = np.repeat([row.advantage for _, row in rows], lengths)
         weights = np.repeat([1.0 / segment.group_size for segment, _ in rows], lengths)
         return MicroBatch(
-            input_ids=torch.tensor([tokens], device=device),
+            input_ids=torch.from_numpy(np.concatenate(tokens)[None]).to(device),
             position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
             layout=self.layout([shape_of(segment, trim=trim) for segment in segments], device=device),
             predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
-            targets_S=torch.tensor([token for _, row in rows for token in row.token_ids], device=device),
+            targets_S=_joined([row.token_ids for _, row in rows], int).to(device),
             advantages_S=torch.from_numpy(advantages).to(device, dtype),
             weights_S=torch.from_numpy(weights).to(device, dtype),
             rows_S=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device),
@@ -233,7 +237,7 @@ def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
                 f"{len(row.sampler_logprobs)} sampler log-probabilities",
                 hint="keep the sampler's log-probabilities with its tokens",
             )
-    return torch.tensor([value for _, row in rows for value in row.sampler_logprobs], dtype=torch.float64)
+    return _joined([row.sampler_logprobs for _, row in rows], float)
 
 
 def _old_logprobs(rows: list[tuple[Segment, TrainRow]], *, device: torch.device, dtype: torch.dtype) -> Tensor | None:
@@ -246,4 +250,9 @@ def _old_logprobs(rows: list[tuple[Segment, TrainRow]], *, device: torch.device,
                 f"a response of {segment.group_id!r} lacks old log-probabilities that others of its batch have",
                 hint="give old_logprobs to every row of an update, or to none",
             )
-    return torch.tensor([value for values in given for value in values], device=device, dtype=dtype)
+    return _joined(given, float).to(device, dtype)
+
+
+def _joined(values: Sequence[Sequence[int]] | Sequence[Sequence[float]], kind: type) -> Tensor:
+    """Numbers of several sequences as one tensor of 64 bits each."""
+    return torch.from_numpy(np.concatenate([as_array(each, kind) for each in values]))

@@ -39,6 +39,7 @@ from infuser_core.engines.vllm.process import EngineProcess, VLLMOptions, interp
 from infuser_core.engines.vllm.sync_check import PARAMS, Agreement, Reference, fixed_groups
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint, Role
+from infuser_core.series import Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +160,9 @@ class Draw:
         if reason not in ("stop", "length"):
             raise self._engines[engine].hung(f"gave up a response: {reason}")
         place, row = map(int, key.split("/"))
-        self._rows[place][row] = Completion(token_ids=tokens, logprobs=logprobs, finish_reason=reason)
+        self._rows[place][row] = Completion(
+            token_ids=Series.of(tokens, int), logprobs=Series.of(logprobs, float), finish_reason=reason
+        )
         self._queue.finish_row(engine, place)
         self._under_way[engine] = max(0, self._under_way[engine] - len(tokens))
         self._done, self._tokens = self._done + 1, self._tokens + len(tokens)

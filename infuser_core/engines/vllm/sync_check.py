@@ -87,7 +87,7 @@ def compare(model: PreTrainedModel, groups: Sequence[PromptGroup], drawn: Sequen
     gaps: list[torch.Tensor] = []
     for group, completions in zip(groups, drawn, strict=True):
         for completion in completions:
-            ids = torch.tensor([group.token_ids + completion.token_ids])
+            ids = torch.tensor([[*group.token_ids, *completion.token_ids]])
             logits = model(ids, use_cache=False).logits[0, len(group.token_ids) - 1 : -1].float() / PARAMS.temperature
             targets = torch.tensor(completion.token_ids)[:, None]
             expected = torch.log_softmax(logits, -1).gather(1, targets)[:, 0]

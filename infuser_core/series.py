@@ -1,0 +1,88 @@
+"""Sequences of numbers held as arrays: a response's tokens and log-probabilities without an object for each.
+
+A series behaves like a list of numbers to whoever reads it, and is one array to whoever computes with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+_BLOCK = 1 << 16
+"""Numbers looked at together, so that a check needs no second copy of a large array."""
+_NARROW = {"i": np.dtype(np.int32), "f": np.dtype(np.float32)}
+
+
+class Series(Sequence[Any]):
+    """An immutable sequence of numbers over a one-dimensional array; equal to any sequence of the same numbers."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Numbers) -> None:
+        self._values = values
+
+    @classmethod
+    def copied(cls, values: Numbers) -> "Series":
+        """The numbers of an array that will change, in the narrowest one that holds them exactly."""
+        return cls(values.copy() if values.itemsize == 4 else narrowed(values))
+
+    @classmethod
+    def of(cls, values: Sequence[int] | Sequence[float], kind: type) -> "Series":
+        """The numbers in the narrowest array that holds them exactly; `kind` is int or float."""
+        return cls(narrowed(as_array(values, kind)))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Series": ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        found = self._values[place]
+        return Series(found) if isinstance(place, slice) else found.item()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values.tolist())
+
+    def __add__(self, other: Sequence[Any]) -> list[Any]:
+        return [*self, *other]
+
+    def __radd__(self, other: list[Any]) -> list[Any]:
+        return [*other, *self]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Series):
+            return np.array_equal(self._values, other._values)
+        # Of anything but a list the other side decides.
+        return self._values.tolist() == list(other) if isinstance(other, list | tuple) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._values.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Numbers:
+        return self._values.astype(dtype or self._values.dtype, copy=bool(copy))
+
+
+def as_array(values: Sequence[int] | Sequence[float], kind: type) -> Numbers:
+    """The numbers as 64-bit integers, or reals where `kind` is float."""
+    return np.asarray(values, dtype=np.int64 if kind is int else np.float64)
+
+
+def narrowed(values: Numbers) -> Numbers:
+    """A copy of 64-bit numbers, in 32 bits where every one is the same to the last bit."""
+    narrow = np.empty(len(values), _NARROW[values.dtype.kind])
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK]
+        with np.errstate(over="ignore"):
+            narrow[start : start + _BLOCK] = block
+        back = narrow[start : start + _BLOCK].astype(values.dtype)
+        # Bits are compared: NaN is not equal to itself, and -0 is to 0.
+        if not np.array_equal(back.view(np.int64), np.ascontiguousarray(block).view(np.int64)):
+            return values.copy()
+    return narrow
