@@ -12,6 +12,7 @@ from corpus.problems import Problems, as_rows, blank
 from infuser_core import plugins
 from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, template_status
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
+from infuser_core.engines.configured import constants
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases import allocate as allocate_phase
@@ -70,20 +71,22 @@ def copy_base(run: Run) -> Work:
 
 @stage("anchor")
 def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
-    """Both roles start here: the model's weights, or adapters of the base, with AdamW at zero."""
+    """Both roles start here: the model's weights, or adapters of the base, with the optimizer's moments at zero."""
     folder, cotrain = anchor_folder(run.config.anchor), run.config.cotrain
     adapter = cotrain.adapter
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from infuser_core.engines.local import hub
 
+        optimizer = constants(cotrain.optimizer)
         if base is None or adapter is None:
-            hub.prepare_anchor(folder, workspace)
+            hub.prepare_anchor(folder, workspace, optimizer=optimizer)
         else:
-            hub.prepare_adapter(run.store.verified_folder(base), workspace, adapter=adapter, seed=run.config.seed)
+            place, seed = run.store.verified_folder(base), run.config.seed
+            hub.prepare_adapter(place, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
-    settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer, **_numerics(run)}
+    settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer.recipe(), **_numerics(run)}
     own = {"adapter": adapter} if adapter else {}
     recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seeded=adapter is not None)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))

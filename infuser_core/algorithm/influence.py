@@ -4,8 +4,32 @@ Everything is elementwise or a sum, so a parameter may come whole, in pieces or 
 adds up over pieces, and `score.py` needs only the totals.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """Gamma = g / (sqrt(decayed v + fresh g^2) + eps), element by element."""
+
+    decayed: float
+    """Weight of the second moment v."""
+    fresh: float
+    """Weight of the question's own g^2."""
+    eps: float
+    """Added to the root."""
+
+    @classmethod
+    def of_adamw(cls, *, step: int, beta2: float, eps: float) -> "Elementwise":
+        """b2 / (1 - b2^t) and (1 - b2) / (1 - b2^t), t = step + 1 (eq:adamw_moments)."""
+        correction = 1.0 - beta2 ** (step + 1)
+        return cls(decayed=beta2 / correction, fresh=(1.0 - beta2) / correction, eps=eps)
+
+
+PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
+"""Gamma = g, where v is one."""
 
 
 def direction(gradient: Tensor, second_moment: Tensor | None, *, step: int, beta2: float, eps: float) -> Tensor:
@@ -42,7 +66,7 @@ def batched_norms(
 ) -> Tensor:
     """[<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece in few passes: [4, K], in their own dtype.
 
-    `decayed_N` is b2 v / (1 - b2^t) and `fresh` (1 - b2) / (1 - b2^t), see `moment_shares`. Sums run in the tensors'
+    `decayed_N` is v times its weight, and `fresh` the weight of g^2, see `Elementwise`. Sums run in the tensors'
     dtype: keep pieces short and add the results up in fp64. `scratch_KN` is overwritten.
     """
     raw_K, gradient_K = torch.mv(gradients_KN, reference_N), torch.linalg.vector_norm(gradients_KN, dim=1)
@@ -51,17 +75,10 @@ def batched_norms(
     return torch.stack([torch.mv(gamma_KN, reference_N), raw_K, torch.linalg.vector_norm(gamma_KN, dim=1), gradient_K])
 
 
-def moment_shares(*, step: int, beta2: float) -> tuple[float, float]:
-    """(b2, 1 - b2) / (1 - b2^t), t = step + 1: how AdamW weighs v and g^2 (eq:adamw_moments)."""
-    correction = 1.0 - beta2 ** (step + 1)
-    return beta2 / correction, (1.0 - beta2) / correction
-
-
-def row_sums(
-    gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, *, step: int, beta2: float, eps: float
-) -> Tensor:
+def row_sums(gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, form: Elementwise) -> Tensor:
     """`partial_sums` of U pieces of their own, one per row: fp64 of shape [U, 4], accumulated in fp64."""
-    gammas_UN = direction(gradients_UN, second_moments_UN, step=step, beta2=beta2, eps=eps)
+    scale_UN = (gradients_UN * gradients_UN).mul_(form.fresh).add_(second_moments_UN, alpha=form.decayed)
+    gammas_UN = torch.div(gradients_UN, scale_UN.sqrt_().add_(form.eps), out=scale_UN)
     pairs = ((references_UN, gammas_UN), (references_UN, gradients_UN), (gammas_UN, gammas_UN))
     products = [(left * right).sum(1, dtype=torch.float64) for left, right in (*pairs, (gradients_UN, gradients_UN))]
     return torch.stack(products, dim=1)

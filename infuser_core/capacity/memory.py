@@ -44,6 +44,8 @@ class Layout:
     """Roles whose training state stays in memory: 2, or 1 with a load at every change of role or engine."""
     bytes_per_weight: int
     """Bytes of a compute weight."""
+    optimizer: str = "adamw"
+    """Name of the optimizer."""
 
     @property
     def engines(self) -> int:
@@ -76,6 +78,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         sampler_share=engine["sampler_memory"] / (2 if pooled else 1),
         warm_trainers=1 if turns or pooled else roles,
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine["dtype"]],
+        optimizer=config.cotrain.optimizer.name,
     )
 
 
@@ -147,7 +150,7 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
         Part(name="weights", bytes=_weights(shape, layout)),
         Part(name="gradients (fp32)", bytes=4 * gradients * on_gpu * roles),
         Part(name="fp32 masters", bytes=4 * state * on_gpu * roles),
-        Part(name="both moments (fp32)", bytes=8 * state * on_gpu * roles),
+        Part(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
         Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
         Part(name="activations", bytes=activations(shape, layout, tokens)),
         Part(name="logits", bytes=3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)),

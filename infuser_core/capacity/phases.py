@@ -101,7 +101,7 @@ def phases_of(asked: Asked) -> list[Phase]:
     written, read = 4 * trained / disk, 4 * trained / disk
     # One trainer for both roles loads at every change; one that only made room for a sampler comes back from the host,
     # unless it is unsharded: that one keeps nothing.
-    layout, loaded = asked.layout, (4 * parameters + 8 * trained) / disk
+    layout, loaded = asked.layout, 4 * (parameters + asked.shape.moments(asked.layout.optimizer)) / disk
     changed = loaded if layout.warm_trainers == 1 else 0.0
     parked = trainers.copied(16 * trained / trainers.ranks) if layout.zero_stage else loaded
     again = parked if layout.turns else 0.0

@@ -63,6 +63,11 @@ class Shape:
         """Parameters that have a gradient and moments."""
         return self.adapters or self.parameters
 
+    def moments(self, optimizer: str) -> float:
+        """Numbers that the optimizer keeps beside the trained parameters."""
+        hidden = self.adapters or self.layers * self.layer_parameters
+        return {"adamw": 2.0, "sgd": 1.0, "muon": 2.0 - hidden / self.trained}[optimizer] * self.trained
+
     def adapted(self, adapter: AdapterSettings | None) -> "Shape":
         """The same model with those adapters: a rank has a row for each input and a column for each output."""
         if adapter is None:

@@ -178,8 +178,8 @@ def _size(source: QuestionSource, key: str) -> int:
         ) from error
 
 
-FULL, WEIGHTS, GRADIENT = 12.0, 4.0, 4.0
-"""Bytes per parameter: fp32 weights with both moments, weights alone, a kept gradient."""
+WEIGHTS, GRADIENT = 4.0, 4.0
+"""Bytes per parameter of fp32 weights, and of a kept gradient."""
 KEPT_FULL, KEPT_EVERY = 2, 5
 """Retention by `infuser gc`: the last two checkpoints whole, of every fifth the weights, the selected one whole."""
 
@@ -204,34 +204,37 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     """Bytes that the run writes."""
     cotrain, parameters = config.cotrain, float(shape.trained)
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
+    checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
     gradient = GRADIENT * parameters * (1 + int(cotrain.one_backward)) if needs_influence(config) else 0.0
-    per_iteration = roles * FULL * parameters + gradient
+    per_iteration = roles * checkpoint + gradient
     full = min(cotrain.iterations, KEPT_FULL)
     thinned = max(0, cotrain.iterations - full) // KEPT_EVERY
     selected = int(cotrain.iterations > full)
-    kept = roles * ((full + selected) * FULL + thinned * WEIGHTS) * parameters
-    in_all = FULL * parameters + cotrain.iterations * per_iteration
+    kept = roles * ((full + selected) * checkpoint + thinned * WEIGHTS * parameters)
+    in_all = base + checkpoint + cotrain.iterations * per_iteration
+    most = _peak(config, roles * checkpoint, roles * WEIGHTS * parameters, gradient)
     return Files(
-        checkpoint=FULL * parameters,
+        checkpoint=checkpoint,
         per_iteration=per_iteration,
-        in_all=base + in_all,
-        after_gc=base + FULL * parameters + kept,
-        peak=base + (_peak(config, roles * parameters, gradient) + FULL * parameters if config.store.keep else in_all),
+        in_all=in_all,
+        after_gc=base + checkpoint + kept,
+        peak=base + checkpoint + most if config.store.keep else in_all,
     )
 
 
-def _peak(config: RunConfig, parameters: float, gradient: float) -> float:
-    """Bytes beside the anchor's at the end of the last iteration, before retention follows: nothing is larger.
+def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) -> float:
+    """Bytes beside the anchor's, of whole and of thinned checkpoints, at the end of the last iteration, before retention follows: nothing is larger.
 
     Of candidates for selection, the best one keeps its weights, or with `within_noise` every validated one.
     """
     keep, iterations = config.store.keep, config.cotrain.iterations
-    assert keep is not None
+    if keep is None:
+        return 0.0
     whole = min(iterations, keep.full + 1)
     old = range(1, iterations - whole + 1)
     every = config.cotrain.validate_every
     weights = {number for number in old if keep.weights_every and number % keep.weights_every == 0}
     candidates = {number for number in old if number % every == 0} - weights
     best = len(candidates) if config.evaluate.selection == "within_noise" else min(1, len(candidates))
-    return (whole * FULL + (len(weights) + best) * WEIGHTS) * parameters + min(iterations, 1) * gradient
+    return whole * checkpoint + (len(weights) + best) * thin + min(iterations, 1) * gradient

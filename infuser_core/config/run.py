@@ -4,7 +4,7 @@ Imports no torch. Unknown keys, wrong types and impossible combinations fail her
 """
 
 from dataclasses import fields, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -74,14 +74,34 @@ class RolloutSampling(Settings):
 
 
 class OptimizerSettings(Settings):
-    """AdamW."""
+    """The optimizer of both roles; scores are of its own directions."""
 
+    name: Literal["adamw", "muon", "sgd"] = "adamw"
+    """A file in `infuser_core/engines/training/optimizers`."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0, le=1e6)
     weight_decay: float = Field(default=0.01, ge=0, le=1e6)
     gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
+    momentum: float | None = Field(default=None, ge=0, lt=1)
+    """Of muon and sgd; null is 0.95 and 0.9."""
+    nesterov: bool | None = None
+    """Whether muon's or sgd's step looks ahead; null is true and false."""
+
+    @model_validator(mode="after")
+    def _of_its_own(self) -> "OptimizerSettings":
+        fields = type(self).model_fields
+        others = {"adamw": ["momentum", "nesterov"], "sgd": ["beta1", "beta2", "epsilon"]}
+        for key in others.get(self.name, []):
+            if getattr(self, key) != fields[key].default:
+                raise ValueError(f"{self.name} has no {key}")
+        return self
+
+    def recipe(self) -> dict[str, Any]:
+        """What an anchor depends on: constants that are set, and the name where it is not the default."""
+        unset = {"name"} if self.name == "adamw" else set[str]()
+        return self.model_dump(mode="json", exclude_none=True, exclude=unset)
 
 
 ALL_LINEAR: Final = "all-linear"
@@ -378,9 +398,14 @@ class RunConfig(Settings):
     of a recipe or of the run's name, and a resumed run may have others."""
 
     @model_validator(mode="after")
-    def _adapted(self) -> "RunConfig":
-        if self.cotrain.adapter is not None and self.engine.trainer != "local":
-            raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {self.engine.trainer}")
+    def _trainable(self) -> "RunConfig":
+        trainer, name = self.engine.trainer, self.cotrain.optimizer.name
+        if self.cotrain.adapter is not None and trainer != "local":
+            raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {trainer}")
+        if name != "adamw" and trainer != "local":
+            raise ValueError(f"cotrain.optimizer.name {name} needs engine.trainer local, and it is {trainer}")
+        if name == "muon" and self.engine.probe == "fast":
+            raise ValueError("engine.probe fast cannot score muon's directions: set it to auto or reference")
         return self
 
     def digest(self) -> str:

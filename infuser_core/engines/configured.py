@@ -50,14 +50,12 @@ def _pooled(engine: EngineSettings) -> bool:
 
 
 def constants(optimizer: OptimizerSettings) -> Options:
-    """AdamW's constants by the names of AdamWOptions."""
-    return {
-        "beta1": optimizer.beta1,
-        "beta2": optimizer.beta2,
-        "eps": optimizer.epsilon,
-        "weight_decay": optimizer.weight_decay,
-        "max_grad_norm": optimizer.gradient_clip,
-    }
+    """Constants of the optimizer by the names of its options, and its own."""
+    clipping = {"weight_decay": optimizer.weight_decay, "max_grad_norm": optimizer.gradient_clip}
+    decays = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.epsilon}
+    own = {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
+    given = clipping | ({} if optimizer.name == "sgd" else decays)
+    return {"name": optimizer.name, **given} | {key: value for key, value in own.items() if value is not None}
 
 
 def _common(engine: EngineSettings) -> Options:

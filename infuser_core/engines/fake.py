@@ -4,7 +4,7 @@ Text is bytes. Replies come from a callable. The trainer is a policy of 16 weigh
 real objective, AdamW, probe and files.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -21,7 +21,6 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.engines.training.adamw import AdamWOptions, FlatParameters
 from infuser_core.engines.training.checkpoint import (
     WEIGHTS,
     TrainerState,
@@ -30,6 +29,8 @@ from infuser_core.engines.training.checkpoint import (
     shards_of,
     write_checkpoint,
 )
+from infuser_core.engines.training.flat import FlatParameters
+from infuser_core.engines.training.optimizer import Given, first_moments, options_of
 from infuser_core.engines.training.packing import MicroBatch, Packer
 from infuser_core.schemas import Checkpoint
 
@@ -153,7 +154,7 @@ class BucketPolicy:
 class FakeTrainer(FlatTrainer):
     """protocols.Trainer of a BucketPolicy."""
 
-    def __init__(self, *, optimizer: AdamWOptions | Mapping[str, float] | None = None) -> None:
+    def __init__(self, *, optimizer: Given = None) -> None:
         super().__init__(optimizer)
         self._packer = Packer(token_budget=1 << 20, device=torch.device("cpu"), dtype=torch.float32)
 
@@ -169,6 +170,6 @@ class FakeTrainer(FlatTrainer):
 def fake_anchor(folder: Path) -> None:
     """Write the first checkpoint of a fake run into `folder`: uniform weights, zero state, step 0."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights, first, second = ({"weights": torch.zeros(BUCKETS)} for _ in range(3))
-    state = TrainerState(step=0, optimizer=AdamWOptions().to_json())
-    write_checkpoint(folder, weights=weights, first=first, second=second, state=state)
+    weights, options = {"weights": torch.zeros(BUCKETS)}, options_of(None)
+    state = TrainerState(step=0, optimizer=options.to_json())
+    write_checkpoint(folder, weights=weights, moments=first_moments(options, weights, ()), state=state)

@@ -1,8 +1,7 @@
 """Pre-training of the anchor: initial weights, Muon, batches of drills and of the mixture.
 
-Muon makes number copying far more exact than AdamW does in the same time (Jordan et al. 2024; the coefficients are
-theirs). Torch's own Muon works matrix by matrix, which on a CPU costs more than the model; here all matrices of a shape
-are one batch.
+Muon makes number copying far more exact than AdamW does in the same time. Matrix by matrix it costs more than the model
+on a CPU; here all matrices of a shape are one batch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,24 +12,11 @@ from random import Random
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from infuser_core.engines.training.optimizers.muon import SCALE, orthogonalise
 from infuser_core.nano.curriculum import Lesson, course_of
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.world import WORLD, WorldConfig
 from infuser_core.seeding import seed_of
-
-_A, _B, _C = 3.4445, -4.7750, 2.0315
-_STEPS = 5
-_SCALE = 0.2
-"""Root mean square of an update in units of the learning rate, so that AdamW's rates fit."""
-
-
-def orthogonalise(matrices: torch.Tensor) -> torch.Tensor:
-    """The nearest (semi-)orthogonal matrices, roughly, by Newton-Schulz; shape [batch, rows <= columns]."""
-    x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(_STEPS):
-        gram = x @ x.mT
-        x = _A * x + (_B * gram + _C * gram @ gram) @ x
-    return x
 
 
 class Muon:
@@ -51,7 +37,7 @@ class Muon:
             gradients = torch.stack([_wide(p.grad) for p in group if p.grad is not None])
             buffer = self._buffers[shape].lerp_(gradients, 1 - self._momentum)
             updates = orthogonalise(gradients.lerp(buffer, self._momentum))
-            scale = learning_rate * _SCALE * max(shape) ** 0.5
+            scale = learning_rate * SCALE * max(shape) ** 0.5
             for matrix, update in zip(group, updates, strict=True):
                 matrix.sub_(update if matrix.shape == update.shape else update.mT, alpha=scale)
 

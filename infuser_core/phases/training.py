@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.preset import Overlong, Preset, RatioLevel, length_norm, step_denominator
 from infuser_core.config.roles import RoleSettings
-from infuser_core.config.run import CotrainSettings, OptimizerSettings, RunConfig
+from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.phases.parts.not_finite import HINT, is_finite, lose
@@ -139,8 +139,8 @@ class UpdateSettings:
     """Name of the advantage estimator."""
     objective: ObjectiveSettings
     """The loss."""
-    optimizer: OptimizerSettings
-    """AdamW's constants."""
+    optimizer: Mapping[str, Any]
+    """The optimizer's constants, and its name where that is not AdamW."""
 
     @classmethod
     def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, iteration: int, max_tokens: int) -> "UpdateSettings":
@@ -150,7 +150,7 @@ class UpdateSettings:
             minibatch=role.minibatch,
             advantage=role.advantage,
             objective=ObjectiveSettings.of(cotrain, max_tokens=max_tokens),
-            optimizer=cotrain.optimizer,
+            optimizer=cotrain.optimizer.recipe(),
         )
 
     def advantages(self, rewards: Sequence[Sequence[float]]) -> list[list[float]]:

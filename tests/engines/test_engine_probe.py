@@ -257,7 +257,7 @@ def test_a_score_is_its_definition_and_the_trainer_stays_as_it_was(
         step(engine, make_groups(SHAPES[:4], seed=seed))
     gradient(engine, make_groups(SHAPES[:4], seed=9))
     engine.keep_gradient(tmp_path / "g.safetensors")
-    state = [engine._flat.data, engine._flat.gradient, engine._adamw.second]
+    state = [engine._flat.data, engine._flat.gradient, engine._optimizer.second]
     before = [each.clone() for each in state]
     found = engine.probe(groups, OBJECTIVE, tmp_path / "g.safetensors")
     assert all(torch.equal(one, other) for one, other in zip(state, before, strict=True))
@@ -265,7 +265,7 @@ def test_a_score_is_its_definition_and_the_trainer_stays_as_it_was(
     read_reference(tmp_path / "g.safetensors", engine._flat.views(kept))
     for group, each in zip(groups, found, strict=True):
         ascent = -gradient(engine, [group])
-        gamma = direction(ascent, engine._adamw.second, step=steps, beta2=0.999, eps=1e-8)
+        gamma = direction(ascent, engine._optimizer.second, step=steps, beta2=0.999, eps=1e-8)
         assert each.group_id == group.group_id
         assert each.dot == pytest.approx(float(kept @ gamma), rel=1e-9, abs=1e-12)
         assert each.raw_dot == pytest.approx(float(kept @ ascent), rel=1e-9, abs=1e-12)

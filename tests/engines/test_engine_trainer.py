@@ -102,7 +102,7 @@ def test_bfloat16_points_the_same_way_from_fp32_state(anchor: Checkpoint) -> Non
     assert torch.nn.functional.cosine_similarity(gradient(engine, groups), exact, dim=0) > 0.99
     before = engine._flat.data.clone()
     engine.optim_step(1e-6)
-    state = [engine._flat.data, engine._flat.gradient, engine._adamw.first, engine._adamw.second]
+    state = [engine._flat.data, engine._flat.gradient, engine._optimizer.first, engine._optimizer.second]
     assert {each.dtype for each in state} == {torch.float32}
     # A step this small is lost where weights are bf16.
     assert 0 < float((engine._flat.data - before).abs().max()) < 1e-5

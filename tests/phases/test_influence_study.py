@@ -22,7 +22,7 @@ def settings(learning_rate: float) -> StudySettings:
         minibatch=4,
         advantage="mean_centred",
         objective=objective_settings(tis_cap=None, max_tokens=1),
-        optimizer=OptimizerSettings(),
+        optimizer=OptimizerSettings().recipe(),
     )
     return StudySettings(step=step, questions=2, rollouts=4)
 

@@ -46,7 +46,7 @@ def planned(gpus: str, *changes: str) -> Asked:
 def test_parts_of_an_unsharded_trainer_are_eighteen_bytes_per_parameter_and_role():
     asked = planned("1xH100")
     parts = {part.name: part.bytes for part in held(asked)[0].parts}
-    state = ("weights", "gradients (fp32)", "fp32 masters", "both moments (fp32)")
+    state = ("weights", "gradients (fp32)", "fp32 masters", "moments (fp32)")
     assert sum(parts[name] for name in state) == pytest.approx(2 * 18 * asked.shape.parameters)
     assert parts["reference gradient (fp32)"] == 4 * asked.shape.parameters
 

@@ -109,13 +109,13 @@ def test_a_lost_shard_is_named_and_a_pruned_one_is_said_to_be_so(tmp_path: Path)
     lost = tmp_path / "optimizer-00002-of-00003.safetensors"
     lost.unlink()
     with pytest.raises(CheckpointError, match=r"optimizer-00002-of-00003\.safetensors is missing"):
-        files.read_moments(given_tensors, given_tensors, tmp_path)
+        files.read_moments(files.named_moments(given_tensors, given_tensors), tmp_path)
     pruned.write(
         tmp_path,
         [pruned.Removed(file=lost.name, part="moments", sha256="0", bytes=1, rule="old", at="2026-01-01T00:00:00")],
     )
     with pytest.raises(StoreError, match="was pruned by gc on 2026-01-01") as caught:
-        files.read_moments(given_tensors, given_tensors, tmp_path)
+        files.read_moments(files.named_moments(given_tensors, given_tensors), tmp_path)
     assert "infuser doctor RUN --repair --iteration T" in caught.value.hint
 
 

@@ -16,7 +16,7 @@ from infuser_core.engines.deepspeed.zero import Zero
 from infuser_core.engines.probe.fast import LayerProbe, Scored
 from infuser_core.engines.probe.sums import Accumulator, Preconditioner, Workspace
 from infuser_core.engines.protocols import Objective, TrainRow
-from infuser_core.engines.training.adamw import AdamW
+from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Segment
 
 
@@ -49,7 +49,9 @@ class ShardProbe(LayerProbe):
         `note` hears of every other one.
         """
         shard = zero.shard
-        direction = Preconditioner.of(adamw, Gathered(shard, against.reference), Gathered(shard, adamw.second))
+        direction = Preconditioner(
+            reference=Gathered(shard, against.reference), second=Gathered(shard, adamw.second), form=adamw.form
+        )
         workspace = Workspace(dtype=torch.float32, device=self._packer.device)
         found: dict[int, Tensor] = {}
 

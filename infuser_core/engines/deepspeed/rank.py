@@ -27,9 +27,7 @@ from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty
 from infuser_core.engines.hf.causal_lm import checkpoint_activations, choose_dtype, copy_companions, device_name
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
-from infuser_core.engines.probe.reference import gradient_sums
 from infuser_core.engines.protocols import Objective
-from infuser_core.engines.training.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     WEIGHTS,
@@ -40,6 +38,7 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, batch_terms, merged
+from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
 
@@ -263,7 +262,7 @@ class DeepSpeedRank:
         shard = self._loaded().shard
         alone = torch.zeros_like(shard.gradient)
         tally = self._accumulate(parts, against.objective, 1, alone)
-        sums = gradient_sums(shard, self._adamw, alone, against.reference).tolist()
+        sums = self._adamw.sums(alone, against.reference).tolist()
         if dist.get_rank() == 0:
             scores[parts[0].place] = sums
         if against.denominator is not None:

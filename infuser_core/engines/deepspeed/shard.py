@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infuser_core.engines.training.adamw import FlatBuffers
+from infuser_core.engines.training.flat import FlatBuffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

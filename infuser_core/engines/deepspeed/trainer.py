@@ -3,7 +3,7 @@
 This is the driver's side: it deals rows to ranks and adds up what they report. The ranks are in rank.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from importlib.util import find_spec
@@ -30,9 +30,10 @@ from infuser_core.engines.protocols import (
     TrainGroup,
     no_progress,
 )
-from infuser_core.engines.training.adamw import AdamWOptions
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.loss import in_order, merged
+from infuser_core.engines.training.optimizer import Given, options_of
+from infuser_core.engines.training.optimizers.adamw import AdamWOptions
 from infuser_core.engines.training.packing import plan_whole
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
@@ -59,11 +60,17 @@ class DeepSpeedTrainer:
         token_budget: int | None = None,
         gradient_checkpointing: bool = False,
         probe: str = "auto",
-        optimizer: AdamWOptions | Mapping[str, float] | None = None,
+        optimizer: Given = None,
     ) -> None:
         if find_spec("deepspeed") is None:
             raise EngineError(
                 "the trainer `deepspeed` needs the package of that name", hint="pip install 'infuser[deepspeed]'"
+            )
+        constants = options_of(optimizer)
+        if not isinstance(constants, AdamWOptions):
+            raise EngineError(
+                f"the trainer `deepspeed` shards AdamW's state, and none of {constants.name}",
+                hint="set engine.trainer local, or cotrain.optimizer.name adamw",
             )
         kind = choose_device(device).type
         self._options = RankOptions(
@@ -74,7 +81,7 @@ class DeepSpeedTrainer:
             token_budget=token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"]),
             gradient_checkpointing=gradient_checkpointing,
             probe=probe,
-            optimizer=AdamWOptions.of(optimizer),
+            optimizer=constants,
         )
         self._ranks = ranks
         self._choice = ProbeChoice(probe)

@@ -203,6 +203,12 @@ def multiply_experts(model: PreTrainedModel) -> None:
         model.set_experts_implementation("eager")
 
 
+def outer_layers(model: PreTrainedModel) -> set[str]:
+    """Names of the weights of embedding and output layer."""
+    layers = (model.get_input_embeddings(), model.get_output_embeddings())
+    return {name for name, each in model.named_parameters() if any(each is layer.weight for layer in layers)}
+
+
 def checkpoint_activations(model: PreTrainedModel) -> None:
     """Compute activations again in backward instead of keeping them."""
     # transformers renamed the method within the range we support.

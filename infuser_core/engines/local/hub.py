@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
@@ -12,10 +12,16 @@ from infuser_core.adapters import CONFIG, NAMED, pointer
 from infuser_core.adapters import WEIGHTS as ADAPTER
 from infuser_core.config.run import AdapterSettings, SamplingSettings
 from infuser_core.engines.hf import gguf
-from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, end_tokens, load_model, read_config
+from infuser_core.engines.hf.causal_lm import (
+    choose_dtype,
+    copy_companions,
+    end_tokens,
+    load_model,
+    outer_layers,
+    read_config,
+)
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
-from infuser_core.engines.training.adamw import AdamWOptions
 from infuser_core.engines.training.checkpoint import (
     SHARD_BYTES,
     Tensors,
@@ -23,13 +29,14 @@ from infuser_core.engines.training.checkpoint import (
     weights_of,
     write_checkpoint,
 )
+from infuser_core.engines.training.optimizer import Given, first_moments, options_of
 
 
 def prepare_anchor(
     source: Path,
     out: Path,
     *,
-    options: AdamWOptions | None = None,
+    optimizer: Given = None,
     free: Callable[[], int] = free_host_memory,
 ) -> None:
     """Write a trainable checkpoint of the model in `source` into the folder `out`: fp32 weights, zero state, step 0.
@@ -40,11 +47,12 @@ def prepare_anchor(
         require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
     out.mkdir(parents=True, exist_ok=True)
-    _begin(out, {name: parameter.detach() for name, parameter in model.named_parameters()}, options)
+    tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    _begin(out, tensors, optimizer, outer=outer_layers(model))
     copy_companions(source, out)
 
 
-def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int) -> None:
+def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: Given = None) -> None:
     """Write a trainable checkpoint of new adapters of the model in `base`, an artifact, into the existing folder `out`.
 
     Raises ConfigError for adapters of layers that the model has not.
@@ -53,7 +61,7 @@ def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: in
     from infuser_core.engines.hf.adapters import create
 
     weights = create(read_config(base), adapter, out, base=pointer(base), seed=seed)
-    _begin(out, weights, None, adapter=True)
+    _begin(out, weights, optimizer, adapter=True)
     copy_companions(base, out)
 
 
@@ -73,10 +81,12 @@ def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
     return remarks
 
 
-def _begin(out: Path, weights: Tensors, options: AdamWOptions | None, *, adapter: bool = False) -> None:
-    first, second = ({name: torch.zeros_like(weight) for name, weight in weights.items()} for _ in range(2))
-    state = TrainerState(step=0, optimizer=(options or AdamWOptions()).to_json())
-    write_checkpoint(out, weights=weights, first=first, second=second, state=state, adapter=adapter)
+def _begin(
+    out: Path, weights: Tensors, optimizer: Given, *, outer: Collection[str] = (), adapter: bool = False
+) -> None:
+    options = options_of(optimizer)
+    moments, state = first_moments(options, weights, outer), TrainerState(step=0, optimizer=options.to_json())
+    write_checkpoint(out, weights=weights, moments=moments, state=state, adapter=adapter)
 
 
 def write_hub_layout(

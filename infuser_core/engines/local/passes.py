@@ -1,9 +1,9 @@
-"""Trainer over flat parameters: packed passes, AdamW steps, the probe and checkpoint files, for any policy.
+"""Trainer over flat parameters: packed passes, optimizer steps, the probe and checkpoint files, for any policy.
 
 It imports no transformers: an engine adds how its policy is loaded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,6 @@ from infuser_core.engines.protocols import (
     TrainGroup,
     no_progress,
 )
-from infuser_core.engines.training.adamw import AdamW, AdamWOptions, FlatParameters
 from infuser_core.engines.training.checkpoint import (
     TrainerState,
     read_moments,
@@ -28,7 +27,9 @@ from infuser_core.engines.training.checkpoint import (
     write_checkpoint,
     write_tensors,
 )
+from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
+from infuser_core.engines.training.optimizer import Given, optimizer_of, options_of
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
 
@@ -40,8 +41,8 @@ class FlatTrainer:
 
     _packer: Packer
 
-    def __init__(self, optimizer: AdamWOptions | Mapping[str, float] | None) -> None:
-        self._options = AdamWOptions.of(optimizer)
+    def __init__(self, optimizer: Given) -> None:
+        self._options = options_of(optimizer)
         self._folder: Path | None = None
         self._accumulated = False
 
@@ -50,9 +51,9 @@ class FlatTrainer:
     ) -> None:
         """Take what a checkpoint folder holds; the weights are in `flat` already, those of adapters alone or all."""
         self._policy, self._flat, self._adapter = policy, flat, adapter
-        self._adamw = AdamW(flat, self._options)
-        self._adamw.steps = state.step
-        read_moments(flat.views(self._adamw.first), flat.views(self._adamw.second), folder)
+        self._optimizer = optimizer_of(flat, self._options)
+        self._optimizer.steps = state.step
+        read_moments(self._optimizer.state(), folder)
         self._folder = folder
 
     def zero_grad(self) -> None:
@@ -90,9 +91,9 @@ class FlatTrainer:
         return tally.sums().report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
-        """One AdamW step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
+        """One optimizer step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
         self._loaded()
-        return self._adamw.step(learning_rate)
+        return self._optimizer.step(learning_rate)
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
@@ -115,7 +116,7 @@ class FlatTrainer:
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> list[Similarity]:
-        """Each group's own AdamW direction against `reference` (eq:adamw_moments).
+        """Each group's own direction under the optimizer against `reference` (eq:adamw_moments).
 
         Weights, optimizer state and accumulated gradients are left as they were.
         """
@@ -163,23 +164,22 @@ class FlatTrainer:
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""
         self._loaded()
-        flat, adamw = self._flat, self._adamw
+        flat, optimizer = self._flat, self._optimizer
         write_checkpoint(
             path,
             weights=flat.views(flat.data),
-            first=flat.views(adamw.first),
-            second=flat.views(adamw.second),
-            state=TrainerState(step=adamw.steps, optimizer=self._options.to_json()),
+            moments=optimizer.state(),
+            state=TrainerState(step=optimizer.steps, optimizer=self._options.to_json()),
             adapter=self._adapter,
         )
-        return adamw.steps
+        return optimizer.steps
 
     def _patiently(self, work: Callable[[], Result]) -> Result:
         """A whole pass."""
         return work()
 
     def _scorer(self) -> Probe:
-        return ReferenceProbe(self._policy, self._flat, self._adamw, self._packer)
+        return ReferenceProbe(self._policy, self._flat, self._optimizer, self._packer)
 
     def _loaded(self) -> Path:
         if self._folder is None:

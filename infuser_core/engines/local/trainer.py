@@ -1,7 +1,7 @@
-"""A trainer on one device: packed forward and backward, AdamW, and the optimizer-aware probe."""
+"""A trainer on one device: packed forward and backward, optimizer steps, and the optimizer-aware probe."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from infuser_core.engines.hf.causal_lm import (
     copy_companions,
     device_name,
     load_model,
+    outer_layers,
     repeat_exactly,
 )
 from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
@@ -27,9 +28,10 @@ from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
-from infuser_core.engines.training.adamw import AdamWOptions, FlatParameters
 from infuser_core.engines.training.checkpoint import read_state, weights_of
+from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
+from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy
 from infuser_core.schemas import Checkpoint
@@ -65,7 +67,7 @@ class LocalTrainer(FlatTrainer):
         deterministic: bool = False,
         roles: int = 1,
         free: Callable[[torch.device], int] = free_memory,
-        optimizer: AdamWOptions | Mapping[str, float] | None = None,
+        optimizer: Given = None,
     ) -> None:
         super().__init__(optimizer)
         torch.set_num_threads(threads)
@@ -103,7 +105,7 @@ class LocalTrainer(FlatTrainer):
         self._choose_attention(model.config.get_text_config())
         self._choice.renew()
         policy, adapter = ModelPolicy(model, compute_dtype=self._compute_dtype), base_of(folder) is not None
-        self._hold(policy, FlatParameters(trained), state, folder, adapter=adapter)
+        self._hold(policy, FlatParameters(trained, outer=outer_layers(model)), state, folder, adapter=adapter)
         if not self._budget.settled:
             frozen = sum(each.nbytes for each in model.parameters() if not each.requires_grad)
             # What the other roles' trainers on the device will take is left to them.
@@ -153,7 +155,7 @@ class LocalTrainer(FlatTrainer):
     def sleep(self) -> None:
         """Give the memory to others: what it holds lies in a checkpoint."""
         self._folder = self._fast = None
-        for name in ("_flat", "_policy", "_adamw"):
+        for name in ("_flat", "_policy", "_optimizer"):
             self.__dict__.pop(name, None)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -202,7 +204,7 @@ class LocalTrainer(FlatTrainer):
             return super()._scorer()
         if self._fast is None:
             assert isinstance(self._policy, ModelPolicy)
-            self._fast = FastProbe(self._policy, self._flat, self._adamw, self._packer)
+            self._fast = FastProbe(self._policy, self._flat, self._optimizer, self._packer)
         return self._fast
 
     def _choose_attention(self, config: Any) -> None:

@@ -6,6 +6,7 @@ group larger than the token budget takes the reference probe's way, whose one gr
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -22,8 +23,9 @@ from infuser_core.engines.probe.sums import (
     spans_of,
 )
 from infuser_core.engines.protocols import Objective, TrainGroup
-from infuser_core.engines.training.adamw import AdamW, FlatParameters
+from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import batch_terms
+from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.output_layer import CPU_ROWS, Receiver
 from infuser_core.engines.training.packing import MicroBatch, Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
@@ -118,12 +120,12 @@ class LayerProbe:
 class FastProbe(LayerProbe):
     """reference.Probe, equal to ReferenceProbe up to rounding."""
 
-    def __init__(self, policy: ModelPolicy, flat: FlatParameters, adamw: AdamW, packer: Packer) -> None:
+    def __init__(self, policy: ModelPolicy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
         super().__init__(policy, packer)
         self._policy = policy
         self._flat = flat
-        self._adamw = adamw
-        self._plain = ReferenceProbe(policy, flat, adamw, packer)
+        self._optimizer = optimizer
+        self._plain = ReferenceProbe(policy, flat, optimizer, packer)
 
     def run(
         self,
@@ -137,7 +139,10 @@ class FastProbe(LayerProbe):
         """See Probe."""
         batches, split = self._packer.plan_whole(groups)
         flat = self._flat
-        against = Preconditioner.of(self._adamw, flat.views(reference), flat.views(self._adamw.second))
+        form = self._optimizer.elementwise()
+        if form is None:
+            raise refusal(f"{self._optimizer.options.name}'s direction, which is no function of each element")
+        against = Preconditioner(reference=flat.views(reference), second=form[1], form=form[0])
         gradient = flat.views(flat.gradient)
         accumulator = None if denominator is None else Accumulator(gradient=gradient, scale=1.0 / denominator)
         workspace = Workspace(dtype=flat.data.dtype, device=self._packer.device)

@@ -2,28 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import partial_sums
 from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.algorithm.score import norm
 from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
-from infuser_core.engines.training.adamw import AdamW, FlatBuffers, FlatParameters
+from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
+from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.packing import Packer, Segment
-
-
-def gradient_sums(flat: FlatBuffers, adamw: AdamW, gradient: Tensor, reference: Tensor) -> Tensor:
-    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, over everybody who holds a part of it."""
-    options, step = adamw.options, adamw.steps
-    parts = [
-        partial_sums(g, ref, v, step=step, beta2=options.beta2, eps=options.eps)
-        for g, ref, v in flat.chunks(gradient, reference, adamw.second)
-    ]
-    return flat.total(torch.stack(parts).sum(0))
 
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
@@ -51,7 +41,7 @@ class ProbeLedger:
         self, groups: Sequence[TrainGroup], *, reference_norm: float, device: torch.device, progress: Progress
     ) -> None:
         self.sums = torch.zeros(len(groups), 4, dtype=torch.float64, device=device)
-        """The sums of every group's gradient of -J (see `gradient_sums`)."""
+        """The sums of every group's gradient of -J (see Optimizer.sums)."""
         self._groups = groups
         self._reference_norm = reference_norm
         self._progress = progress
@@ -96,10 +86,10 @@ class Probe(Protocol):
 class ReferenceProbe:
     """One backward per micro-batch of one question; memory: one gradient of the model's size for all of them."""
 
-    def __init__(self, policy: Policy, flat: FlatParameters, adamw: AdamW, packer: Packer) -> None:
+    def __init__(self, policy: Policy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
         self._policy = policy
         self._flat = flat
-        self._adamw = adamw
+        self._optimizer = optimizer
         self._packer = packer
 
     def run(
@@ -133,7 +123,7 @@ class ReferenceProbe:
                 scratch.zero_()
                 self._group(groups, place, objective, ledger)
                 with torch.no_grad():
-                    ledger.sums[place] = gradient_sums(self._flat, self._adamw, scratch, reference)
+                    ledger.sums[place] = self._optimizer.sums(scratch, reference)
                 if denominator is not None:
                     self._flat.gradient.add_(scratch, alpha=1.0 / denominator)
                 ledger.finish(1)

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import batched_norms, moment_shares, row_sums
+from infuser_core.algorithm.influence import Elementwise, batched_norms, row_sums
 from infuser_core.engines.probe.choice import refusal
-from infuser_core.engines.training.adamw import AdamW
 from infuser_core.engines.training.output_layer import product
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
 
@@ -161,24 +160,14 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preconditioner:
-    """Turns a gradient into its four sums (eq:adamw_moments)."""
+    """Turns a gradient into its four sums."""
 
     reference: Mapping[str, Tensor]
     """Reference direction of every parameter."""
     second: Mapping[str, Tensor]
-    """AdamW's v of every parameter."""
-    step: int
-    """Optimizer steps so far."""
-    beta2: float
-    """Decay of v."""
-    eps: float
-    """Added to the root."""
-
-    @classmethod
-    def of(cls, adamw: AdamW, reference: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> "Preconditioner":
-        """As the optimizer stands, with the reference and v of every parameter."""
-        options = adamw.options
-        return cls(reference=reference, second=second, step=adamw.steps, beta2=options.beta2, eps=options.eps)
+    """Second moment v of every parameter."""
+    form: Elementwise
+    """Gamma of a gradient and v."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +177,7 @@ class Target:
     reference_N: Tensor
     """The reference's part."""
     decayed_N: Tensor
-    """b2 v / (1 - b2^t); overwritten by the next target."""
+    """v times its weight; overwritten by the next target."""
 
 
 class PieceScorer:
@@ -197,7 +186,7 @@ class PieceScorer:
     def __init__(self, preconditioner: Preconditioner, workspace: Workspace, questions: int) -> None:
         self.workspace = workspace
         self._preconditioner = preconditioner
-        self._decayed, self._fresh = moment_shares(step=preconditioner.step, beta2=preconditioner.beta2)
+        self._form = preconditioner.form
         self._questions = questions
         self._norms_4M = torch.empty(4, 0, dtype=workspace.dtype, device=workspace.device)
         self._owners: list[int] = []
@@ -211,7 +200,7 @@ class PieceScorer:
         """References for pieces of these rows."""
         reference_N = self._preconditioner.reference[name][rows].reshape(-1)
         second_N = self._preconditioner.second[name][rows].reshape(-1)
-        decayed_N = torch.mul(second_N, self._decayed, out=self.workspace.moment(len(second_N)))
+        decayed_N = torch.mul(second_N, self._form.decayed, out=self.workspace.moment(len(second_N)))
         return Target(reference_N=reference_N, decayed_N=decayed_N)
 
     def score(self, pieces: Tensor, target: Target, picked: slice) -> None:
@@ -221,8 +210,8 @@ class PieceScorer:
             pieces_KN,
             target.reference_N,
             target.decayed_N,
-            fresh=self._fresh,
-            eps=self._preconditioner.eps,
+            fresh=self._form.fresh,
+            eps=self._form.eps,
             scratch_KN=self.workspace.scratch(*pieces_KN.shape),
         )
         first = len(self._owners)
@@ -243,9 +232,7 @@ class PieceScorer:
                 rows_UI[cut],
                 self._preconditioner.reference[name][tokens],
                 self._preconditioner.second[name][tokens],
-                step=self._preconditioner.step,
-                beta2=self._preconditioner.beta2,
-                eps=self._preconditioner.eps,
+                self._form,
             )
             self._rest += (words.member_QU[:, cut] @ sums_U4).t()
 

@@ -1,6 +1,6 @@
 """Checkpoint folders of a trainer: weights, moments and step count, byte for byte repeatable.
 
-`model.safetensors` holds the master weights, `optimizer.safetensors` both moments as `m.<parameter>` and
+`model.safetensors` holds the master weights, `optimizer.safetensors` the optimizer's moments as `m.<parameter>` and
 `v.<parameter>`, `trainer.json` the step and the optimizer's constants. Above `SHARD_BYTES` either of the first two is
 several files and an index, in the layout that Hugging Face's readers know: `model-00001-of-00003.safetensors`, ...,
 `model.safetensors.index.json`. Of a model with adapters, `adapter_model.safetensors` holds these alone, in the place of
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from infuser_core import adapters, faults
 from infuser_core.durable import fsync
-from infuser_core.engines.training.adamw import AdamWOptions
+from infuser_core.engines.training.optimizer import DEFAULT, Options
 from infuser_core.errors import CheckpointError
 from infuser_core.store import pruned
 from infuser_core.store.verify import hashing_ahead
@@ -49,14 +49,14 @@ class TrainerState:
 
     step: int
     """Optimizer steps since the anchor."""
-    optimizer: dict[str, float]
-    """Constants of AdamW."""
+    optimizer: dict[str, Any]
+    """Constants of the optimizer, and its name where that is not AdamW."""
 
 
 def write_checkpoint(
-    folder: Path, *, weights: Tensors, first: Tensors, second: Tensors, state: TrainerState, adapter: bool = False
+    folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
 ) -> None:
-    """Weights, both moments and `trainer.json` into an existing folder, flushed to the disk.
+    """Weights, the optimizer's moments and `trainer.json` into an existing folder, flushed to the disk.
 
     A file's digest is computed while the next one is written: the store needs it to commit the folder. `adapter`:
     whether the weights are those of adapters alone.
@@ -64,7 +64,7 @@ def write_checkpoint(
     file, named = (adapters.WEIGHTS, adapters.peft_names(weights)) if adapter else (WEIGHTS, weights)
     with hashing_ahead() as done:
         _write(named, folder / file, SHARD_BYTES, done)
-        _write(named_moments(first, second), folder / MOMENTS, SHARD_BYTES, done)
+        _write(moments, folder / MOMENTS, SHARD_BYTES, done)
     write_state(state, folder)
 
 
@@ -171,7 +171,7 @@ def write_state(state: TrainerState, folder: Path) -> None:
     _write_text(folder / STATE, content)
 
 
-def read_state(folder: Path, options: AdamWOptions | None = None) -> TrainerState:
+def read_state(folder: Path, options: Options | None = None) -> TrainerState:
     """`trainer.json` of a folder. Raises CheckpointError where it is missing, of another format, or was trained with
     other constants than `options`: moments of other decay rates mean something else."""
     path = folder / STATE
@@ -189,9 +189,15 @@ def read_state(folder: Path, options: AdamWOptions | None = None) -> TrainerStat
     return state
 
 
-def _refuse_other_constants(options: AdamWOptions, state: TrainerState, folder: Path) -> None:
-    for key in ("beta1", "beta2", "eps"):
-        mine, stored = options.to_json()[key], state.optimizer.get(key)
+def _refuse_other_constants(options: Options, state: TrainerState, folder: Path) -> None:
+    trained = state.optimizer.get("name", DEFAULT)
+    if trained != options.name:
+        raise CheckpointError(
+            f"{folder} was trained with {trained}, and the trainer is set to {options.name}",
+            hint="keep the optimizer for a whole run",
+        )
+    for key in options.kept:
+        mine, stored = getattr(options, key), state.optimizer.get(key)
         if stored is None or not math.isclose(mine, stored):
             raise CheckpointError(
                 f"{folder} was trained with {key} {stored}, and the trainer is set to {mine}",
@@ -204,9 +210,9 @@ def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> di
     return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
 
 
-def read_moments(first: Tensors, second: Tensors, folder: Path) -> None:
+def read_moments(moments: Tensors, folder: Path) -> None:
     """Fill the given tensors from a folder. Raises CheckpointError unless names and shapes agree."""
-    fill(named_moments(first, second), shards_of(folder / MOMENTS), folder / MOMENTS)
+    fill(moments, shards_of(folder / MOMENTS), folder / MOMENTS)
 
 
 def read_reference(path: Path, targets: Tensors) -> None:

@@ -1,0 +1,88 @@
+"""Flat buffers: a model's trained parameters in one tensor, and their gradients in another, with views by name.
+
+Elementwise work over all parameters is then a few long passes, and what an optimizer keeps of them lies in the open.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+ALIGNMENT = 16
+"""Every parameter starts at a multiple of this many elements: 64 bytes in fp32, one cache line."""
+
+CPU_CHUNK = 1 << 17
+"""Elements handled at a time on a CPU: half a MiB in fp32, so that a few temporaries stay in the cache."""
+
+DEVICE_CHUNK = 1 << 26
+"""Elements handled at a time on an accelerator: temporaries of 256 MiB in fp32."""
+
+
+class FlatBuffers:
+    """`data` holds the master weights, `gradient` the accumulated gradient of -J, both flat."""
+
+    def __init__(self, data: Tensor) -> None:
+        self.data = data
+        self.gradient = torch.zeros_like(data)
+
+    def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """The same pieces of several buffers, one piece after the other."""
+        size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
+        return zip(*(buffer.split(size) for buffer in buffers), strict=True)
+
+    def norm(self, buffer: Tensor) -> float:
+        """Euclidean norm of a buffer, accumulated in fp64."""
+        squares = [(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)]
+        return float(self.total(torch.stack(squares).sum()).sqrt())
+
+    def total(self, value: Tensor) -> Tensor:
+        """A small fp64 tensor summed over everybody who holds a part of the parameters."""
+        return value
+
+
+class FlatParameters(FlatBuffers):
+    """Named parameters as views of one buffer; padding between them stays 0 through every elementwise pass.
+
+    `outer` names embedding and output layer.
+    """
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], *, outer: Collection[str] = ()) -> None:
+        self.hidden = hidden_matrices(parameters, outer)
+        """Names of the matrices between embedding and output layer."""
+        self._slices: dict[str, tuple[int, torch.Size]] = {}
+        total = 0
+        for name, parameter in parameters.items():
+            self._slices[name] = (total, parameter.shape)
+            total += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+        first = next(iter(parameters.values()))
+        super().__init__(torch.zeros(total, dtype=first.dtype, device=first.device))
+        self._parameters = dict(parameters)
+        for name, view in self.views(self.data).items():
+            view.copy_(parameters[name].data)
+            parameters[name].data = view
+        self.bind(self.gradient)
+
+    def views(self, buffer: Tensor) -> dict[str, Tensor]:
+        """Every parameter's part of a buffer, in its own shape."""
+        return {
+            name: buffer[start : start + shape.numel()].view(shape) for name, (start, shape) in self._slices.items()
+        }
+
+    def bind(self, buffer: Tensor) -> None:
+        """Let backward accumulate into `buffer` from now on."""
+        for name, view in self.views(buffer).items():
+            self._parameters[name].grad = view
+
+    def unbind(self) -> None:
+        """Leave the parameters without gradients, until `bind`."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
+    def bound(self) -> list[str]:
+        """Parameters that have a gradient."""
+        return [name for name, parameter in self._parameters.items() if parameter.grad is not None]
+
+
+def hidden_matrices(parameters: Mapping[str, Tensor], outer: Collection[str]) -> frozenset[str]:
+    """Names of the matrices that are neither in `outer` nor vectors or stacks."""
+    return frozenset(name for name, each in parameters.items() if each.dim() == 2 and name not in outer)

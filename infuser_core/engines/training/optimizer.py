@@ -1,0 +1,113 @@
+"""Optimizers of a trainer, found by name: the step that they make, and their direction of one gradient alone.
+
+A file of `optimizers` has its class as OPTIMIZER and the dataclass of its constants as OPTIONS. The influence score
+needs the direction Gamma: of AdamW it is the paper's (eq:adamw_moments); of another optimizer it is likewise the step
+on a question's gradient alone, over the learning rate, without momentum, weight decay and clipping.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import Elementwise
+from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
+
+PACKAGE = "infuser_core.engines.training.optimizers"
+DEFAULT = "adamw"
+"""The paper's. Its records of constants do not name it."""
+LETTERS = "mv"
+"""First and second moment, in the order of their file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Constants that all optimizers have."""
+
+    name: ClassVar[str]
+    """Name of the optimizer: its file."""
+    kept: ClassVar[tuple[str, ...]]
+    """Constants without which stored moments mean something else."""
+
+    weight_decay: float = 0.01
+    """Decoupled weight decay, on every parameter."""
+    max_grad_norm: float = 1.0
+    """Global gradient norm above which the gradient is scaled down."""
+
+    @classmethod
+    def moments(cls, *, hidden: bool) -> str:
+        """Letters of the moments of a parameter, which is a hidden matrix or not."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `trainer.json`."""
+        return asdict(self) | ({} if self.name == DEFAULT else {"name": self.name})
+
+
+Constants = TypeVar("Constants", bound=Options)
+Given = Options | Mapping[str, Any] | None
+"""Options as an engine is given them: made, by name, or not at all."""
+
+
+class Optimizer(Generic[Constants]):
+    """Steps flat parameters, and says what it would do on one gradient alone."""
+
+    def __init__(self, parameters: FlatBuffers, options: Constants) -> None:
+        self.options = options
+        self.steps = 0
+        self._parameters = parameters
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> float:
+        """Clip, then step; returns the gradient norm before clipping. A non-finite norm changes nothing."""
+        norm = self._parameters.norm(self._parameters.gradient)
+        if math.isfinite(norm):
+            self.steps += 1
+            # The form of torch.nn.utils.clip_grad_norm_, its 1e-6 included.
+            self._move(learning_rate, clip=min(1.0, self.options.max_grad_norm / (norm + 1e-6)))
+        return norm
+
+    def _move(self, learning_rate: float, *, clip: float) -> None:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Tensor]:
+        """The moments themselves, as `m.<parameter>` and `v.<parameter>`."""
+        raise NotImplementedError
+
+    def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
+        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all who hold a part of it."""
+        raise NotImplementedError
+
+    def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]] | None:
+        """Form of Gamma and v of every parameter where each element of it depends on g's own alone, else None."""
+        return None
+
+
+def options_of(given: Given) -> Options:
+    """The options that an engine is given."""
+    if isinstance(given, Options):
+        return given
+    values = dict(given or {})
+    made: Options = import_module(f"{PACKAGE}.{values.pop('name', DEFAULT)}").OPTIONS(**values)
+    return made
+
+
+def optimizer_of(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
+    """The optimizer of these options, its moments zero."""
+    made: Optimizer[Any] = import_module(f"{PACKAGE}.{options.name}").OPTIMIZER(parameters, options)
+    return made
+
+
+def first_moments(options: Options, weights: Mapping[str, Tensor], outer: Collection[str]) -> dict[str, Tensor]:
+    """Moments before the first step; `outer` names embedding and output layer."""
+    hidden = hidden_matrices(weights, outer)
+    return {
+        f"{letter}.{name}": torch.zeros_like(weight)
+        for letter in LETTERS
+        for name, weight in weights.items()
+        if letter in options.moments(hidden=name in hidden)
+    }

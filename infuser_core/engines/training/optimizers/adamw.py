@@ -1,0 +1,95 @@
+"""AdamW over one flat buffer of all parameters, operation by operation as torch.optim.AdamW does it.
+
+Its state lies in the open: influence scores read the second moment, and checkpoints carry both moments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import Elementwise, partial_sums
+from infuser_core.engines.training.flat import FlatBuffers, FlatParameters
+from infuser_core.engines.training.optimizer import Optimizer, Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamWOptions(Options):
+    """Constants of the optimizer; the defaults are the paper's."""
+
+    name: ClassVar[str] = "adamw"
+    kept: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "eps")
+
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.999
+    """Decay of the second moment."""
+    eps: float = 1e-8
+    """Added to the root of the second moment."""
+
+    @classmethod
+    def moments(cls, *, hidden: bool) -> str:
+        """Both, of every parameter."""
+        return "mv"
+
+
+class AdamW(Optimizer[AdamWOptions]):
+    """Moments and step count of a set of flat parameters."""
+
+    def __init__(self, parameters: FlatBuffers, options: AdamWOptions) -> None:
+        super().__init__(parameters, options)
+        self.first = torch.zeros_like(parameters.data)
+        self.second = torch.zeros_like(parameters.data)
+
+    def _move(self, learning_rate: float, *, clip: float) -> None:
+        flat = self._parameters
+        for data, gradient, first, second in flat.chunks(flat.data, flat.gradient, self.first, self.second):
+            if clip < 1.0:
+                gradient.mul_(clip)
+            update(data, gradient, first, second, options=self.options, rate=learning_rate, steps=self.steps)
+
+    def state(self) -> dict[str, Tensor]:
+        """See Optimizer."""
+        views = self._views()
+        moments = {"m": views.views(self.first), "v": views.views(self.second)}
+        return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
+
+    def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
+        """See Optimizer."""
+        options, flat = self.options, self._parameters
+        parts = [
+            partial_sums(g, ref, v, step=self.steps, beta2=options.beta2, eps=options.eps)
+            for g, ref, v in flat.chunks(gradient, reference, self.second)
+        ]
+        return flat.total(torch.stack(parts).sum(0))
+
+    @property
+    def form(self) -> Elementwise:
+        """Gamma as the moments stand (eq:adamw_moments)."""
+        return Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
+
+    def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
+        """See Optimizer."""
+        return self.form, self._views().views(self.second)
+
+    def _views(self) -> FlatParameters:
+        assert isinstance(self._parameters, FlatParameters), "a rank's shard has no parameters by name"
+        return self._parameters
+
+
+def update(
+    data: Tensor, gradient: Tensor, first: Tensor, second: Tensor, *, options: AdamWOptions, rate: float, steps: int
+) -> None:
+    """The step number `steps` on one piece of the parameters, in place; a gradient that is clipped already."""
+    data.mul_(1.0 - rate * options.weight_decay)
+    first.lerp_(gradient, 1.0 - options.beta1)
+    second.mul_(options.beta2).addcmul_(gradient, gradient, value=1.0 - options.beta2)
+    correction = (1.0 - options.beta2**steps) ** 0.5
+    denominator = (second.sqrt() / correction).add_(options.eps)
+    data.addcdiv_(first, denominator, value=-rate / (1.0 - options.beta1**steps))
+
+
+OPTIMIZER = AdamW
+OPTIONS = AdamWOptions

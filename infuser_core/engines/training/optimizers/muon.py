@@ -1,0 +1,109 @@
+"""Muon: hidden matrices step along their orthogonalised momentum, all other parameters as under AdamW.
+
+K. Jordan et al. 2024 (Muon; its coefficients of Newton-Schulz), and the scale 0.2 sqrt(max(rows, columns)) of Moonlight
+(J. Liu et al. 2025, arXiv 2502.16982), with which AdamW's learning rates fit. The direction of one gradient alone is
+that scale times the orthogonalised gradient, and Gamma of eq:adamw_moments elsewhere.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import direction, inner
+from infuser_core.engines.training.flat import FlatParameters
+from infuser_core.engines.training.optimizer import Optimizer
+from infuser_core.engines.training.optimizers.adamw import AdamWOptions, update
+
+A, B, C = 3.4445, -4.7750, 2.0315
+STEPS = 5
+SCALE = 0.2
+"""Root mean square of an update in units of the learning rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuonOptions(AdamWOptions):
+    """Constants of the optimizer; AdamW's hold for what is no hidden matrix."""
+
+    name: ClassVar[str] = "muon"
+    kept: ClassVar[tuple[str, ...]] = ("momentum", "beta1", "beta2", "eps")
+
+    momentum: float = 0.95
+    """Decay of the mean gradient of a hidden matrix."""
+    nesterov: bool = True
+    """Whether a step looks ahead."""
+
+    @classmethod
+    def moments(cls, *, hidden: bool) -> str:
+        """The mean gradient; AdamW's two elsewhere."""
+        return "m" if hidden else "mv"
+
+
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """The nearest (semi-)orthogonal matrices, roughly, by Newton-Schulz; shape [..., rows <= columns].
+
+    Singular values come out between 0.7 and 1.2.
+    """
+    x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(STEPS):
+        gram = x @ x.mT
+        x = A * x + (B * gram + C * gram @ gram) @ x
+    return x
+
+
+def scaled(matrix: Tensor) -> Tensor:
+    """The orthogonalised matrix, whichever side is longer, at Moonlight's scale."""
+    wide = matrix.shape[0] <= matrix.shape[1]
+    found = orthogonalise(matrix) if wide else orthogonalise(matrix.mT).mT
+    return found * (SCALE * max(matrix.shape) ** 0.5)
+
+
+class Muon(Optimizer[MuonOptions]):
+    """Mean gradients of the hidden matrices, and AdamW's moments of the rest."""
+
+    def __init__(self, parameters: FlatParameters, options: MuonOptions) -> None:
+        super().__init__(parameters, options)
+        self._flat = parameters
+        self._first = parameters.views(torch.zeros_like(parameters.data))
+        others = {name: each for name, each in self._first.items() if name not in parameters.hidden}
+        self._second = {name: torch.zeros_like(each) for name, each in others.items()}
+
+    def _move(self, learning_rate: float, *, clip: float) -> None:
+        flat, options = self._flat, self.options
+        if clip < 1.0:
+            flat.gradient.mul_(clip)
+        gradients = flat.views(flat.gradient)
+        for name, data in flat.views(flat.data).items():
+            gradient, first = gradients[name], self._first[name]
+            if name in self._second:
+                second = self._second[name]
+                update(data, gradient, first, second, options=options, rate=learning_rate, steps=self.steps)
+                continue
+            first.lerp_(gradient, 1.0 - options.momentum)
+            step = gradient.lerp(first, options.momentum) if options.nesterov else first
+            data.mul_(1.0 - learning_rate * options.weight_decay)
+            data.add_(scaled(step), alpha=-learning_rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """See Optimizer."""
+        moments = {"m": self._first, "v": self._second}
+        return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
+
+    def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
+        """See Optimizer."""
+        references, parts = self._flat.views(reference), []
+        for name, g in self._flat.views(gradient).items():
+            gamma, ref = self._alone(name, g), references[name]
+            parts.append(torch.stack([inner(ref, gamma), inner(ref, g), inner(gamma, gamma), inner(g, g)]))
+        return torch.stack(parts).sum(0)
+
+    def _alone(self, name: str, gradient: Tensor) -> Tensor:
+        if name not in self._second:
+            return scaled(gradient)
+        options = self.options
+        return direction(gradient, self._second[name], step=self.steps, beta2=options.beta2, eps=options.eps)
+
+
+OPTIMIZER = Muon
+OPTIONS = MuonOptions

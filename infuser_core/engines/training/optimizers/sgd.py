@@ -1,0 +1,74 @@
+"""Stochastic gradient descent with momentum, as torch.optim.SGD does it but for its decoupled weight decay.
+
+m <- momentum m + g; theta <- theta - rate (m, or g + momentum m with Nesterov's look ahead). The direction of one
+gradient alone is that gradient.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from infuser_core.algorithm.influence import PLAIN, Elementwise, inner
+from infuser_core.engines.training.flat import FlatParameters
+from infuser_core.engines.training.optimizer import Optimizer, Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGDOptions(Options):
+    """Constants of the optimizer."""
+
+    name: ClassVar[str] = "sgd"
+    kept: ClassVar[tuple[str, ...]] = ("momentum",)
+
+    momentum: float = 0.9
+    """Decay of the sum of gradients."""
+    nesterov: bool = False
+    """Whether a step looks ahead."""
+
+    @classmethod
+    def moments(cls, *, hidden: bool) -> str:
+        """The sum of gradients, of every parameter."""
+        return "m"
+
+
+class SGD(Optimizer[SGDOptions]):
+    """The decayed sum of gradients of a set of flat parameters."""
+
+    def __init__(self, parameters: FlatParameters, options: SGDOptions) -> None:
+        super().__init__(parameters, options)
+        self._flat = parameters
+        self.first = torch.zeros_like(parameters.data)
+
+    def _move(self, learning_rate: float, *, clip: float) -> None:
+        flat, options = self._flat, self.options
+        for data, gradient, first in flat.chunks(flat.data, flat.gradient, self.first):
+            if clip < 1.0:
+                gradient.mul_(clip)
+            first.mul_(options.momentum).add_(gradient)
+            data.mul_(1.0 - learning_rate * options.weight_decay)
+            step = gradient.add(first, alpha=options.momentum) if options.nesterov else first
+            data.add_(step, alpha=-learning_rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """See Optimizer."""
+        return {f"m.{name}": each for name, each in self._flat.views(self.first).items()}
+
+    def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
+        """See Optimizer."""
+        pairs = [(inner(ref, g), inner(g, g)) for g, ref in self._flat.chunks(gradient, reference)]
+        dot, squares = (torch.stack(each).sum() for each in zip(*pairs, strict=True))
+        return torch.stack([dot, dot, squares, squares])
+
+    def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
+        """See Optimizer."""
+        one = self._flat.data.new_ones(())
+        # Ones of every parameter's shape, in the memory of a single one.
+        ones = {name: one.expand(each.shape) for name, each in self._flat.views(self._flat.data).items()}
+        return PLAIN, ones
+
+
+OPTIMIZER = SGD
+OPTIONS = SGDOptions
