@@ -224,9 +224,10 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
 
 
 def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) -> float:
-    """Bytes beside the anchor's, of whole and of thinned checkpoints, at the end of the last iteration, before retention follows: nothing is larger.
+    """Bytes beside the anchor's at the end of the last iteration, before retention follows: nothing is larger.
 
-    Of candidates for selection, the best one keeps its weights, or with `within_noise` every validated one.
+    `checkpoint` and `thin`: bytes of the roles' checkpoints, whole and without moments. Of candidates for selection,
+    the best one keeps its weights, or with `within_noise` every validated one.
     """
     keep, iterations = config.store.keep, config.cotrain.iterations
     if keep is None:

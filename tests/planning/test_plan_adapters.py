@@ -1,8 +1,9 @@
-"""Plans of runs that train adapters: their state alone counts, and one GPU of 24 GB is enough for a 4B model."""
+"""Plans count what is trained and what the optimizer keeps of it: adapters, and each optimizer's own moments."""
 
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.asked import Asked
@@ -10,9 +11,10 @@ from infuser_core.capacity.forecast import held
 from infuser_core.capacity.shape import from_folder
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
-from infuser_core.config.run import AdapterSettings
+from infuser_core.config.run import AdapterSettings, OptimizerSettings
 from infuser_core.engines.hf.adapters import create
 from infuser_core.engines.hf.causal_lm import read_config
+from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.nano.lab import anchor_path
 
 GIB = 2**30
@@ -43,3 +45,19 @@ def test_a_4b_model_trains_in_24_gb_with_adapters_alone() -> None:
     files = [files_of(each.config, each.shape) for each in (whole, small)]
     assert files[1].checkpoint == 12 * small.shape.trained < 0.01 * files[0].checkpoint
     assert files[1].in_all > 4 * small.shape.parameters
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "muon"])
+def test_moments_are_counted_as_each_optimizer_keeps_them(tmp_path: Path, name: str) -> None:
+    prepare_anchor(anchor_path(), tmp_path, optimizer={"name": name})
+    kept = sum(each.numel() for each in load_file(tmp_path / "optimizer.safetensors").values())
+    shape = from_folder(anchor_path())
+    # The shape leaves out norms of a head's width.
+    assert shape.moments(name) == pytest.approx(kept, rel=0.01)
+    config = load([Path("configs/nano.yaml")])
+    settings = config.cotrain.model_copy(update={"optimizer": OptimizerSettings(name=name)})
+    asked = Asked.of(config.model_copy(update={"cotrain": settings}), "1xRTX4090")
+    (moments,) = [part.bytes for part in held(asked)[0].parts if part.name == "moments (fp32)"]
+    assert moments == pytest.approx(4 * kept * asked.layout.warm_trainers, rel=0.01)
+    files = sum((tmp_path / name).stat().st_size for name in ("model.safetensors", "optimizer.safetensors"))
+    assert files_of(asked.config, asked.shape).checkpoint == pytest.approx(files, rel=0.02)
