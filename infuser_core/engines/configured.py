@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infuser_core.config.run import EngineSettings, OptimizerSettings, RunConfig
+from infuser_core.config.optimizer import OptimizerSettings
+from infuser_core.config.run import EngineSettings, RunConfig
 from infuser_core.engines.pool import EnginePool
 from infuser_core.plugins import describe
 

@@ -9,7 +9,8 @@ from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_folder
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import shipped
-from infuser_core.config.run import ALL_LINEAR, RunConfig
+from infuser_core.config.optimizer import ALL_LINEAR
+from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import (
     BenchmarkQuestions,
     FileQuestions,

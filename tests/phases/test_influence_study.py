@@ -9,7 +9,7 @@ from engine_tiny import make_checkpoint, make_groups, objective_settings
 from safetensors.torch import load_file
 
 from infuser_core.algorithm.advantage import centre
-from infuser_core.config.run import OptimizerSettings
+from infuser_core.config.optimizer import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases.influence_study import StudySettings, run_trials, sample_questions
 from infuser_core.phases.training import UpdateSettings, by_group, train_group

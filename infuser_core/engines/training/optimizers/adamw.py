@@ -19,7 +19,7 @@ from infuser_core.engines.training.optimizer import Optimizer, Options
 class AdamWOptions(Options):
     """Constants of the optimizer; the defaults are the paper's."""
 
-    name: ClassVar[str] = "adamw"
+    name = "adamw"
     kept: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "eps")
 
     beta1: float = 0.9

@@ -6,7 +6,6 @@ that scale times the orthogonalised gradient, and Gamma of eq:adamw_moments else
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,8 +25,8 @@ SCALE = 0.2
 class MuonOptions(AdamWOptions):
     """Constants of the optimizer; AdamW's hold for what is no hidden matrix."""
 
-    name: ClassVar[str] = "muon"
-    kept: ClassVar[tuple[str, ...]] = ("momentum", "beta1", "beta2", "eps")
+    name = "muon"
+    kept = ("momentum", "beta1", "beta2", "eps")
 
     momentum: float = 0.95
     """Decay of the mean gradient of a hidden matrix."""

@@ -6,7 +6,6 @@ gradient alone is that gradient.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,8 +19,8 @@ from infuser_core.engines.training.optimizer import Optimizer, Options
 class SGDOptions(Options):
     """Constants of the optimizer."""
 
-    name: ClassVar[str] = "sgd"
-    kept: ClassVar[tuple[str, ...]] = ("momentum",)
+    name = "sgd"
+    kept = ("momentum",)
 
     momentum: float = 0.9
     """Decay of the sum of gradients."""
