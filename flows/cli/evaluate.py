@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     evaluations.command("model")(evaluate)
     evaluations.command()(rescore)
     evaluations.command()(passk)
+    evaluations.command()(check)
     app.add_typer(evaluations, name="eval")
     app.command()(verify)
     study = typer.Typer(
@@ -133,6 +134,26 @@ def passk(
         raise UsageError("--preset all: a curve has one preset", hint="paper, official, strict-last or phrase")
     labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
     _print(go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, as_json=as_json))
+
+
+def check(
+    benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
+    as_json: AsJson = False,
+) -> None:
+    """Check the benchmarks on this machine: load them, give their golds back in several forms, and wrong answers.
+
+    Looks under INFUSER_DATA and in the hub's cache; downloads nothing. The exit code is 1 when a wrong answer is
+    accepted or a data set does not load.
+    """
+    from dataclasses import asdict
+
+    from infuser_core.evaluation.check import check as one
+    from infuser_core.evaluation.check import names_of, table_of
+
+    found = [one(name) for name in names_of(benchmarks)]
+    show([asdict(each) for each in found], lambda: table_of(found), as_json=as_json)
+    if any(each.wrong_accepted or each.status.startswith("does not load") for each in found):
+        raise typer.Exit(1)
 
 
 def verify() -> None:

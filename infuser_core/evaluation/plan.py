@@ -15,8 +15,9 @@ from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings
-from infuser_core.phases.answering import solver_templates, template_digest
+from infuser_core.phases.answering import prompt_name, solver_templates, template_digest
 from infuser_core.phases.evaluate import Ask, AskSettings, Key
+from infuser_core.prompts.load import load
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 
@@ -115,28 +116,58 @@ def make_plan(
     limit: int | None,
     warn: Callable[[str], None],
 ) -> Plan:
-    """The benchmarks with their questions. Raises ConfigError for an unknown one, or where its data is missing."""
+    """The benchmarks with their questions; of `all`, those whose data and prompts are here, and a word on the others.
+
+    Raises ConfigError for an unknown one, or where its data or the prompt for its questions is missing.
+    """
     sheets: list[Sheet] = []
     questions: list[AskedQuestion] = []
-    for benchmark in _benchmarks(wanted, settings, nano=is_nano(model)):
-        label = benchmark.label or benchmark.name
+    missing: ConfigError | None = None
+    for benchmark in _benchmarks(wanted, settings, nano=is_nano(model), warn=warn):
         known = plugins.describe(benchmark.name)
-        found = _questions(_located(benchmark, known, data), known, warn)
-        chosen = _limited(found, limit, seed=settings.seed, label=label)
-        sheets.append(
-            Sheet(
-                label=label,
-                name=benchmark.name,
-                title=known.title if known and not benchmark.label else label,
-                category=known.category if known else "",
-                samples=samples or benchmark.samples or (known.samples if known else 1),
-                max_tokens=benchmark.max_tokens or (known.max_tokens if known else None) or settings.max_tokens,
-                num_available=len(found),
-                expected=known.rows if known else None,
-            )
-        )
-        questions += [asked_question(label, question) for question in chosen]
+        try:
+            found = _questions(_located(benchmark, known, data), known, warn)
+            _refuse_unaskable(found, settings.prompts)
+        except ConfigError as error:
+            if wanted.strip() != "all":
+                raise
+            warn(f"all: {benchmark.name} is left out: {error.message}")
+            missing = error
+            continue
+        sheet = _sheet(benchmark, known, settings, samples=samples, available=len(found))
+        sheets.append(sheet)
+        chosen = _limited(found, limit, seed=settings.seed, label=sheet.label)
+        questions += [asked_question(sheet.label, question) for question in chosen]
+    if missing is not None and not sheets:
+        raise missing
     return Plan(sheets=sheets, questions=questions)
+
+
+def _sheet(
+    benchmark: BenchmarkSettings,
+    known: Benchmark | None,
+    settings: EvaluationSettings,
+    *,
+    samples: int | None,
+    available: int,
+) -> Sheet:
+    label = benchmark.label or benchmark.name
+    return Sheet(
+        label=label,
+        name=benchmark.name,
+        title=known.title if known and not benchmark.label else label,
+        category=known.category if known else "",
+        samples=samples or benchmark.samples or (known.samples if known else 1),
+        max_tokens=benchmark.max_tokens or (known.max_tokens if known else None) or settings.max_tokens,
+        num_available=available,
+        expected=known.rows if known else None,
+    )
+
+
+def _refuse_unaskable(questions: Sequence[Question], prompts: str) -> None:
+    """A missing template is found before a model is loaded, not when its first question comes up."""
+    for name in dict.fromkeys(map(prompt_name, questions)):
+        load(name, profile=prompts)
 
 
 def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: str) -> list[Question]:
@@ -148,12 +179,18 @@ def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: 
     return [question for question in found if question.question_id in names]
 
 
-def _benchmarks(wanted: str, settings: EvaluationSettings, *, nano: bool) -> list[BenchmarkSettings]:
+def _benchmarks(
+    wanted: str, settings: EvaluationSettings, *, nano: bool, warn: Callable[[str], None]
+) -> list[BenchmarkSettings]:
     """The named benchmarks: configured labels first, then modules, `NAME=FILE`, `module:load=FILE`, or `all`."""
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"]:
-        names = [name for name in plugins.BENCHMARKS.names() if _belongs(plugins.describe(name), settings, nano=nano)]
+        known = plugins.BENCHMARKS.names()
+        names = [name for name in known if _belongs(plugins.describe(name), settings, nano=nano)]
+        if nano:
+            others = f"the other {len(known) - len(names)} benchmarks have no prompt in profile {settings.prompts}"
+            warn(f"all: a nano model is asked {' and '.join(names)}; {others}")
     if not names:
         names = list(configured)
     if not names:

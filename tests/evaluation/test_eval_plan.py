@@ -53,7 +53,8 @@ def test_the_nano_lab_asks_as_its_runs_do(tmp_path: Path):
     for wanted in ("", "all", "nano_target, nano_transfer"):
         plan, said = planned(tmp_path, wanted, nano=True)
         assert [sheet.label for sheet in plan.sheets] == ["nano_target", "nano_transfer"]
-        assert len(plan.questions) == 800 and said == []
+        assert len(plan.questions) == 800
+        assert len(said) == (wanted == "all") and all("nano_target and nano_transfer" in line for line in said)
     assert settings_for(find_model(tmp_path, "nano-hard"), None, {}).benchmarks[0].world == "hard"
 
 
@@ -65,6 +66,22 @@ def test_other_models_are_asked_as_the_paper_asks(tmp_path: Path):
     for name, samples in PAPER.items():
         known = plugins.describe(name)
         assert known is not None and known.samples == samples
+
+
+def test_a_missing_prompt_is_found_before_a_model_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    math500(tmp_path / "data", rows=3)
+    monkeypatch.setenv("INFUSER_DATA", str(tmp_path / "data"))
+    with pytest.raises(ConfigError, match="solve_free_form"):
+        planned(tmp_path, "math500", nano=True)
+
+
+def test_all_is_what_can_be_had_here_and_says_what_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    math500(tmp_path / "data", rows=3)
+    monkeypatch.setenv("INFUSER_DATA", str(tmp_path / "data"))
+    plan, said = planned(tmp_path, "all", data=tmp_path / "data")
+    assert [sheet.label for sheet in plan.sheets] == ["math500"]
+    left_out = {line.split(" ")[1] for line in said if "is left out: " in line}
+    assert {"medqa", "mmlu_pro", "livecodebench"} <= left_out and "math500" not in left_out
 
 
 def test_a_data_folder_is_searched_and_other_counts_are_said(tmp_path: Path):

@@ -96,18 +96,25 @@ def _object(row: Any, where: str) -> dict[str, Any]:
     return row
 
 
-def download(benchmark: "Benchmark") -> list[Path]:
-    """One folder per data set, holding the benchmark's files alone. Raises ConfigError when they cannot be had."""
-    return [_one(benchmark, repo) for repo in benchmark.repos]
+def download(benchmark: "Benchmark", *, local: bool = False) -> list[Path]:
+    """One folder per data set, holding the benchmark's files alone. Raises ConfigError when they cannot be had.
+
+    `local`: from the hub's cache on this machine alone.
+    """
+    return [_one(benchmark, repo, local=local) for repo in benchmark.repos]
 
 
-def _one(benchmark: "Benchmark", repo: str) -> Path:
+def _one(benchmark: "Benchmark", repo: str, *, local: bool) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
 
     try:
         folder = snapshot_download(
-            repo, repo_type="dataset", revision=benchmark.revision, allow_patterns=" ".join(benchmark.files).split()
+            repo,
+            repo_type="dataset",
+            revision=benchmark.revision,
+            allow_patterns=" ".join(benchmark.files).split(),
+            local_files_only=local,
         )
     except GatedRepoError as error:
         raise ConfigError(
@@ -137,8 +144,11 @@ def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def locate(benchmark: "Benchmark", settings: BenchmarkSettings) -> list[Path]:
-    """The files of the benchmark's split, in a fixed order. Raises ConfigError when there are none."""
+def locate(benchmark: "Benchmark", settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
+    """The files of the benchmark's split, in a fixed order. Raises ConfigError when there are none.
+
+    `local`: without asking the network.
+    """
     if settings.path:
         return _named(benchmark, Path(settings.path))
     root = data_root()
@@ -147,7 +157,7 @@ def locate(benchmark: "Benchmark", settings: BenchmarkSettings) -> list[Path]:
             return _named(benchmark, place)
     if not benchmark.repos:
         raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
-    return [file for folder in download(benchmark) for file in _named(benchmark, folder)]
+    return [file for folder in download(benchmark, local=local) for file in _named(benchmark, folder)]
 
 
 def _named(benchmark: "Benchmark", place: Path) -> list[Path]:
