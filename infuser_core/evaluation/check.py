@@ -43,7 +43,7 @@ class Checked:
     wrong_accepted: list[str] = field(default_factory=list)
     """Wrong answers that were accepted."""
     warnings: list[str] = field(default_factory=list)
-    """What the loader warned of."""
+    """Warnings of the loader."""
 
 
 def names_of(wanted: str) -> list[str]:

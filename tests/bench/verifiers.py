@@ -1,12 +1,14 @@
 """The mathematics verifier against math-verify on the same cases, and what it costs: `make bench-verifiers`.
 
 Prints agreement with the labels of the hand-made suites, speed, and behaviour under poisoned answers. The labels are ours. A third of the cases (`held`) was kept aside while the code was written; `fresh` was
-written when it was finished. `mv boxed` is math-verify as documented, `mv official` with the authors' wrapping (both
+written when it was finished; `domains` holds floors, factorials, binomials, sets, intervals, matrices, bases and units.
+Then formulas are changed by a fuzzer that has values of its own. `mv boxed` is math-verify as documented, `mv official` with the authors' wrapping (both
 sides in `$`, first match, sides swapped); both run in the same killable workers, so that their hangs can be counted.
 """
 
 import json
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -24,7 +26,12 @@ from infuser_core.verifiers.parts import workers
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, Pool
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+TESTS = Path(__file__).resolve().parents[1]
+DATA = TESTS / "data"
+sys.path.insert(0, str(TESTS / "support"))
+
+import formulas
+
 HAND = ("equality", "strings", "olympiad", "official")
 SLACK = 0.5
 """Seconds beyond the limit for ending a process and for a machine that does other things."""
@@ -47,7 +54,7 @@ class Score:
 
 
 def load() -> list[dict[str, Any]]:
-    names = ("math_suites", "math_adversarial", "math_fresh")
+    names = ("math_suites", "math_adversarial", "math_fresh", "math_domains")
     return [json.loads(line) for name in names for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 
 
@@ -219,6 +226,28 @@ def asked() -> float:
     return time.perf_counter() - began
 
 
+# --- changed formulas -------------------------------------------------------------------------------------------------
+
+
+def fuzzed(count: int = 1000, *, seed: int = 20) -> Iterator[Row]:
+    """Eight mutants of every formula, and every formula written otherwise."""
+    dice = random.Random(seed)
+    golds = [formulas.gold(dice) for _ in range(count)]
+    pairs = [(one, other) for one in golds for other in formulas.mutants(one, dice)]
+    changed = [(one, other) for one, other in pairs if formulas.differ(one, other)]
+    began = time.perf_counter()
+    found = math.check_many([job(formulas.tex(one), formulas.tex(other)) for one, other in changed])
+    yield Row(name="mutants decided", value=len(changed) / (time.perf_counter() - began), unit="/s")
+    accepted = sum(one.verdict == Verdict.CORRECT for one in found)
+    name = f"mutants accepted, of {len(changed)} that differ among {len(pairs)}"
+    yield Row(name=name, value=accepted, unit="", target="<= 0")
+    late = sum(one.reason in ("time limit", "worker lost") for one in found)
+    yield Row(name="mutants that ran into a limit", value=late, unit="")
+    again = math.check_many([job(formulas.tex(one), formulas.tex(one, other=True)) for one in golds])
+    missed = 100 * sum(one.verdict != Verdict.CORRECT for one in again) / len(golds)
+    yield Row(name=f"{count} formulas written otherwise, refused", value=missed, unit="%", target="<= 1")
+
+
 # --- report ----------------------------------------------------------------------------------------------------------
 
 
@@ -236,19 +265,22 @@ def gates(found: list[Score]) -> Iterator[Row]:
     share = 128 * hand.right / hand.cases
     yield Row(name="hand suites, right of 128", value=share, unit="", target=">= 120")
     mine, theirs = (
-        sum(by[suite, grader].false_positives for suite in ("hand suites", "adversarial", "fresh"))
+        sum(by[suite, grader].false_positives for suite in ("hand suites", "adversarial", "fresh", "domains"))
         for grader in ("ours", "mv official")
     )
     name = f"false positives (math-verify, authors' wrapping: {theirs})"
     yield Row(name=name, value=mine, unit="", target="<= 0")
     percent = 100 * adversarial.right / adversarial.cases
     yield Row(name="adversarial, right", value=percent, unit="%", target=">= 95")
+    domains = by["domains", "ours"]
+    missed = 100 * domains.false_negatives / domains.cases
+    yield Row(name=f"domains, false rejects of {domains.cases}", value=missed, unit="%", target="<= 1")
 
 
 def main() -> None:
     """Measure and print. Ends with 1 when a target is missed."""
     cases = load()
-    rows = [*speed(), *limits(cases)]
+    rows = [*speed(), *limits(cases), *fuzzed()]
     found = list(scores(cases))
     print("\n".join(report(found)) + "\n")
     raise SystemExit(shown([*gates(found), *rows], as_json=False))

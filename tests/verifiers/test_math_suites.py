@@ -12,7 +12,7 @@ from infuser_core.verifiers import math
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.grading import Finding
 
-SUITES = ("math_suites", "math_adversarial", "math_fresh")
+SUITES = ("math_suites", "math_adversarial", "math_fresh", "math_domains")
 
 
 def cases(name: str) -> list[dict[str, Any]]:

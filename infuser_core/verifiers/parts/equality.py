@@ -114,11 +114,11 @@ def _constants(gold: Any, found: Any) -> str:
     if _is_zero(gold - found):
         return "exact"
     pair = values_at(gold, found, {})
-    if pair is None:
-        return "open"
-    if not _near(*pair, scale=_scale(gold, found)):
+    if pair is not None and not _near(*pair, scale=_scale(gold, found)):
         return "other"
-    return "open" if _extreme(gold) or _extreme(found) else "numeric"
+    if pair is None or _extreme(gold) or _extreme(found):
+        return "exact" if _simplifies(gold - found) else "open"
+    return "numeric"
 
 
 def _scale(*sides: Any) -> Any:

@@ -144,7 +144,7 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
     unions = split(found, frozenset([r"\cup"]))
     if len(unions) > 1:
         return Node(kind=Kind.UNION, items=tuple(_one(part, thousands=thousands) for part in unions))
-    if r"\pm" in found or r"\mp" in found:
+    if found[:1] != (r"\{",) and (r"\pm" in found or r"\mp" in found):
         both = (_signed(found, "+", "-"), _signed(found, "-", "+"))
         return Node(kind=Kind.LIST, items=tuple(Node(kind=Kind.VALUE, tokens=part) for part in both))
     if found and found[0] in _MATRICES and found[-1] == found[0].replace("begin", "end"):

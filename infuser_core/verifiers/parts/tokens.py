@@ -149,7 +149,7 @@ def _read(match: re.Match[str], before: list[str]) -> tuple[str, ...]:
 
 def _words(wrapper: str, content: str, before: list[str]) -> tuple[str, ...]:
     """Words stay one token; a letter, a number or a formula that was set upright is what it is."""
-    if content in FUNCTIONS:
+    if content in FUNCTIONS and not (content == "min" and before and before[-1][-1].isdigit()):
         return ("\\" + content,)
     letter = re.fullmatch(r"[({\[]?[A-Za-z][)}\]]?", content) is not None
     # Upright after a value a letter is a unit, but for the constants that are often set so.
