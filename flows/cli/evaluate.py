@@ -171,7 +171,8 @@ def verify() -> None:
     tests     for code: {"stdin", "stdout"} or {"call", "args", "expected"}
     and also  preset (paper, official, strict-last, phrase), choices (a number or texts),
               multiple, answer_type, tolerance, unit, route; for code: solution
-              in place of response, seconds (6, at most 600)
+              in place of response, seconds (6, at most 600), setup (source that
+              runs before it), scientific (true: it may import numpy)
 
     A verdict is correct, wrong, no_answer or unverified. A line that is no question is unverified, is counted at the
     end, and makes the exit code 1.

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from infuser_core import plugins
@@ -152,7 +152,11 @@ def _program(values: Mapping[str, Any], preset: str) -> _Asked:
         solution = program(_text(values, "response"), preset=preset, entry=entry if isinstance(entry, str) else "")
     if solution is None:
         return _Asked(preset=preset, job=None, run=lambda: no_answer("no program"))
-    return _Asked(preset=preset, job=None, run=lambda: code.verify_solution(solution, tests, seconds=float(seconds)))
+    setup, scientific = values.get("setup", ""), values.get("scientific", False)
+    if not isinstance(setup, str) or not isinstance(scientific, bool):
+        raise _Malformed("setup: expected a string" if not isinstance(setup, str) else "scientific: expected a boolean")
+    judged = partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
+    return _Asked(preset=preset, job=None, run=judged)
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

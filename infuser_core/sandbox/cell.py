@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from infuser_core.child import Watch
 from infuser_core.sandbox import literals
-from infuser_core.sandbox.containment import ENVIRONMENT, NOBODY, WORK, Containment, filter_program
+from infuser_core.sandbox.containment import ENVIRONMENT, NOBODY, PACKAGES, WORK, Containment, filter_program
 from infuser_core.sandbox.processes import Exchange, Tree, of_user
 from infuser_core.sandbox.program import Limits, Program, SandboxError, Status
 
@@ -55,7 +55,7 @@ class Cell:
         self._memory_at = 0.0
         started = False
         try:
-            self._start(containment, whole=program.kind == "stdin")
+            self._start(containment, whole=program.kind == "stdin", scientific=program.scientific)
             nonce = secrets.token_bytes(NONCE_BYTES)
             self._exchange.send(self._requests, len(containment.boot).to_bytes(8, "little") + containment.boot)
             self._ask(self._order(containment, program, nonce))
@@ -73,7 +73,7 @@ class Cell:
     def __exit__(self, *exception: object) -> None:
         self.end()
 
-    def _start(self, containment: Containment, *, whole: bool) -> None:
+    def _start(self, containment: Containment, *, whole: bool, scientific: bool) -> None:
         """The process with its pipes; whatever is opened is closed by `end`, also when this fails half-way."""
         self._tree: Tree | None = None
         is_walled = containment.mode == "bwrap"
@@ -88,7 +88,7 @@ class Cell:
             numbers = {"requests": requests, "answers": answers, "info": info, "filter_": filter_}
             stream = subprocess.PIPE if whole else subprocess.DEVNULL
             self._process = subprocess.Popen(
-                containment.command(**numbers, disk_mb=self.limits.disk_mb),
+                containment.command(**numbers, disk_mb=self.limits.disk_mb, scientific=scientific),
                 stdin=stream,
                 stdout=stream,
                 stderr=subprocess.PIPE,
@@ -133,7 +133,8 @@ class Cell:
             "RLIMIT_NPROC": processes,
         }
         order = {"kind": program.kind, "source": program.source, "setup": program.setup, "entry": program.entry}
-        return {**order, "limits": list(limits.items()), "recursion": RECURSION, "nonce": nonce}
+        shown = PACKAGES if program.scientific and containment.mode == "bwrap" else ""
+        return {**order, "limits": list(limits.items()), "recursion": RECURSION, "nonce": nonce, "packages": shown}
 
     def _await_start(self, nonce: bytes) -> None:
         """Until the interpreter inside says, before the program runs, that its limits stand."""

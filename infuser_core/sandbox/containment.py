@@ -9,12 +9,14 @@ The filter is the wall behind the wall: system calls that no solution needs and 
 BPF program as the kernel takes it, 8 bytes per instruction, with the numbers of the kernel's own tables.
 """
 
+import importlib.util
 import os
 import platform
 import shutil
 import stat
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -135,6 +137,10 @@ def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("<HBBI", code, if_true, if_false, value)
 
 
+PACKAGES = "/packages"
+"""Folder inside with the scientific packages, for programs that may use them."""
+SCIENTIFIC = ("numpy", "numpy.libs", "sortedcontainers")
+"""Folders of packages that programs may be shown: what solutions to contest problems import beside the language."""
 WORK = "/box"
 """The only folder that can be written inside."""
 VIEW = Path("/mnt")
@@ -176,14 +182,17 @@ class Containment:
     boot: bytes
     """`inside.py`, compiled by that interpreter; empty while probing."""
 
-    def command(self, *, requests: int, answers: int, disk_mb: int, info: int = -1, filter_: int = -1) -> list[str]:
+    def command(
+        self, *, requests: int, answers: int, disk_mb: int, info: int = -1, filter_: int = -1, scientific: bool = False
+    ) -> list[str]:
         """The whole command line; numbers are descriptors that the process inherits."""
         python = [str(self.interpreter.executable), *FLAGS, "-c", STUB, str(requests), str(answers)]
         if self.mode != "bwrap":
             return [*self.launcher, *python]
         work = ["--size", str(disk_mb << 20), "--tmpfs", WORK, "--chdir", WORK]
         extra = ["--info-fd", str(info)] + (["--seccomp", str(filter_)] if filter_ >= 0 else [])
-        return [*self.launcher, *self.walls, *work, *READ_ONLY, *extra, "--", *python]
+        shown = _shown(scientific_folders(self.interpreter)) if scientific else []
+        return [*self.launcher, *self.walls, *work, *shown, *READ_ONLY, *extra, "--", *python]
 
 
 def contained(interpreter: Interpreter) -> Containment:
@@ -263,6 +272,27 @@ def _view(interpreter: Interpreter, seen_at: Path) -> list[str]:
     for packages in interpreter.packages():
         words += ["--tmpfs", str(packages), "--remount-ro", str(packages)]
     return [*words, "--proc", "/proc", "--dev", "/dev"]
+
+
+@lru_cache
+def scientific_folders(interpreter: Interpreter) -> tuple[Path, ...]:
+    """Scientific packages of this process that an interpreter can load; none for another version of Python."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    own = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
+    found = importlib.util.find_spec("numpy")
+    if found is None or not found.origin or (interpreter.executable != own and interpreter.executable.name != version):
+        return ()
+    site = Path(found.origin).resolve().parent.parent
+    folders = [site / name for name in SCIENTIFIC if (site / name).is_dir()]
+    return tuple(folder for folder in folders if _closed(folder / "x") is None)
+
+
+def _shown(folders: Sequence[Path]) -> list[str]:
+    # One thread each: a pool of threads would be most of the processes that a program may have.
+    words = ["--setenv", "OPENBLAS_NUM_THREADS", "1"]
+    for folder in folders:
+        words += ["--ro-bind", str(folder), f"{PACKAGES}/{folder.name}"]
+    return words
 
 
 def _libraries() -> list[str]:

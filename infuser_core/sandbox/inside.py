@@ -70,7 +70,7 @@ def main() -> None:
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
     sys.setrecursionlimit(order["recursion"])
     sys.argv[:] = ["program.py"]
-    sys.path[:] = [entry for entry in sys.path if entry]
+    sys.path[:] = [entry for entry in [*sys.path, order["packages"]] if entry]
     line.answer(order["nonce"], None)
     if order["kind"] == "stdin":
         run_program(line, order)

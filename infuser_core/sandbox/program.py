@@ -41,6 +41,8 @@ class Program:
     """call: a function, or `Class.method` of an instance made afresh per case."""
     setup: str = ""
     """Trusted source that runs before the program, in the same name space."""
+    scientific: bool = False
+    """Whether it may import numpy and the few other packages of `containment.SCIENTIFIC`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,13 +239,16 @@ def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
         pool.shutdown(cancel_futures=True)
 
 
-def verify_solution(solution: str, tests: list[dict[str, Any]], *, seconds: float = 6.0) -> Finding:
+def verify_solution(
+    solution: str, tests: list[dict[str, Any]], *, seconds: float = 6.0, setup: str = "", scientific: bool = False
+) -> Finding:
     """A bare program against tests `{"stdin", "stdout"}` or `{"call", "args", "expected"}`.
 
-    A tuple answers a list here: JSON cannot ask for one. Raises DocumentError for tests of another shape and
-    SandboxUnavailable when this host cannot run programs.
+    `setup` runs before it in the same name space; `scientific` programs may import numpy. A tuple answers a list here:
+    JSON cannot ask for one. Raises DocumentError for tests of another shape and SandboxUnavailable when this host
+    cannot run programs.
     """
-    common = {"seconds": seconds, "tuples_equal_lists": True}
+    common = {"seconds": seconds, "tuples_equal_lists": True, "setup": setup, "scientific": scientific}
     groups = [parse_tests({**group, **common}) for group in _grouped(tests)]
     if not solution.strip():
         return no_answer("no program")

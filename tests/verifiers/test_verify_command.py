@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from contained import needs_sandbox
 from launcher import ROOT
 
 from infuser_core import plugins
@@ -186,3 +187,17 @@ def test_programs_run_on_their_tests():
     if any("sandbox" in str(one["reason"]) and one["verdict"] == "unverified" for one in found):
         pytest.skip("this host cannot run programs")
     assert [one["verdict"] for one in found] == ["correct", "wrong", "correct", "no_answer", "correct"]
+
+
+@needs_sandbox
+def test_a_program_may_have_a_setup_and_numpy():
+    tests = [{"call": "f", "args": [3], "expected": 10}]
+    line = {
+        "kind": "code",
+        "solution": "import numpy\ndef f(n): return int(numpy.arange(n).sum()) + BASE",
+        "tests": tests,
+    }
+    line |= {"setup": "BASE = 7", "seconds": 30}
+    with_numpy, without = verify({**line, "scientific": True}, line)
+    assert (with_numpy["verdict"], without["verdict"]) == ("correct", "wrong")
+    assert verify({**line, "setup": 7})[0]["reason"].startswith("setup: ")

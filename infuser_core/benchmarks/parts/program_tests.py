@@ -214,7 +214,8 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DocumentError(f"question {name}: {error!s:.200}", hint=_HINT) from error
     kind, entry = ("call", f"Solution.{entry}") if entry else ("stdin", "")
-    common = {"setup": SETUP, "seconds": CONTEST_SECONDS, "tuples_equal_lists": True}
+    # The benchmark's own environment has numpy, and published solutions use it.
+    common = {"setup": SETUP, "seconds": CONTEST_SECONDS, "tuples_equal_lists": True, "scientific": True}
     return {"kind": kind, "entry": entry, "cases": tests, **common}
 
 

@@ -5,10 +5,11 @@ One JSON file per problem, named by its own digest:
     {"kind": "stdin" | "call", "entry": "f" | "Solution.f", "setup": "...",
      "cases": [{"stdin": "...", "stdout": "..."} | {"args": [...], "expected": ...}, ...],
      "literals": "json" | "tagged", "compare": "equal" | "polynomial_root",
-     "seconds": 6, "memory_mb": 1024, "atol": 0, "tuples_equal_lists": false}
+     "seconds": 6, "memory_mb": 1024, "atol": 0, "tuples_equal_lists": false, "scientific": false}
 
-`literals` says how `args` and `expected` are written: plain JSON, or the tagged JSON of `sandbox/literals.py` where a
-problem has tuples, sets, bytes, large integers or floats that are no numbers. Files above 64 KiB are gzip-compressed.
+`scientific` lets programs import numpy. `literals` says how `args` and `expected` are written: plain JSON, or the
+tagged JSON of `sandbox/literals.py` where a problem has tuples, sets, bytes, large integers or floats that are no
+numbers. Files above 64 KiB are gzip-compressed.
 
 The comparison happens outside the sandbox, with what never went in. Whatever a program returned was rebuilt from tagged
 JSON, so every value has exactly a built-in type and no comparison runs code of the program. Integers and floats compare
@@ -78,6 +79,8 @@ class CodeTests:
     """Whether `(1, 2)` answers `[1, 2]`."""
     compare: str
     """equal or polynomial_root."""
+    scientific: bool
+    """Whether programs may import numpy."""
     longest: int
     """Longest expected output, or value as tagged JSON, characters."""
 
@@ -115,6 +118,7 @@ def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
         atol=float(tests.get("atol", 0.0)),
         tuples_equal_lists=bool(tests.get("tuples_equal_lists", False)),
         compare=str(tests.get("compare", "equal")),
+        scientific=bool(tests.get("scientific", False)),
         longest=max(len(case.expected if kind == "stdin" else literals.encode(case.expected)) for case in cases),
     )
 
@@ -229,7 +233,7 @@ def judge(source: str, tests: CodeTests) -> Judgement:
     def fails(number: int, outcome: CaseOutcome) -> bool:
         return outcome.status != Status.RETURNED or not accepts(tests.cases[number], outcome)
 
-    program = Program(source=source, kind=tests.kind, entry=tests.entry, setup=tests.setup)
+    program = Program(source=source, kind=tests.kind, entry=tests.entry, setup=tests.setup, scientific=tests.scientific)
     cases = [Case(stdin=case.stdin, args=case.args) for case in tests.cases]
     total = min(MAX_SECONDS, tests.seconds * len(cases))
     room = ROOM_BYTES + ROOM_RATIO * tests.longest
