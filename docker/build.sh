@@ -16,6 +16,7 @@ case "$variant" in
       --build-arg TORCH_INDEX= \
       --build-arg CONSTRAINTS=docker/constraints-gpu.txt \
       --build-arg EXTRAS=rollout-vllm,deepspeed \
+      --build-arg OMP_THREADS=8 \
       "$@"
     ;;
   *)

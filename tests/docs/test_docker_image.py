@@ -92,6 +92,25 @@ def test_the_pins_of_an_image_satisfy_the_project(file: str, extras: list[str]):
         assert requirement.specifier.contains(found[name]), f"{file}: {name} {found[name]} is not {requirement}"
 
 
+FORCED = {
+    "transformers", "fastapi", "numpy", "prefect", "packaging", "python-slugify", "py-key-value-aio", "virtualenv",
+}  # fmt: skip
+"""Packages that vllm holds back, itself or through others; the head of the file says why."""
+
+
+def test_the_image_has_the_tested_versions_but_for_those_that_vllm_forces():
+    tested, image = pins("constraints.txt"), pins("docker/constraints-gpu.txt")
+    differing = {name for name in tested.keys() & image.keys() if tested[name] != image[name]}
+    assert differing == FORCED
+    head = (ROOT / "docker/constraints-gpu.txt").read_text().partition("\n\n")[0]
+    assert all(name in head for name in FORCED)
+
+
+def test_a_gpu_image_computes_with_several_threads_and_a_cpu_image_with_one():
+    assert re.search(r"^ARG OMP_THREADS=1$", TEXT, re.MULTILINE) and "OMP_NUM_THREADS=${OMP_THREADS}" in TEXT
+    assert "--build-arg OMP_THREADS=8" in (ROOT / "docker" / "build.sh").read_text()
+
+
 def test_marker_is_pinned_apart_from_the_project():
     found = pins("docker/constraints-marker.txt")
     assert found["marker-pdf"].startswith("2.") and int(found["pillow"].split(".")[0]) < 11
