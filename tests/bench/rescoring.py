@@ -1,4 +1,4 @@
-"""50,000 saved responses scored again under three presets: `make bench-verifiers`.
+"""50,000 saved responses scored again under four presets: `make bench-verifiers`.
 
 Half of them answer multiple choice, half competition integers. Prints one line of Markdown, and ends with 1 when the
 time or the memory is above its bound.
@@ -89,7 +89,7 @@ def main() -> None:
         seconds = time.monotonic() - started
     megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(
-        f"rescoring: {options.responses:,} responses ({size:.0f} MB of text), 3 presets, one process: "
+        f"rescoring: {options.responses:,} responses ({size:.0f} MB of text), 4 presets, one process: "
         f"{seconds:.1f} s (< {SECONDS}), peak memory {megabytes:.0f} MB (< {MEGABYTES})"
     )
     sys.exit(0 if seconds < SECONDS and megabytes < MEGABYTES else 1)

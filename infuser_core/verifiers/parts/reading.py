@@ -162,6 +162,8 @@ class _Reader:
         if token.isalpha():
             return self._letters(token)
         if token in _GREEK:
+            if self._at_a_number() is not None:
+                raise Unreadable("a function")
             return algebra.symbol(token + self._index())
         if token in _NAMED:
             return self._function(token)
@@ -186,6 +188,11 @@ class _Reader:
             raise Unreadable(token)
         return algebra.number(literal(token))
 
+    def _at_a_number(self) -> str | None:
+        """The argument of `I(0)` and `P(1)`, values of a function: nobody writes a product with zero or one so."""
+        following = self.found[self.place : self.place + 3]
+        return "".join(following) if following in (("(", "0", ")"), ("(", "1", ")")) else None
+
     def _letters(self, run: str) -> Value:
         if len(run) > 4:
             raise Unreadable("a word")
@@ -195,6 +202,8 @@ class _Reader:
         for letter in run[:-1]:
             value = value * algebra.symbol(letter)
         last = run[-1] + self._index()
+        if (argument := self._at_a_number()) is not None:
+            last, self.place = last + argument, self.place + 3
         # a power binds to the last letter of a run alone: mv^2 is m v^2.
         if len(run) > 1 and self.peek() == "^":
             self.take()

@@ -307,6 +307,11 @@ def _folded(text: str) -> str:
 
 
 def tex(found: Tokens) -> str:
-    """The tokens as LaTeX for a worker, angles in radians."""
+    """The tokens as LaTeX for a worker, angles in radians; `I(0)` as a name, since there it would be a product."""
     text = re.sub(r"(\d+(?:\.\d+)?)°", r"(\\frac{\1\\pi}{180})", spell(found))
+    text = re.sub(r"(\\[A-Za-z]+|[A-Za-z])\(([01])\)", _value_as_name, text)
     return text.replace("*", r"\cdot ").replace("%", r"\%").replace("°", r"^{\circ}")
+
+
+def _value_as_name(match: re.Match[str]) -> str:
+    return match[0] if match[1][1:] in tokens.FUNCTIONS else f"{match[1]}_{{{match[2]}}}"
