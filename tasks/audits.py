@@ -28,8 +28,8 @@ from tasks.stage import stage
 from tasks.textbooks import numbered
 from tasks.work import Work
 
-VERSION = 3
-MIXTURE_VERSION = 1
+VERSION = 4
+MIXTURE_VERSION = 2
 LABEL = "mixture "
 """Facts of the audit of an anchor's training data begin so."""
 COMPARISON = "comparison.json"

@@ -26,7 +26,7 @@ from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
 
-VERSION = 1
+VERSION = 2
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
 """Documents that controls are planted from and searched in: recall does not depend on how many there are."""

@@ -9,25 +9,82 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PUNCTUATION = str.maketrans("", "", string.punctuation)
-NORMALISER = "nfc-casefold-nfc-nopunct-cjk-2"
+NORMALISER = "nfkc-casefold-nfkc-visible-skeleton-hyphens-latex-nopunct-cjk-1"
 LONG_WORD = 1024
 """A longer word stands for itself by its digest, characters: nothing then grows with what somebody pasted."""
+GLUED = "'.$"
+"""Characters that are taken out of a word: don't, U.S., 3.14, $x$. All other punctuation parts words, so that
+`f(x)` and `f( x )` are the same words."""
+PARTING = "".join(character for character in string.punctuation if character not in GLUED)
 # Scripts without blanks: every character counts as a word, else a page would be one.
-UNSPACED = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003ffff])"
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+# Without this NFKC would make one word of a letter and its raised number, which LaTeX parts by a caret.
+_SCRIPTS = re.compile("[\u00b2\u00b3\u00b9\u2070-\u209c]+")
+_SPACING = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|q?quad|,|;|!|:|>)(?![A-Za-z])")
+# The hyphen stands first, so that the search for it is as fast as for a single character.
+_HYPHEN = re.compile(r"-(?<=[^\W\d_]{2}-)\s*(?=[^\W\d_]{2})")
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4"
+_HYPHENS = "\u2010\u2011\u2043"
+_LOOK_ALIKES = dict(
+    zip(
+        "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u04bb\u04cf\u0501\u051b\u051d"
+        "\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u04af",
+        "abekmhopctyxsijhldqwaikvoptuxiagy",
+        strict=True,
+    )
+)
+"""Folded letters and the Latin letters that they look like, after the confusables of Unicode TS 39."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 
 
-def words(text: str) -> list[str]:
-    """Normalised words. NFC stands twice because folding the case can undo it."""
+class _Folds(dict[int, str]):
+    """Replacements of single characters, found by their categories when they first occur."""
+
+    def __missing__(self, code: int) -> str:
+        found = self[code] = _fold(chr(code))
+        return found
+
+
+def _fold(character: str) -> str:
+    category = unicodedata.category(character)
+    if category == "Cf" or _INVISIBLE.match(character) or character in _APOSTROPHES:
+        return ""
+    if character in _HYPHENS:
+        return "-"
+    # LaTeX is written in ASCII, of which the punctuation goes last.
+    if character.isspace() or (category[0] in "PSZ" and not character.isascii()):
+        return " "
+    if _UNSPACED.match(character):
+        return f" {character} "
+    return _LOOK_ALIKES.get(character, character)
+
+
+_FOLDS = _Folds()
+_ASCII = str.maketrans(PARTING, " " * len(PARTING), GLUED)
+
+
+def prepared(text: str) -> str:
+    """The text in which ASCII case and punctuation are all that its words still lack.
+
+    NFKC stands twice because folding the case can undo it. Look-alike letters become Latin ones in every text, also in
+    a Russian or Greek one: both sides of a comparison change alike. Words that are broken at a line's end are joined.
+    """
     if not text.isascii():
-        text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-        text = UNSPACED.sub(r" \1 ", text)
-    found = text.casefold().translate(PUNCTUATION).split()
+        text = _SCRIPTS.sub(r" \g<0> ", text)
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_FOLDS)
+    if "\\" in text:
+        text = _SPACING.sub(" ", text)
+    return _HYPHEN.sub("", text) if "-" in text else text
+
+
+def words(text: str) -> list[str]:
+    """Normalised words."""
+    found = prepared(text).casefold().translate(_ASCII).split()
     return [short(word) for word in found] if len(text) > LONG_WORD else found
 
 
@@ -164,13 +221,17 @@ def _windows(numbers: np.ndarray, length: int) -> np.ndarray:
     return spans
 
 
+_CHUNK = re.compile(r"(?:\S*[^\W\d_]{2}[-\u2010\u2011]\s+(?=[^\W\d_]{2}))*\S+")
+
+
 def places(text: str) -> list[tuple[int, int]]:
-    """Characters `(start, end)` in the text that each of its words stands at."""
+    """Characters `(start, end)` in the text that each of its words stands at; a chunk's where it makes several."""
     result: list[tuple[int, int]] = []
-    for match in re.finditer(r"\S+", text):
+    for match in _CHUNK.finditer(text):
         made = words(match[0])
-        if len(made) == len(match[0]):
-            result += [(match.start() + i, match.start() + i + 1) for i in range(len(made))]
+        each = [] if len(made) < 2 else [(i, word) for i, c in enumerate(match[0]) for word in words(c)]
+        if made and [word for _, word in each] == made:
+            result += [(match.start() + i, match.start() + i + 1) for i, _ in each]
         else:
             result += [match.span()] * len(made)
     return result

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from corpus.audit.disguises import DISGUISES
 from corpus.audit.ngrams import words
 from infuser_core.seeding import seed_of
 
@@ -17,6 +18,10 @@ ANSWER_WORDS = 300
 """Length of the unrelated text behind a quotation, words."""
 LEAST_WORDS = 5
 """A text of fewer words is no control: it is compared with whole texts only."""
+SURROUNDED = 2000
+"""Length of the text that a passage is planted inside, characters."""
+DISGUISED = 500
+"""Length of the passages that are changed, characters."""
 _VOCABULARY_DOCUMENTS = 50
 
 
@@ -83,7 +88,13 @@ def plant(
     add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
     add("a whole document in an answer", 150, inside)
     add("unrelated words", 1, lambda text: _noise(vocabulary, answer_words, draw), expected=False)
-    return found + _quoted(documents, questions, per_kind, inside, draw)
+    found += _quoted(documents, questions, per_kind, inside, draw)
+    for length in chars:
+        surrounded = partial(_surrounded, chars=length, vocabulary=vocabulary, draw=draw)
+        add(f"verbatim {length} characters inside {SURROUNDED}", length, surrounded)
+    for kind, disguise in DISGUISES.items():
+        add(kind, DISGUISED, lambda text, disguise=disguise: disguise(_passage(text, DISGUISED, draw), draw))  # type: ignore[misc]
+    return found
 
 
 def _quoted(
@@ -111,6 +122,13 @@ def _passage(text: str, chars: int, draw: random.Random) -> str:
     parts = piece.split(" ")
     inner = parts[1 if start else 0 : -1 if start + chars < len(text) else None]
     return " ".join(inner) if len(inner) >= LEAST_WORDS else piece
+
+
+def _surrounded(text: str, *, chars: int, vocabulary: Sequence[str], draw: random.Random) -> str:
+    """A passage in the middle of unrelated words."""
+    half = max(SURROUNDED - chars, 0) // 2
+    before, after = (_noise(vocabulary, half // 2, draw) for _ in range(2))
+    return f"{before[:half]} {_passage(text, chars, draw)} {after[:half]}"
 
 
 def _words(text: str, size: int, draw: random.Random) -> str:

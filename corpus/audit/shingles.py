@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from corpus.audit.ngrams import LONG_WORD, words
+from corpus.audit.ngrams import GLUED, LONG_WORD, PARTING, prepared, words
 
 BASE = 0xD1342543DE82EF95
 MIXER = 0x9FB21C651E98DF25
@@ -20,8 +20,11 @@ BLANK, MARK = 0x20, 0xFF
 # The mark ends a text. UTF-8 has no such byte: an n-gram that reaches into the next text equals none of any text.
 _JOINT = b" \xff "
 _SPACES = b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f"
-_FOLD = bytes.maketrans(string.ascii_uppercase.encode() + _SPACES, string.ascii_lowercase.encode() + b" " * 9)
-_DROPPED = string.punctuation.encode()
+_PARTING = PARTING.encode() + _SPACES
+_FOLD = bytes.maketrans(
+    string.ascii_uppercase.encode() + _PARTING, string.ascii_lowercase.encode() + b" " * len(_PARTING)
+)
+_DROPPED = GLUED.encode()
 BATCH_BYTES = 1 << 16
 """Text hashed at once: what is computed on the way then stays in the processor's cache, bytes."""
 _WINDOW = 1 << 17
@@ -55,12 +58,19 @@ class Batch:
 
 def batch_of(texts: Sequence[str]) -> Batch:
     """The texts in one buffer, with exactly the words of `ngrams.words`."""
-    return _packed([_raw(text) for text in texts])
+    found = _packed([_raw(text) for text in texts])
+    if len(found.blanks) > 1 and int(np.max(np.diff(found.blanks))) > LONG_WORD:
+        return _packed([_plain(text) for text in texts])
+    return found
 
 
 def _raw(text: str) -> bytes:
+    return prepared(text).encode() if text.isascii() else _plain(text)
+
+
+def _plain(text: str) -> bytes:
     # Lone surrogates occur in careless data sets and must not stop an audit.
-    return text.encode() if text.isascii() else " ".join(words(text)).encode("utf-8", "surrogatepass")
+    return " ".join(words(text)).encode("utf-8", "surrogatepass")
 
 
 def _packed(parts: Sequence[bytes]) -> Batch:
@@ -71,12 +81,6 @@ def _packed(parts: Sequence[bytes]) -> Batch:
     np.logical_not(is_blank[1:] & is_blank[:-1], out=keep[1:])
     buffer = raw[keep]
     blanks = np.flatnonzero(buffer == BLANK)
-    if len(blanks) > 1 and int(np.max(np.diff(blanks))) > LONG_WORD:
-        shortened = [
-            " ".join(words(part.decode("utf-8", "surrogatepass"))).encode("utf-8", "surrogatepass") for part in parts
-        ]
-        if shortened != list(parts):
-            return _packed(shortened)
     marks = np.flatnonzero(buffer[blanks[:-1] + 1] == MARK)
     return Batch(buffer=buffer, blanks=blanks, marks=marks)
 

@@ -15,7 +15,7 @@ from corpus.audit.lsh import minhash
 from corpus.audit.minhash import signatures, sizes
 from corpus.audit.ngrams import compare, grams, longest_run, places, words
 
-ALPHABET = "abAB .,-\n\t\x1c\x85\u00a0\u2003\u0301\u00e9\ufb01\u0130\u65e5\u672c\u304b\u3099\u1fef\ud800\U00020000\xff"
+ALPHABET = "abAB .,-(^\\\\!\u00ad\u2010\u00b2\u0430\n\t\x1c\x85\u00a0\u2003\u0301\u00e9\ufb01\u0130\u65e5\u672c\u304b\u3099\u1fef\ud800\U00020000\xff"
 TEXTS = st.lists(st.text(ALPHABET, max_size=40), max_size=6)
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
 
