@@ -42,7 +42,7 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
     current(run).console.iterations = iterations
     base = training_pool.copy_base(run) if history.latest.cotrain.adapter else None
     anchor = training_pool.prepare_anchor(run, base)
-    players = Players(solver=anchor, generator=anchor)
+    players = Players(solver=anchor, generator=anchor, anchor=anchor)
     validated_at, solvers = [0], [anchor]
     with alongside(run) as lane:
         validations = [lane.start(validated, run, 0, validation, anchor)]

@@ -1,6 +1,6 @@
 """One iteration of Algorithm 2. The generator is updated before the solver, and both read the same solver."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
@@ -20,6 +20,8 @@ class Players:
     """theta."""
     generator: ArtifactRef
     """phi."""
+    anchor: ArtifactRef
+    """The checkpoint that both began from."""
     recent: tuple[Measured, ...] = ()
     """Measured iterations of an adaptive budget's window, the last one last."""
 
@@ -46,14 +48,14 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     generator, solver = players.generator, players.solver
     if settings.generator.update:
         scores = phase.score_influence(run, number, questions, answers, gradient.result(), players.solver)
-        generator = phase.update_generator(run, number, questions, scores, players.generator)
+        generator = phase.update_generator(run, number, questions, scores, players.generator, players.anchor)
     if settings.solver.update:
-        solver = phase.update_solver(run, number, questions, answers, scores, players.solver)
+        solver = phase.update_solver(run, number, questions, answers, scores, players.solver, players.anchor)
     recent = players.recent
     if allocation is not None and scores is not None:
         measured = Measured(allocation=allocation, questions=questions, scores=scores)
         recent = (*recent, measured)[-settings.budget.window :]
-    return Players(solver=solver, generator=generator, recent=recent)
+    return replace(players, solver=solver, generator=generator, recent=recent)
 
 
 def _dev_gradient(run: str, number: int, dev: ArtifactRef, solver: ArtifactRef) -> ArtifactRef | None:
@@ -67,5 +69,5 @@ def _dev_gradient(run: str, number: int, dev: ArtifactRef, solver: ArtifactRef) 
 
 def _dev_only(run: str, number: int, dev: ArtifactRef, players: Players) -> Players:
     rollouts = phase.rollout_dev(run, number, dev, players.solver)
-    solver = phase.update_solver(run, number, dev, rollouts, None, players.solver)
-    return Players(solver=solver, generator=players.generator)
+    solver = phase.update_solver(run, number, dev, rollouts, None, players.solver, players.anchor)
+    return replace(players, solver=solver)

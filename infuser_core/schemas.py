@@ -192,7 +192,7 @@ class Leak:
     """num_seen / num_questions."""
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,6 +487,8 @@ class Update:
     """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
     policy_kl: float
     """Estimate (k3) of KL(policy before the update || current) per token, nats."""
+    anchor_kl: float
+    """Estimate (k3) of KL(current || anchor) per token, nats; 0 without `cotrain.loss.kl`."""
     entropy: float
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
     cut: int

@@ -273,6 +273,7 @@ def update_generator(
     questions: ArtifactRef,
     scores: ArtifactRef,
     generator: ArtifactRef,
+    anchor: ArtifactRef,
 ) -> Work:
     """Phase 4."""
     settings = generator_phase.settings_of(run.config, iteration=iteration)
@@ -287,6 +288,7 @@ def update_generator(
             settings,
             workspace=workspace,
             before=before,
+            anchor=run.checkpoint(anchor, Role.GENERATOR) if settings.step.kl else None,
             progress=progress,
         )
         made = Outcome(
@@ -298,7 +300,8 @@ def update_generator(
         )
         return _with_lost(made, done.lost)
 
-    inputs = {"questions": questions, "scores": scores, "generator": generator}
+    own = {"anchor": anchor if settings.step.kl else None}
+    inputs = {"questions": questions, "scores": scores, "generator": generator, **own}
     recipe = run.recipe("update_generator", generator_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, role=Role.GENERATOR, needs=lambda: _bytes(run, generator, *_WHOLE))
 
@@ -311,6 +314,7 @@ def update_solver(
     rollouts: ArtifactRef,
     scores: ArtifactRef | None,
     solver: ArtifactRef,
+    anchor: ArtifactRef,
 ) -> Work:
     """Phase 5; the scoring pass over the same solver, where there was one, spares a forward pass."""
     settings = solver_phase.settings_of(run.config, iteration=iteration)
@@ -333,12 +337,14 @@ def update_solver(
             settings,
             workspace=workspace,
             before=before,
+            anchor=run.checkpoint(anchor, Role.SOLVER) if settings.step.kl else None,
             old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
             progress=progress,
         )
         return _updated(before.step, done, settings)
 
-    inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver}
+    own = {"anchor": anchor if settings.step.kl else None}
+    inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver, **own}
     recipe = run.recipe("update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, role=Role.SOLVER, needs=lambda: _bytes(run, solver, *_WHOLE))
 

@@ -37,6 +37,7 @@ SUMS = {
     "truncated": "tokens whose importance weight is cut at the cap",
     "sampler_kl": "r - 1 - log r, r the old policy over the sampler: Schulman's k3 estimate of KL(sampler || old)",
     "policy_kl": "r - 1 - log r, r the importance ratio: k3 of KL(old || current)",
+    "anchor_kl": "r - 1 - log r, r the anchor over the current policy: k3 of KL(current || anchor); 0 where not asked",
     "surprise": "-log pi of the tokens: on the policy's own samples an estimate of its entropy",
 }
 """Sums over response tokens that an update is watched by (k3: J. Schulman, Approximating KL Divergence, 2020)."""
@@ -49,7 +50,9 @@ def clipped_objective(
     weights_S: Tensor,
     sampler_logprobs_S: Tensor,
     old_logprobs_S: Tensor | None = None,
+    anchor_logprobs_S: Tensor | None = None,
     rows_S: Tensor | None = None,
+    kl: float = 0.0,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
     dual_clip: float | None = None,
@@ -64,7 +67,9 @@ def clipped_objective(
     importance weight min(old / sampler, cap), detached; `tis_cap=None` switches it off. `current_over_sampler`
     truncates current / sampler instead, so that the weight follows the policy from step to step of one update; with
     old the current policy both forms are one. `ratio` "sequence" takes for rho_t of every token the response's
-    geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. Raises ValueError for another form.
+    geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. `kl` times weight_t times k3 of
+    KL(current || anchor) is added, with its gradient (GRPO, arXiv 2402.03300, eq. 4). Raises ValueError for another
+    form.
     """
     if tis_form not in get_args(TisForm):
         raise ValueError(f"unknown tis_form {tis_form!r}; choose one of {', '.join(get_args(TisForm))}")
@@ -77,7 +82,10 @@ def clipped_objective(
         loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -dual_clip * advantages_S), loss_S)
     behind_S = old_S if tis_form == "old_over_sampler" else logprobs_S
     tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=tis_cap)
-    loss = (loss_S * tis_S * weights_S).sum()
+    loss, anchor_S = (loss_S * tis_S * weights_S).sum(), torch.zeros_like(logprobs_S)
+    if anchor_logprobs_S is not None:
+        anchor_S = _k3(_ratio(anchor_logprobs_S, logprobs_S))
+        loss = loss + kl * (anchor_S * weights_S).sum()
     with torch.no_grad():
         active_S = clipped_S > plain_S
         weight_S = truncated_weight(old_S, sampler_logprobs_S, cap=math.inf)
@@ -89,6 +97,7 @@ def clipped_objective(
             "truncated": (weight_S > (math.inf if tis_cap is None else tis_cap)).sum(),
             "sampler_kl": _k3(weight_S).sum(),
             "policy_kl": _k3(_ratio(logprobs_S, old_S)).sum(),
+            "anchor_kl": anchor_S.sum(),
             "surprise": -logprobs_S.sum(),
         }
     return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())

@@ -126,7 +126,12 @@ def phases_of(asked: Asked) -> list[Phase]:
             done = added(packed(trainers, work, passes=trainers.passes), _steps(trainers, work))
             if fresh and work.steps > 1:
                 done = added(done, packed(trainers, replace(work, steps=1), passes=1))
-            phases.append(_trained(name, work, done, loaded + changed))
+            files = loaded + changed
+            if asked.config.cotrain.loss.kl:
+                # The anchor's log-probabilities: it is loaded, and then the policy again.
+                done = added(done, packed(trainers, replace(work, steps=1), passes=1))
+                files += 2 * loaded
+            phases.append(_trained(name, work, done, files))
     return _with_glue([phase for phase in phases if phase], asked, 0.0)
 
 

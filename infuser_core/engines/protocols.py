@@ -121,6 +121,8 @@ class TrainRow:
     """pi_rollout, nats, one per response token."""
     old_logprobs: Sequence[float] | None = None
     """Trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
+    anchor_logprobs: Sequence[float] | None = None
+    """The anchor's log-probabilities, where the loss has a distance to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,8 @@ class Objective:
     """Which policy's ratio to the sampler is truncated (see algorithm.objective)."""
     ratio: Literal["token", "sequence"] = "token"
     """Importance ratios of tokens, or one of a whole response (see algorithm.objective)."""
+    kl: float = 0.0
+    """Weight of the KL divergence to the anchor, for rows that have its log-probabilities."""
     temperature: float = 0.7
     """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
 
@@ -179,6 +183,8 @@ class StepReport:
     """Estimate of KL(sampler || old policy) per token, nats (see algorithm.objective.SUMS)."""
     policy_kl: float
     """Estimate of KL(old policy || current) per token, nats."""
+    anchor_kl: float
+    """Estimate of KL(current || anchor) per token, nats; 0 where the loss has none."""
     entropy: float
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.phases.parts.not_finite import HINT, is_finite, lose
-from infuser_core.schemas import Rollout, Update
+from infuser_core.schemas import Checkpoint, Rollout, Update
 
 Result = TypeVar("Result")
 
@@ -28,8 +28,10 @@ def train_group(
     rollouts: Sequence[Rollout],
     advantages_G: Sequence[float],
     old_logprobs: Mapping[str, Sequence[float]] | None = None,
+    anchor_logprobs: Mapping[str, Sequence[float]] | None = None,
 ) -> TrainGroup:
-    """One group with its advantages; `old_logprobs` by rollout id where the update has several steps.
+    """One group with its advantages; by rollout id the log-probabilities of the policy before the update, where it has
+    several steps, and of the anchor, where the loss has a distance to it.
 
     Rows without tokens (a prompt that did not fit) have nothing to train on and are left out.
     """
@@ -39,6 +41,7 @@ def train_group(
             advantage=advantage,
             sampler_logprobs=rollout.sampler_logprobs,
             old_logprobs=old_logprobs.get(rollout.rollout_id) if old_logprobs else None,
+            anchor_logprobs=anchor_logprobs[rollout.rollout_id] if anchor_logprobs else None,
         )
         for rollout, advantage in zip(rollouts, advantages_G, strict=True)
         if rollout.token_ids
@@ -141,6 +144,8 @@ class UpdateSettings:
     """The loss."""
     optimizer: Mapping[str, Any]
     """The optimizer's constants, and its name where that is not AdamW."""
+    kl: float
+    """Weight of the KL divergence to the anchor."""
 
     @classmethod
     def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, iteration: int, max_tokens: int) -> "UpdateSettings":
@@ -151,6 +156,7 @@ class UpdateSettings:
             advantage=role.advantage,
             objective=ObjectiveSettings.of(cotrain, max_tokens=max_tokens),
             optimizer=cotrain.optimizer.recipe(),
+            kl=cotrain.loss.kl,
         )
 
     def advantages(self, rewards: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -188,6 +194,8 @@ class SharedBackward:
     """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
     policy_kl: float
     """Estimate (k3) of KL(policy before the update || current) per token, nats."""
+    anchor_kl: float
+    """0: an update with a distance to the anchor shares no backward."""
     entropy: float
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
     cut: int
@@ -207,7 +215,8 @@ def update(
     settings: UpdateSettings,
     *,
     workspace: Path,
-    first_step: int,
+    before: Checkpoint,
+    anchor: Checkpoint | None = None,
     old_logprobs: Mapping[str, Sequence[float]] | None = None,
     progress: Progress = no_progress,
 ) -> list[Update]:
@@ -217,9 +226,12 @@ def update(
     are the old policy of the ratio. They are computed here where no earlier pass over the same checkpoint yielded
     them (`old_logprobs`, by rollout id). With one step old and current coincide and nothing is needed.
 
+    The trainer holds `before`. With a distance to the `anchor` it first loads that one, for its log-probabilities.
+
     Raises LostGroupsError for groups that are not finite: the trainer has then moved, and wrote nothing.
     """
-    constants = settings.objective.constants(groups)
+    constants = replace(settings.objective.constants(groups), kl=settings.kl)
+    reference = _anchored(trainer, groups, constants, anchor, before) if settings.kl and anchor else None
     batches = minibatches(groups, settings.minibatch)
     old = None
     if len(batches) > 1:
@@ -230,9 +242,10 @@ def update(
     total = sum(len(rollout.token_ids) for rows in groups for rollout in rows)
     tokens = 0
     for batch in batches:
-        taken = first_step + sum(not done.skipped for done in updates)
+        taken = before.step + sum(not done.skipped for done in updates)
         train = [
-            train_group(rows, settings.objective.credited(rows, advantages[rows[0].group_id]), old) for rows in batch
+            train_group(rows, settings.objective.credited(rows, advantages[rows[0].group_id]), old, reference)
+            for rows in batch
         ]
         updates.append(_step(role, trainer, train, constants, settings, cut=count_cut(batch), taken=taken))
         if updates[-1].skipped:
@@ -243,6 +256,16 @@ def update(
     check_taken(updates)
     trainer.save(workspace)
     return updates
+
+
+def _anchored(
+    trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective, anchor: Checkpoint, before: Checkpoint
+) -> dict[str, Sequence[float]]:
+    """The anchor's log-probabilities by rollout id; the trainer holds `before` again."""
+    trainer.load(anchor)
+    found = _old_logprobs(trainer, groups, constants)
+    trainer.load(before)
+    return found
 
 
 def _old_logprobs(

@@ -23,7 +23,7 @@ from infuser_core.schemas import (
     Update,
 )
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,7 @@ def update_generator(
     *,
     workspace: Path,
     before: Checkpoint,
+    anchor: Checkpoint | None = None,
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
     """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents.
@@ -115,7 +116,8 @@ def update_generator(
             values,
             settings.step,
             workspace=workspace,
-            first_step=before.step,
+            before=before,
+            anchor=anchor,
             progress=progress,
         )
         by_rollout = {

@@ -13,7 +13,7 @@ from infuser_core.phases.parts.not_finite import NotFinite, check_kept, without_
 from infuser_core.phases.training import SharedBackward, UpdateSettings, by_group, left_out, take_step, update
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,7 @@ def update_solver(
     *,
     workspace: Path,
     before: Checkpoint,
+    anchor: Checkpoint | None = None,
     old_logprobs: Sequence[TrainerLogprobs] = (),
     progress: Progress = no_progress,
 ) -> SolverUpdate:
@@ -98,7 +99,8 @@ def update_solver(
             dict(zip(rewards, values, strict=True)),
             settings.step,
             workspace=workspace,
-            first_step=before.step,
+            before=before,
+            anchor=anchor,
             old_logprobs={row.rollout_id: row.logprobs for row in old_logprobs},
             progress=progress,
         )

@@ -103,7 +103,28 @@ def test_sums_that_an_update_is_watched_by() -> None:
             "clipped": 2, "clipped_high": 1, "ratio": 3.2, "tis": 3.625, "truncated": 1,
             "sampler_kl": sum(weight - 1 - math.log(weight) for weight in weights),
             "policy_kl": sum(ratio - 1 - math.log(ratio) for ratio in ratios),
+            "anchor_kl": 0,
             "surprise": -math.log(0.9 * 0.2 * 0.5),
         },
         rel=1e-5,
     )  # fmt: skip
+
+
+def test_the_distance_to_the_anchor_is_grpos_and_is_seen() -> None:
+    draw = torch.Generator().manual_seed(1)
+    current, anchor, sampler = (-3 * torch.rand(6, generator=draw, dtype=torch.float64) for _ in range(3))
+    current.requires_grad_()
+    credit, weights = torch.randn(2, 6, generator=draw, dtype=torch.float64).unbind(0)
+    given = {"advantages_S": credit, "weights_S": weights.abs(), "sampler_logprobs_S": sampler}
+    found = clipped_objective(current, anchor_logprobs_S=anchor, kl=0.3, **given)
+    bare = clipped_objective(current, **given)
+    ratio = (anchor - current).exp()
+    k3 = ratio - (anchor - current) - 1
+    plain = bare.loss + 0.3 * (weights.abs() * k3).sum()
+    assert found.loss.item() == pytest.approx(plain.item(), rel=1e-12)
+    assert found.sums["anchor_kl"].item() == pytest.approx(k3.sum().item(), rel=1e-12)
+    slopes = [torch.autograd.grad(loss, current, retain_graph=True)[0] for loss in (found.loss, plain)]
+    torch.testing.assert_close(*slopes, rtol=1e-12, atol=1e-12)
+    # An expectation of k3 under the current policy is the divergence itself.
+    p, q = (torch.rand(9, generator=draw, dtype=torch.float64).softmax(0) for _ in range(2))
+    assert ((p * (q / p - 1 - (q / p).log())).sum()).item() == pytest.approx((p * (p / q).log()).sum().item())

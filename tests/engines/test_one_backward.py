@@ -43,7 +43,8 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         minibatch=8,
         advantage="mean_centred",
         objective=OBJECTIVE,
-        optimizer=OptimizerSettings(),
+        optimizer=OptimizerSettings().recipe(),
+        kl=0.0,
     )
     settings = update_solver.SolverSettings(step=step, band=None, mid_eos_penalty=0.0, left_out=[])
     out = folder / "out"

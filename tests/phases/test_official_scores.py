@@ -90,7 +90,7 @@ def test_scores_are_those_of_a_plain_loop(tmp_path: Path, preset: str, steps: in
     solver = LocalTrainer(device="cpu", dtype="float64")
     solver.load(anchor)
     update = UpdateSettings(
-        learning_rate=RATE, minibatch=2, advantage="mean_centred", objective=settings, optimizer=ADAMW
+        learning_rate=RATE, minibatch=2, advantage="mean_centred", objective=settings, optimizer=ADAMW, kl=0.0
     )
     for number in range(steps):
         rows = rollouts("q", seed=10 + number)

@@ -36,7 +36,7 @@ def test_a_response_cut_at_the_limit_has_no_credit_where_those_are_masked() -> N
 SOUND = Update(
     role="solver", step=1, num_groups=4, num_tokens=90, loss=0.1, gradient_norm=0.3, learning_rate=1e-3,
     clip_fraction=0.01, clip_fraction_high=0.0, mean_ratio=1.0, mean_tis=1.0, truncated=0.0, sampler_kl=1e-6,
-    policy_kl=1e-4, entropy=0.4, cut=0, skipped=False,
+    policy_kl=1e-4, anchor_kl=0.0, entropy=0.4, cut=0, skipped=False,
 )  # fmt: skip
 
 

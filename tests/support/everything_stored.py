@@ -94,7 +94,7 @@ def walked(
         found = build_corpus(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None
         pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
         anchor = training_pool.prepare_anchor(run.name)
-        players = Players(solver=anchor, generator=anchor)
+        players = Players(solver=anchor, generator=anchor, anchor=anchor)
         scores = [validated(run.name, 0, validation, anchor)]
         for number in range(iterations):
             players = iterate(run.name, number, dev, pool, players)

@@ -35,7 +35,9 @@ def batch_terms(logprobs_S: Tensor, batch: MicroBatch, objective: Objective, den
         weights_S=batch.weights_S / (objective.length_norm * denominator),
         sampler_logprobs_S=batch.sampler_logprobs_S,
         old_logprobs_S=batch.old_logprobs_S,
+        anchor_logprobs_S=batch.anchor_logprobs_S,
         rows_S=batch.rows_S,
+        kl=objective.kl,
         clip_low=objective.clip_low,
         clip_high=objective.clip_high,
         dual_clip=objective.dual_clip,
@@ -76,6 +78,7 @@ class Sums:
             truncated=means["truncated"],
             sampler_kl=means["sampler_kl"],
             policy_kl=means["policy_kl"],
+            anchor_kl=means["anchor_kl"],
             entropy=means["surprise"],
         )
 

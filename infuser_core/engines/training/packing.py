@@ -148,6 +148,8 @@ class MicroBatch:
     """The sampler's log-probabilities, nats."""
     old_logprobs_S: Tensor | None
     """Log-probabilities of the policy before the update, nats; None where the current policy is meant."""
+    anchor_logprobs_S: Tensor | None
+    """Those of the anchor, nats; None where the loss has no distance to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +216,8 @@ class Packer:
             weights_S=torch.from_numpy(weights).to(device, dtype),
             rows_S=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device),
             sampler_logprobs_S=_sampler_logprobs(rows).to(device, dtype),
-            old_logprobs_S=_old_logprobs(rows, device=device, dtype=dtype),
+            old_logprobs_S=_all_or_none(rows, "old_logprobs", device=device, dtype=dtype),
+            anchor_logprobs_S=_all_or_none(rows, "anchor_logprobs", device=device, dtype=dtype),
         )
 
 
@@ -240,15 +243,19 @@ def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
     return _joined([row.sampler_logprobs for _, row in rows], float)
 
 
-def _old_logprobs(rows: list[tuple[Segment, TrainRow]], *, device: torch.device, dtype: torch.dtype) -> Tensor | None:
-    given = [row.old_logprobs for _, row in rows if row.old_logprobs is not None]
+def _all_or_none(
+    rows: list[tuple[Segment, TrainRow]], name: str, *, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    """Log-probabilities that all rows have, or none. Raises EngineError where some lack them."""
+    values = [getattr(row, name) for _, row in rows]
+    given = [each for each in values if each is not None]
     if not given:
         return None
-    for segment, row in rows:
-        if row.old_logprobs is None or len(row.old_logprobs) != len(row.token_ids):
+    for (segment, row), each in zip(rows, values, strict=True):
+        if each is None or len(each) != len(row.token_ids):
             raise EngineError(
-                f"a response of {segment.group_id!r} lacks old log-probabilities that others of its batch have",
-                hint="give old_logprobs to every row of an update, or to none",
+                f"a response of {segment.group_id!r} lacks {name} that others of its batch have",
+                hint=f"give {name} to every row of an update, or to none",
             )
     return _joined(given, float).to(device, dtype)
 
