@@ -256,9 +256,14 @@ class Lens:
             self._define_empty(table)
             return
         self._files.update(map(str, paths))
+        # Files may be older than a column of their rows.
+        held = {row[0] for row in self._connection.execute(f"describe select * from {_parquet(paths)}").fetchall()}
+        absent = "".join(
+            f', null::{kind} as "{name}"' for name, kind in _columns(TABLES.get(table)).items() if name not in held
+        )
         self._connection.execute(f"""
             create view "{table}" as
-            select l.run, l.iteration, l.phase, l.artifact_key, t.* exclude (artifact_file)
+            select l.run, l.iteration, l.phase, l.artifact_key, t.* exclude (artifact_file){absent}
             from {_parquet(paths)} t
             join run_artifacts l on l.artifact_key = parse_path(t.artifact_file)[-2]
         """)
@@ -266,9 +271,14 @@ class Lens:
     def _define_empty(self, table: str) -> None:
         # Not by way of arrow, which takes a tenth of a second to import.
         own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
-        columns = own | {name: _sql_type(hint) for name, hint in get_type_hints(TABLES[table]).items()}
+        columns = own | _columns(TABLES[table])
         listed = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns.items())
         self._connection.execute(f'create view "{table}" as select {listed} where false')
+
+
+def _columns(row_type: type | None) -> dict[str, str]:
+    """SQL type of every field of a row; none where the rows' type is unknown."""
+    return {} if row_type is None else {name: _sql_type(hint) for name, hint in get_type_hints(row_type).items()}
 
 
 def _sql_type(hint: Any) -> str:

@@ -46,3 +46,9 @@ def test_each_limit_warns_of_its_largest_value_with_the_setting_to_turn() -> Non
         (line,) = complaints("solver", [SOUND, replace(SOUND, **{field: value}), SOUND])
         assert f"is {value:.3g}, above" in line and line.startswith("solver: ")
     assert all("engine." in limit.remedy or "learning_rate" in limit.remedy for limit in LIMITS)
+
+
+def test_a_collapsed_entropy_warns_but_not_that_of_a_step_without_tokens() -> None:
+    (line,) = complaints("solver", [SOUND, replace(SOUND, entropy=0.002)])
+    assert line.startswith("solver: entropy per token is 0.002, below 0.01") and "learning_rate" in line
+    assert complaints("solver", [replace(SOUND, entropy=0.0, num_tokens=0)]) == []

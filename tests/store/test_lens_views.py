@@ -1,6 +1,7 @@
 """SQL sees the rows of committed artifacts with the run and iteration they belong to."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ def record(store: Store, run: str, iteration: int, values: list[float], *, state
     journal.start_attempt()
     journal.append(phase="audit", iteration=iteration, state=state, seconds=0.0, key=ref.key, digest=ref.digest)
     return ref.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderUpdate:
+    """Columns that a store written before the others existed may hold of `updates`."""
+
+    role: str
+    step: int
+    loss: float
 
 
 @pytest.fixture
@@ -129,3 +139,16 @@ def test_columns_missing_in_older_artifacts_are_null(store: Store):
     journal.append(phase="taxonomy", iteration=-1, state="ran", seconds=0.0, key=ref.key, digest=ref.digest)
     rows = query(store, "select value, domain from audit_summary where phase = 'taxonomy'")
     assert json.dumps(rows) == '[{"value": null, "domain": "Physics"}]'
+
+
+def test_columns_that_older_files_lack_are_nulls(store: Store):
+    recipe = Recipe(phase="update_solver", version=1, config={}, seed=0, iteration=0)
+    rows = [OlderUpdate(role="solver", step=1, loss=0.5)]
+    with store.exclusive(recipe), store.workspace(recipe) as workspace:
+        outcome = Outcome(tables={"updates": Table(row_type=OlderUpdate, rows=rows)})
+        ref = store.commit(recipe, workspace, outcome, seconds=0.0)
+    journal = Journal(store.root, "one")
+    journal.start_attempt()
+    journal.append(phase="update_solver", iteration=0, state="ran", seconds=0.0, key=ref.key, digest=ref.digest)
+    (row,) = query(store, "select role, loss, entropy, sampler_kl, skipped from updates")
+    assert row == {"role": "solver", "loss": 0.5, "entropy": None, "sampler_kl": None, "skipped": None}

@@ -15,9 +15,19 @@ class Limit:
     of: Callable[[Update], float]
     """The number of a step."""
     most: float
-    """Largest value without a warning."""
+    """Last value without a warning."""
     remedy: str
     """Settings to look at."""
+    falling: bool = False
+    """Whether the number should stay above the value, and not below it."""
+
+    def broken(self, updates: Sequence[Update]) -> str:
+        """The worst number and its limit in words; empty where every step keeps it."""
+        values = [self.of(step) for step in updates if step.num_tokens]
+        worst = (min if self.falling else max)(values, default=self.most)
+        if worst == self.most or (worst < self.most) != self.falling:
+            return ""
+        return f"{self.name} is {worst:.3g}, {'below' if self.falling else 'above'} {self.most:g}: {self.remedy}"
 
 
 LIMITS = (
@@ -45,15 +55,17 @@ LIMITS = (
         most=0.1,
         remedy="smaller steps: a lower learning_rate",
     ),
+    Limit(
+        name="entropy per token",
+        of=lambda step: step.entropy,
+        most=0.01,
+        remedy="the policy has collapsed: a lower learning_rate, or a higher cotrain.loss.clip_high",
+        falling=True,
+    ),
 )
 """Limits far outside of what a sound run shows; one step beyond them is enough for a warning."""
 
 
 def complaints(role: str, updates: Sequence[Update]) -> list[str]:
-    """One line per limit that some step exceeds, with its largest value."""
-    found = []
-    for limit in LIMITS:
-        worst = max((limit.of(step) for step in updates), default=0.0)
-        if worst > limit.most:
-            found.append(f"{role}: {limit.name} is {worst:.3g}, above {limit.most:g}: {limit.remedy}")
-    return found
+    """One line per limit that some step is beyond, with its worst value."""
+    return [f"{role}: {said}" for limit in LIMITS if (said := limit.broken(updates))]
