@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from places import SUPPORT
 from scripted_engine import DIE, HANG, TOGETHER, reply
 
+from infuser_core.config.optimizer import AdapterSettings
+from infuser_core.engines.hf.causal_lm import copy_model
+from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.vllm.process import (
     EngineProcess,
@@ -303,3 +306,16 @@ def test_the_longest_come_first_and_who_is_done_takes_what_others_could_not_star
     assert given_out(full) == []
     full.finish_row(1, 1)
     assert given_out(full) == [(1, 2)]
+
+
+def test_engines_get_adapters_merged_into_their_base(make: Make, flat: Checkpoint, tmp_path: Path) -> None:
+    base, adapted = tmp_path / "base" / "base-1", tmp_path / "anchor" / "anchor-1"
+    for folder in (base, adapted):
+        folder.mkdir(parents=True)
+    copy_model(Path(flat.path), base)
+    prepare_adapter(base, adapted, adapter=AdapterSettings(rank=2), seed=0)
+    assert not (adapted / "model.safetensors").exists()
+    # The scripted engine wants the weights of a whole model, and answers as this one does.
+    drawn = make(replace(flat, path=str(adapted))).sample(GROUPS, PARAMS)
+    expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in GROUPS]
+    assert [[(each.token_ids, each.finish_reason) for each in samples] for samples in drawn] == expected

@@ -167,15 +167,10 @@ def choose_dtype(name: str) -> torch.dtype:
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode; adapters are merged."""
-    base = base_of(folder)
-    config = read_config(base or folder)
+    config = read_config(folder)
     refuse_logit_changes(config)
-    model = without_dropout(read_model(base or folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
     refuse_other_attention(model)
-    if base is not None:
-        from infuser_core.engines.hf.adapters import merge
-
-        merge(model, folder)
     multiply_experts(model)
     if dtype == torch.float64:
         compute_in_own_dtype(model)
@@ -239,16 +234,19 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 
 def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """The model of a folder on the CPU, with transformers' attention of that name. Runs no code of the folder.
+    """The model of a folder on the CPU, adapters merged, with transformers' attention of that name.
+
+    Runs no code of the folder.
 
     Raises CheckpointError for missing, damaged or unfitting weights.
     """
     transformers_logging.disable_progress_bar()
+    base = base_of(folder)
     try:
         # While it builds a model, transformers changes settings of the whole process.
         with _building:
             made: Any = AutoModelForCausalLM.from_pretrained(
-                folder,
+                base or folder,
                 config=config,
                 dtype=dtype,
                 attn_implementation=attention,
@@ -268,6 +266,11 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     if wrong:
         message = f"{folder} lacks {len(wrong)} of the model's weights, or has others: {', '.join(wrong[:3])}"
         raise CheckpointError(message, hint=_AGAIN)
+    if base is not None:
+        # Imported here: peft takes seconds.
+        from infuser_core.engines.hf.adapters import merge
+
+        merge(model, folder)
     return model
 
 
