@@ -25,8 +25,9 @@ types: venv
 rules: venv
 	$(BIN)/lint-imports
 
+# A test that hangs is named and ended: the slowest takes 80 s on two busy cores.
 unit: venv sandbox
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 600
 
 # Kills at the other stages, faults of the machine, a served deployment that dies: minutes each.
 test-long: venv sandbox
@@ -45,7 +46,7 @@ test-vllm: venv .venv-vllm/.installed
 
 # Several trainer ranks on the CPU; DeepSpeed is built from source where it is missing.
 test-distributed: $(VENV)/.deepspeed
-	$(BIN)/pytest -m "distributed and not long" tests/engines/test_distributed_*.py
+	$(BIN)/pytest --timeout 600 -m "distributed and not long" tests/engines/test_distributed_*.py
 
 # A rank killed in every phase, offloading, sleep, shared accelerators.
 test-distributed-long: $(VENV)/.deepspeed

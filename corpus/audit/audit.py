@@ -1,12 +1,10 @@
 """The contamination audit of a document pool against reference data of any size, with recall on planted controls."""
 
-import multiprocessing
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +14,7 @@ from corpus.audit.ngrams import words
 from corpus.audit.overlap import Mode, OverlapConfig, config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
-from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, enter, matcher_of, pool_texts, scan_to
+from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, counters, enter, matcher_of, pool_texts, scan_to
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
@@ -31,6 +29,8 @@ FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
 """Documents that controls are planted from and searched in: recall does not depend on how many there are."""
 MODES: tuple[Mode, ...] = ("exact", "paper", "loose")
+SHARED = "shared"
+"""Stands beside the modes: any common n-gram of the exact mode, which every finding has and is no match yet."""
 _POLL_SECONDS = 0.5
 _SHOWN = 50
 
@@ -46,7 +46,7 @@ class Recall:
     expected: bool
     """Whether they should be found."""
     found: dict[str, float]
-    """Share found, by mode."""
+    """Share found, by mode, and the share that has a finding at all (SHARED)."""
 
 
 def measure(documents: Sequence[PoolText], config: OverlapConfig) -> list[Recall]:
@@ -60,22 +60,29 @@ def measure(documents: Sequence[PoolText], config: OverlapConfig) -> list[Recall
         answer_words=config.control_answer_words,
         seed=config.seed,
     )
-    hits = {mode: _found(texts, plants, config if mode == config.mode else config_of(mode)) for mode in MODES}
+    hits: dict[str, set[int]] = {
+        mode: _found(texts, plants, config if mode == config.mode else config_of(mode)) for mode in MODES
+    }
+    hits[SHARED] = _found(texts, plants, config_of("exact"), every=True)
     rows = []
     for kind in dict.fromkeys(row.kind for row in plants):
         places = [place for place, row in enumerate(plants) if row.kind == kind]
-        found: dict[str, float] = {m: sum(place in hits[m] for place in places) / len(places) for m in MODES}
+        found = {name: sum(place in hit for place in places) / len(places) for name, hit in hits.items()}
         rows.append(Recall(kind=kind, planted=len(places), expected=plants[places[0]].expected, found=found))
     return rows
 
 
-def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapConfig) -> set[int]:
-    """Numbers of the plants that are matched with the document that they come from; for others, with any."""
-    pairs = [pair for pair in matcher_of(texts, config).pairs([row.record for row in plants]) if pair.rule]
+def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapConfig, *, every: bool = False) -> set[int]:
+    """Numbers of the plants that are matched with the document that they come from; for others, with any.
+
+    With `every` a common n-gram is enough.
+    """
+    pairs = list(matcher_of(texts, config).pairs([row.record for row in plants], every=every))
     if config.mode != "paper":
         short = [place for place, row in enumerate(plants) if len(words(row.record)) < config.n]
         found = short_pairs(texts, [plants[place].record for place in short], config.rule)
         pairs += [replace(pair, scanned=short[pair.scanned]) for pair in found]
+    pairs = [pair for pair in pairs if pair.rule or every]
     return {p.scanned for p in pairs if p.item == plants[p.scanned].document or not plants[p.scanned].expected}
 
 
@@ -218,18 +225,20 @@ def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], 
 def _in_processes(
     scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], workers: int, shown: Callable[[int], None]
 ) -> None:
-    context = multiprocessing.get_context("spawn")
-    done: Synchronized[int] = context.Value("q", 0)
+    # The standard library's pool hangs or leaves processes behind where one is killed while others start.
+    from loky import ProcessPoolExecutor
+
     with scanner.on_disk() as folder:
-        arguments = (str(folder), scanner.config, scanner.as_record, done)
-        with ProcessPoolExecutor(workers, context, initializer=enter, initargs=arguments) as processes:
-            running = {processes.submit(scan_to, shard, kept[shard]) for shard in ahead}
+        done = counters(folder, len(ahead))
+        arguments = (str(folder), scanner.config, scanner.as_record, len(ahead))
+        with ProcessPoolExecutor(workers, initializer=enter, initargs=arguments) as processes:
             try:
+                running = {processes.submit(scan_to, place, shard, kept[shard]) for place, shard in enumerate(ahead)}
                 while running:
                     finished, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
                     for future in finished:
                         future.result()
-                    shown(done.value)
+                    shown(int(done.sum()))
             except BrokenProcessPool as error:
                 raise KilledProcessError(
                     "a process of the audit was killed from outside",
@@ -237,7 +246,7 @@ def _in_processes(
                     "what is scanned is kept",
                 ) from error
             finally:
-                processes.shutdown(cancel_futures=True)
+                processes.shutdown(kill_workers=True)
 
 
 def as_json(result: PoolAudit) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from corpus.audit import index
 from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _BATCH_CHARS = 1 << 20
 COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
 _DOCUMENTS = "documents.parquet"
+_DONE = "done"
 _NAMES = ("document_id", "doc_id", "id")
 _TEXTS = ("text", "content")
 AsRecord = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -273,25 +275,25 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 
 _scanner: Scanner | None = None
-_done: "Synchronized[int] | None" = None
+_done = np.zeros(0, np.int64)
 
 
-def enter(folder: str, config: OverlapConfig, as_record: AsRecord, done: "Synchronized[int]") -> None:
+def counters(folder: Path, shards: int) -> np.ndarray:
+    """Bytes done of each shard, shared by all who map them; a process that dies holds no lock."""
+    return np.memmap(folder / _DONE, np.int64, "r+" if (folder / _DONE).exists() else "w+", shape=(shards,))
+
+
+def enter(folder: str, config: OverlapConfig, as_record: AsRecord, shards: int) -> None:
     """Begin a worker process with what the parent saved."""
     global _scanner, _done
-    _scanner, _done = Scanner.from_disk(Path(folder), config, as_record), done
+    _scanner, _done = Scanner.from_disk(Path(folder), config, as_record), counters(Path(folder), shards)
 
 
-def scan_to(shard: Shard, path: Path) -> None:
+def scan_to(number: int, shard: Shard, path: Path) -> None:
     """Scan one shard in a worker process and keep the result."""
-    assert _scanner is not None and _done is not None
-    told = 0
+    assert _scanner is not None
 
     def progress(size: int) -> None:
-        nonlocal told
-        assert _done is not None
-        with _done.get_lock():
-            _done.value += size - told
-        told = size
+        _done[number] = size
 
     sealed.write(path, _scanner.scan(shard, progress).as_json())

@@ -53,6 +53,8 @@ def clipped_objective(
     anchor_logprobs_S: Tensor | None = None,
     rows_S: Tensor | None = None,
     kl: float = 0.0,
+    entropy_S: Tensor | None = None,
+    entropy: float = 0.0,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
     dual_clip: float | None = None,
@@ -68,26 +70,24 @@ def clipped_objective(
     truncates current / sampler instead, so that the weight follows the policy from step to step of one update; with
     old the current policy both forms are one. `ratio` "sequence" takes for rho_t of every token the response's
     geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. `kl` times weight_t times k3 of
-    KL(current || anchor) is added, with its gradient (GRPO, arXiv 2402.03300, eq. 4). Raises ValueError for another
-    form.
+    KL(current || anchor) is added, with its gradient (GRPO, arXiv 2402.03300, eq. 4), and `entropy` times weight_t
+    times `entropy_S`, the policy's entropy at the token, is taken off (A3C, arXiv 1602.01783, section 4). Raises
+    ValueError for another form.
     """
     if tis_form not in get_args(TisForm):
         raise ValueError(f"unknown tis_form {tis_form!r}; choose one of {', '.join(get_args(TisForm))}")
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
     ratio_S = _ratio(logprobs_S, old_S, rows_S if ratio == "sequence" else None)
-    plain_S = -advantages_S * ratio_S
-    clipped_S = -advantages_S * ratio_S.clamp(1.0 - clip_low, 1.0 + clip_high)
-    loss_S = torch.maximum(plain_S, clipped_S)
-    if dual_clip is not None:
-        loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -dual_clip * advantages_S), loss_S)
+    loss_S, active_S = _clipped(advantages_S, ratio_S, (1.0 - clip_low, 1.0 + clip_high), dual_clip)
     behind_S = old_S if tis_form == "old_over_sampler" else logprobs_S
     tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=tis_cap)
     loss, anchor_S = (loss_S * tis_S * weights_S).sum(), torch.zeros_like(logprobs_S)
     if anchor_logprobs_S is not None:
         anchor_S = _k3(_ratio(anchor_logprobs_S, logprobs_S))
         loss = loss + kl * (anchor_S * weights_S).sum()
+    if entropy_S is not None:
+        loss = loss - entropy * (entropy_S * weights_S).sum()
     with torch.no_grad():
-        active_S = clipped_S > plain_S
         weight_S = truncated_weight(old_S, sampler_logprobs_S, cap=math.inf)
         sums = {
             "clipped": active_S.sum(),
@@ -101,6 +101,18 @@ def clipped_objective(
             "surprise": -logprobs_S.sum(),
         }
     return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())
+
+
+def _clipped(
+    advantages_S: Tensor, ratio_S: Tensor, bounds: tuple[float, float], dual_clip: float | None
+) -> tuple[Tensor, Tensor]:
+    """-min(rho A, clip(rho) A), bounded for negative advantages by `dual_clip`, and where the clip was active."""
+    plain_S = -advantages_S * ratio_S
+    clipped_S = -advantages_S * ratio_S.clamp(*bounds)
+    loss_S = torch.maximum(plain_S, clipped_S)
+    if dual_clip is not None:
+        loss_S = torch.where(advantages_S < 0, torch.minimum(loss_S, -dual_clip * advantages_S), loss_S)
+    return loss_S, (clipped_S > plain_S).detach()
 
 
 def _k3(ratio_S: Tensor) -> Tensor:

@@ -84,6 +84,8 @@ class LossSettings(Settings):
     """rho_max of the truncated importance weight; null switches it off."""
     kl: float = Field(default=0.0, ge=0, le=1e6)
     """Weight of the KL divergence from the anchor that an update adds to its loss (GRPO's beta). Scores know none."""
+    entropy: float = Field(default=0.0, ge=0, le=1e6)
+    """Weight of the policy's entropy, nats per token, that an update adds to its objective. Scores know none."""
     ratio: RatioLevel = "token"
     """Importance ratios token by token, or `sequence`: one for a whole response, its geometric mean (GSPO), which needs
     a far narrower clip range."""
@@ -212,8 +214,8 @@ class CotrainSettings(Settings):
             raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
         if self.solver.accuracy_band is not None:
             raise ValueError("one_backward trains on every scored question: set solver.accuracy_band to null")
-        if self.loss.kl:
-            raise ValueError("one_backward needs loss.kl 0: the score knows no distance to the anchor")
+        if self.loss.kl or self.loss.entropy:
+            raise ValueError("one_backward needs loss.kl 0 and loss.entropy 0: the score knows the reward alone")
         if self.mid_eos_penalty:
             raise ValueError("one_backward needs mid_eos_penalty 0: the score knows correctness alone")
 

@@ -157,8 +157,15 @@ class Objective:
     """Importance ratios of tokens, or one of a whole response (see algorithm.objective)."""
     kl: float = 0.0
     """Weight of the KL divergence to the anchor, for rows that have its log-probabilities."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy."""
     temperature: float = 0.7
     """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
+
+    @property
+    def only_credited(self) -> bool:
+        """Whether a row of advantage 0 has no gradient."""
+        return not (self.kl or self.entropy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

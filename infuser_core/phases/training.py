@@ -144,8 +144,10 @@ class UpdateSettings:
     """The loss."""
     optimizer: Mapping[str, Any]
     """The optimizer's constants, and its name where that is not AdamW."""
-    kl: float
+    kl: float = 0.0
     """Weight of the KL divergence to the anchor."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy."""
 
     @classmethod
     def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, iteration: int, max_tokens: int) -> "UpdateSettings":
@@ -157,6 +159,7 @@ class UpdateSettings:
             objective=ObjectiveSettings.of(cotrain, max_tokens=max_tokens),
             optimizer=cotrain.optimizer.recipe(),
             kl=cotrain.loss.kl,
+            entropy=cotrain.loss.entropy,
         )
 
     def advantages(self, rewards: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -230,7 +233,7 @@ def update(
 
     Raises LostGroupsError for groups that are not finite: the trainer has then moved, and wrote nothing.
     """
-    constants = replace(settings.objective.constants(groups), kl=settings.kl)
+    constants = replace(settings.objective.constants(groups), kl=settings.kl, entropy=settings.entropy)
     reference = _anchored(trainer, groups, constants, anchor, before) if settings.kl and anchor else None
     batches = minibatches(groups, settings.minibatch)
     old = None

@@ -2,9 +2,9 @@
 
 import json
 import multiprocessing
+import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -113,16 +113,23 @@ def test_finished_shards_are_not_read_again_and_processes_agree(folder, launch):
 
 
 def test_a_killed_process_is_no_verdict_and_the_next_attempt_finds_the_same(folder):
+    ended = threading.Event()
+
     def kill() -> None:
-        while not multiprocessing.active_children():
-            time.sleep(0.01)
-        multiprocessing.active_children()[0].kill()
+        while not ended.wait(0.01):
+            # Each as soon as it is there: others are still being started.
+            for child in multiprocessing.active_children():
+                os.kill(child.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(KilledProcessError, match="a process of the audit was killed from outside"):
-        run(folder, workers=2)
-    killer.join()
+    try:
+        with pytest.raises(KilledProcessError, match="a process of the audit was killed from outside"):
+            run(folder, workers=2)
+    finally:
+        ended.set()
+        killer.join()
+    assert multiprocessing.active_children() == []
     assert not (folder / "out" / "overlaps.parquet").exists()
     assert run(folder, workers=2) == audit_pool(folder / "pool", [folder / "ref"], "exact", folder / "other")
 

@@ -271,8 +271,11 @@ def test_questions_go_and_other_data_is_reported(tmp_path, store):
     assert facts["mode"] == "exact" and list(facts["absent"]) == ["benchmark x"] and facts["dropped_documents"] == 1
     names = ["dev.jsonl", "validation.jsonl", "one.jsonl", "two.jsonl"]
     assert [row["name"] for row in facts["references"]] == names
-    verbatim = [row for row in facts["controls"] if row["expected"]]
-    assert verbatim and all(row["exact"] == 1.0 for row in verbatim)
+    controls = [row for row in facts["controls"] if row["expected"]]
+    assert controls and all(row["shared"] == 1.0 for row in controls)
+    # A quotation below fifty words inside another text is a finding and no match.
+    missed = {row["kind"] for row in controls if row["exact"] < 1.0}
+    assert missed <= {f"verbatim {length} characters inside 2000" for length in (150, 300)}
     report = (tmp_path / "out" / "report.md").read_text()
     assert "mode: exact" in report and "Planted controls" in report and "Not compared with benchmark x: " in report
 

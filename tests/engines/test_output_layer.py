@@ -82,6 +82,25 @@ def test_a_frozen_weight_gets_no_gradient(kept_cells: int) -> None:
     assert layer.weight.grad is None
 
 
+@settings(max_examples=25, deadline=None)
+@given(tokens=st.integers(1, 150), words=st.integers(2, 200), cells=st.integers(1, 20_000), kept=st.booleans())
+def test_entropies_and_their_gradients_are_those_of_torch(tokens: int, words: int, cells: int, kept: bool) -> None:
+    layer, hidden, targets, slopes = made(tokens, words, dtype=torch.float64, bias=True)
+    hidden.requires_grad_()
+    others = torch.randn_like(slopes)
+    logprobs = torch.log_softmax(layer(hidden) / 0.7, 1)
+    plain = (logprobs.gather(1, targets[:, None])[:, 0], torch.distributions.Categorical(logits=logprobs).entropy())
+    output = OutputLayer(layer=layer, compute_dtype=torch.float64, cells=cells, kept_cells=tokens * words * kept)
+    found = output.with_entropy(hidden, targets, 0.7)
+    wanted = [hidden, *layer.parameters()]
+    for one, other in zip(found, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+    pairs = zip(*(torch.autograd.grad(each, wanted, (slopes, others)) for each in (found, plain)), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+    assert torch.equal(found[0], output.logprobs(hidden, targets, 0.7))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("biased", [True, False])
 def test_tiles_of_logits_share_memory_but_for_those_kept(dtype: torch.dtype, biased: bool) -> None:

@@ -23,7 +23,6 @@ def settings(learning_rate: float) -> StudySettings:
         advantage="mean_centred",
         objective=objective_settings(tis_cap=None, max_tokens=1),
         optimizer=OptimizerSettings().recipe(),
-        kl=0.0,
     )
     return StudySettings(step=step, questions=2, rollouts=4)
 

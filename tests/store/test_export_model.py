@@ -1,6 +1,7 @@
 """An exported checkpoint is a model folder like any other: transformers loads it, and it says the same."""
 
 import json
+import os
 from pathlib import Path
 from typing import get_type_hints
 
@@ -76,6 +77,7 @@ def test_weights_are_those_of_the_checkpoint_in_the_wanted_precision(tmp_path: P
     assert {name: tensor.dtype for name, tensor in written.items()} == dict.fromkeys(written, torch.bfloat16)
     assert all(torch.equal(tensor, masters[name].bfloat16()) for name, tensor in written.items())
     assert not (out / "optimizer.safetensors").exists()
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o666 & ~os.umask(os.umask(0o022))}
 
 
 def test_the_generation_config_holds_how_responses_are_drawn(tmp_path: Path):

@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from infuser_core.nano import world
+from infuser_core.store import pruned, verify
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
 from infuser_core.store.store import Store
@@ -113,7 +114,10 @@ def mismatches(reference: dict[str, str], found: dict[str, str]) -> list[str]:
 
 
 def orphans(root: Path) -> Iterator[str]:
-    """Whatever a store must not hold: half an artifact, an input that is gone, work that nobody does, drafts."""
+    """Whatever a store must not hold: half an artifact, an input that is gone, work that nobody does, drafts.
+
+    Raises DamagedArtifactError for a file that is not what it was; one that was pruned may be missing.
+    """
     store = Store(root)
     folders = [folder for folder in (root / "artifacts").glob("*/*") if folder.is_dir()]
     whole = [folder for folder in folders if (folder / MANIFEST).is_file()]
@@ -121,9 +125,10 @@ def orphans(root: Path) -> Iterator[str]:
     refs = store.refs()
     known = {ref.id for ref in refs}
     for ref in refs:
-        inputs = store.manifest(ref).recipe["inputs"].values()
+        record, gone = store.manifest(ref), pruned.read(store.folder(ref.kind, ref.key))
+        inputs = record.recipe["inputs"].values()
         yield from (f"{ref.key} was made from {each}, which is gone" for each in inputs if each not in known)
-        store.verified_folder(ref)
+        verify.sound(root, [(record, name) for name in record.files if name not in gone])
     for place in (".staging", ".partial"):
         yield from (f"left behind: {path}" for path in (root / place).glob("*"))
     yield from (f"left behind: {path}" for path in (root / "runs").glob("*/*.tmp"))

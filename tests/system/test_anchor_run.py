@@ -41,4 +41,4 @@ def test_a_shared_backward_knows_no_distance(launch: Launcher, small_run: SmallR
     (tmp_path / "store").mkdir()
     shared = ("--set", "cotrain.one_backward=true", "--set", "cotrain.solver.minibatch=64")
     refused = launch(*small_run.arguments[:-1], "near", *KL, *shared, store=tmp_path / "store")
-    assert refused.code == 2 and "one_backward needs loss.kl 0" in refused.err
+    assert refused.code == 2 and "one_backward needs loss.kl 0 and loss.entropy 0" in refused.err

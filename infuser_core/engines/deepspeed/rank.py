@@ -37,7 +37,7 @@ from infuser_core.engines.training.checkpoint import (
     write_state,
 )
 from infuser_core.engines.training.fused_attention import choose
-from infuser_core.engines.training.loss import Sums, Tally, Values, batch_terms, merged
+from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
 from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
@@ -156,7 +156,7 @@ class DeepSpeedRank:
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
             batch = self._packer.pack(segments or [company()])
             with zero.settled():
-                logprobs_S = zero.forward(batch, temperature)
+                logprobs_S = zero.logprobs(batch, temperature=temperature)
             if segments is not None:
                 tally.note(segments, logprobs_S=logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
@@ -246,12 +246,13 @@ class DeepSpeedRank:
 
     def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> Tally:
         zero, tally = self._loaded(), self._tally()
-        for segments in self._padded(self._packer.plan([part.group for part in parts])):
+        batches = self._packer.plan([part.group for part in parts], only_trained=objective.only_credited)
+        for segments in self._padded(batches):
             batch = self._packer.pack(segments or [company()])
             with zero.settled():
-                logprobs_S = zero.forward(batch, objective.temperature)
-                terms = batch_terms(logprobs_S, batch, objective, denominator)
-                zero.backward(terms.loss, into)
+                terms, logprobs_S = forward_terms(zero, batch, objective, denominator)
+                # What only keeps others company would like an entropy too.
+                zero.backward(terms.loss if segments else 0.0 * terms.loss, into)
             if segments is not None:
                 tally.note(segments, terms=terms, logprobs_S=logprobs_S)
                 self.progress = (tally.rows, tally.tokens)

@@ -148,7 +148,8 @@ class DeepSpeedTrainer:
     ) -> StepReport:
         """Accumulate the gradient of -J summed over groups, divided by `denominator` (eq:unified_obj)."""
         self._require()
-        arguments = [(parts, objective, denominator) for parts in split(groups, self._ranks)]
+        dealt = split(groups, self._ranks, only_trained=objective.only_credited)
+        arguments = [(parts, objective, denominator) for parts in dealt]
         total = sum(len(group.rows) for group in groups)
         shares = self._group.call("forward_backward", arguments, progress=progress, total=total)
         sums = reduce(add, shares)

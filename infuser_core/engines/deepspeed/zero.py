@@ -130,8 +130,12 @@ class PolicyModule(nn.Module):
         self.model = policy.model
         self._policy = policy
 
-    def forward(self, batch: MicroBatch, temperature: float, receiver: Receiver | None = None) -> Tensor:
-        """Log-probabilities [S] (see ModelPolicy.logprobs)."""
+    def forward(
+        self, batch: MicroBatch, temperature: float, receiver: Receiver | None = None, entropy: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Log-probabilities [S], and with `entropy` the entropies (see ModelPolicy)."""
+        if entropy:
+            return self._policy.with_entropy(batch, temperature=temperature)
         return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)
 
 
@@ -161,9 +165,14 @@ class Zero:
         flat, fragments = self._layout(names)
         self.shard = Shard(flat, fragments, shapes=shapes, device=device)
 
-    def forward(self, batch: MicroBatch, temperature: float) -> Tensor:
+    def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
         """Log-probabilities of a micro-batch, [S]. All ranks call it."""
         found: Tensor = self._engine(batch, temperature)
+        return found
+
+    def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
+        """The same, and the policy's entropies, [S]. All ranks call it."""
+        found: tuple[Tensor, Tensor] = self._engine(batch, temperature, None, True)
         return found
 
     def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:

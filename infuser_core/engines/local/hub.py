@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Collection
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import torch
@@ -106,7 +108,12 @@ def write_hub_layout(
     model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
     model.generation_config = _generation(model, Renderer(source).end_token, sampling, max_tokens)
     copy_companions(source, out)
-    model.save_pretrained(out, max_shard_size=shard_bytes)
+    # DeepSpeed, where it is installed, is imported by this and logs to stdout, which is the caller's.
+    with redirect_stdout(sys.stderr):
+        model.save_pretrained(out, max_shard_size=shard_bytes)
+    for path in out.glob("*.safetensors"):
+        # They come readable by their owner alone, whatever the umask.
+        path.chmod((out / "config.json").stat().st_mode)
 
 
 def write_adapter(source: Path, out: Path, *, base: str) -> None:

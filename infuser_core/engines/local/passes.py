@@ -28,7 +28,7 @@ from infuser_core.engines.training.checkpoint import (
     write_tensors,
 )
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
+from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
 from infuser_core.engines.training.optimizer import Given, optimizer_of, options_of
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
@@ -67,7 +67,8 @@ class FlatTrainer:
     ) -> StepReport:
         """Accumulate the gradient of -J summed over groups, divided by `denominator` (eq:unified_obj).
 
-        Rows of advantage 0 are not computed; they stay in their group's n. Token means are over computed tokens.
+        Rows of advantage 0 are not computed where they have no gradient; they stay in their group's n. Token means are
+        over computed tokens.
         """
         self._loaded()
         report = self._patiently(lambda: self._pass(groups, objective, denominator, progress))
@@ -78,12 +79,11 @@ class FlatTrainer:
         self, groups: Sequence[TrainGroup], objective: Objective, denominator: int, progress: Progress
     ) -> StepReport:
         total, tally = sum(len(group.rows) for group in groups), Tally()
-        for segments in self._packer.plan(groups):
+        for segments in self._packer.plan(groups, only_trained=objective.only_credited):
             if faults.runs_out_of_memory("trainer:micro_batch"):
                 raise torch.OutOfMemoryError("told to run out of memory")
             batch = self._packer.pack(segments)
-            logprobs_S = self._policy.logprobs(batch, temperature=objective.temperature)
-            terms = batch_terms(logprobs_S, batch, objective, denominator)
+            terms, _ = forward_terms(self._policy, batch, objective, denominator)
             terms.loss.backward()
             tally.note(segments, terms=terms)
             progress(tally.rows, total, tally.tokens)

@@ -11,7 +11,7 @@ from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.algorithm.score import norm
 from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.loss import Policy, Tally, batch_terms, in_order
+from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
 from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.packing import Packer, Segment
 
@@ -134,7 +134,6 @@ class ReferenceProbe:
         for segments in self._packer.plan([groups[place]]):
             segments = [replace(segment, group=place) for segment in segments]
             batch = self._packer.pack(segments)
-            logprobs_S = self._policy.logprobs(batch, temperature=objective.temperature)
-            terms = batch_terms(logprobs_S, batch, objective, 1)
+            terms, logprobs_S = forward_terms(self._policy, batch, objective, 1)
             terms.loss.backward()
             ledger.note(segments, logprobs_S, terms)

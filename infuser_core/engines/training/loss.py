@@ -26,8 +26,30 @@ class Policy(Protocol):
         """log pi(token) of every response token, logits divided by `temperature`, [S]."""
         ...
 
+    def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
+        """The same, and the entropy of pi at every response token, nats, [S]."""
+        ...
 
-def batch_terms(logprobs_S: Tensor, batch: MicroBatch, objective: Objective, denominator: int) -> ObjectiveTerms:
+
+def forward_terms(
+    policy: Policy, batch: MicroBatch, objective: Objective, denominator: int
+) -> tuple[ObjectiveTerms, Tensor]:
+    """`batch_terms` of a forward pass, and its log-probabilities; entropies are computed for a bonus alone."""
+    entropy_S = None
+    if objective.entropy:
+        logprobs_S, entropy_S = policy.with_entropy(batch, temperature=objective.temperature)
+    else:
+        logprobs_S = policy.logprobs(batch, temperature=objective.temperature)
+    return batch_terms(logprobs_S, batch, objective, denominator, entropy_S), logprobs_S
+
+
+def batch_terms(
+    logprobs_S: Tensor,
+    batch: MicroBatch,
+    objective: Objective,
+    denominator: int,
+    entropy_S: Tensor | None = None,
+) -> ObjectiveTerms:
     """-J summed over the micro-batch and divided by `denominator` (eq:unified_obj)."""
     return clipped_objective(
         logprobs_S,
@@ -38,6 +60,8 @@ def batch_terms(logprobs_S: Tensor, batch: MicroBatch, objective: Objective, den
         anchor_logprobs_S=batch.anchor_logprobs_S,
         rows_S=batch.rows_S,
         kl=objective.kl,
+        entropy_S=entropy_S,
+        entropy=objective.entropy,
         clip_low=objective.clip_low,
         clip_high=objective.clip_high,
         dual_clip=objective.dual_clip,

@@ -67,13 +67,22 @@ class OutputLayer:
         self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None = None
     ) -> Tensor:
         """log pi(target), logits divided by `temperature`, [S]; the weight's gradient goes to `receiver` if any."""
+        return self._apply(hidden_SH, targets_S, temperature, receiver, entropy=False)[0]
+
+    def with_entropy(self, hidden_SH: Tensor, targets_S: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """log pi(target) and the entropy of pi over the vocabulary, nats, each [S] and with its gradient."""
+        return self._apply(hidden_SH, targets_S, temperature, None, entropy=True)
+
+    def _apply(
+        self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None, *, entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities, and entropies or nothing."""
         hidden_SH, weight_VH, bias_V = hidden_SH.to(self.compute_dtype), self.layer.weight, self.layer.bias
         few = len(hidden_SH) * len(weight_VH) <= self.kept_cells
-        if few and receiver is None:
-            output: Tensor = _Kept.apply(hidden_SH, weight_VH, bias_V, targets_S, temperature)
-        else:
-            output = _Tiled.apply(hidden_SH, weight_VH, bias_V, targets_S, temperature, self, few, receiver)
-        return output
+        given = (hidden_SH, weight_VH, bias_V, targets_S, temperature, entropy)
+        found: tuple[Tensor, Tensor]
+        found = _Kept.apply(*given) if few and receiver is None else _Tiled.apply(*given, self, few, receiver)
+        return found
 
 
 class _Kept(torch.autograd.Function):
@@ -81,27 +90,39 @@ class _Kept(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_SH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_S: Tensor, temperature: float
-    ) -> Tensor:
+        ctx: Any,
+        hidden_SH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        targets_S: Tensor,
+        temperature: float,
+        entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
         bias = None if bias_V is None else bias_V.to(hidden_SH.dtype)
         logits_SV = F.linear(hidden_SH, weight_VH.to(hidden_SH.dtype), bias).to(wide(weight_VH))
         logprobs_S = logits_SV.new_empty(len(logits_SV))
+        entropies: list[Tensor] = []
         for logits, targets, logprobs in _blocks(logits_SV, targets_S, logprobs_S):
             logits.div_(temperature)
             torch.ops.aten._log_softmax.out(logits, 1, False, out=logits)
             torch.gather(logits, 1, targets[:, None], out=logprobs[:, None])
+            if entropy:
+                entropies.append(_entropy(logits))
         ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S)
-        ctx.temperature, ctx.logits_SV = temperature, logits_SV
-        return logprobs_S
+        ctx.temperature, ctx.entropy, ctx.logits_SV = temperature, entropy, logits_SV
+        return logprobs_S, torch.cat(entropies) if entropies else logits_SV.new_empty(0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden_SH, weight_VH, bias_V, targets_S = ctx.saved_tensors
         logits_SV, ctx.logits_SV = ctx.logits_SV, None
         room = None
-        for logits, targets, slopes in _blocks(logits_SV, targets_S, gradients[0]):
+        for logits, targets, slopes, *entropies in _blocks(logits_SV, targets_S, *gradients[: 1 + ctx.entropy]):
             room = torch.zeros_like(logits) if room is None else room[: len(logits)]
-            room.scatter_(1, targets[:, None], slopes[:, None])
+            for entropy in entropies:
+                # Of the entropy's slopes, -p log p - p, the last part is what log_softmax maps to nothing.
+                torch.exp(logits, out=room).mul_(logits).mul_(-entropy[:, None])
+            room.scatter_add_(1, targets[:, None], slopes[:, None])
             torch.ops.aten._log_softmax_backward_data.out(room, logits, 1, logits.dtype, out=logits)
             room.scatter_(1, targets[:, None], 0.0)
             logits.div_(ctx.temperature)
@@ -109,7 +130,12 @@ class _Kept(torch.autograd.Function):
         result = left_SV @ weight_VH.to(hidden_SH.dtype)
         weight = product(left_SV.t(), hidden_SH, weight_VH.dtype) if ctx.needs_input_grad[1] else None
         bias = None if bias_V is None or not ctx.needs_input_grad[2] else logits_SV.sum(0)
-        return result, weight, bias, None, None
+        return result, weight, bias, None, None, None
+
+
+def _entropy(logprobs_SV: Tensor) -> Tensor:
+    """-sum p log p of every row, nats, [S]."""
+    return -torch.linalg.vecdot(logprobs_SV.exp(), logprobs_SV)
 
 
 def _blocks(logits_SV: Tensor, *others: Tensor) -> Any:
@@ -129,31 +155,37 @@ class _Tiled(torch.autograd.Function):
         bias_V: Tensor | None,
         targets_S: Tensor,
         temperature: float,
+        entropy: bool,
         layer: OutputLayer,
         few: bool,
         receiver: Receiver | None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         weight = weight_VH.to(layer.compute_dtype)
         keep = few and receiver is not None
         height = max(CPU_ROWS, layer.cells // len(weight))
         sizes = [each.stop - each.start for each in receiver.spans] if keep and receiver else height
         tiles = Tiles(temperature, like=weight_VH)
-        logprobs_S, logsums_S = (weight_VH.new_empty(len(hidden_SH), dtype=wide(weight_VH)) for _ in range(2))
+        logprobs_S, logsums_S, entropy_S = (
+            weight_VH.new_empty(len(hidden_SH), dtype=wide(weight_VH)) for _ in range(3)
+        )
         kept: list[Tensor] = []
-        parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S))
-        for hidden, targets, logprobs, logsums in zip(*parts, strict=True):
+        parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S, entropy_S))
+        for hidden, targets, logprobs, logsums, entropies in zip(*parts, strict=True):
             logits = tiles.logits(hidden, weight, bias_V, keep=keep)
             torch.logsumexp(logits, 1, out=logsums)
             torch.sub(logits.gather(1, targets[:, None])[:, 0], logsums, out=logprobs)
             if keep:
                 kept.append(logits)
-        ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, logsums_S)
+            elif entropy:
+                entropies.copy_(_entropy(logits.sub_(logsums[:, None])))
+        entropy_S = entropy_S if entropy else entropy_S[:0]
+        ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, logsums_S, entropy_S)
         ctx.temperature, ctx.layer, ctx.receiver, ctx.kept = temperature, layer, receiver, kept
-        return logprobs_S
+        return logprobs_S, entropy_S
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_SH, weight_VH, bias_V, targets_S, logsums_S = ctx.saved_tensors
+        hidden_SH, weight_VH, bias_V, targets_S, logsums_S, entropy_S = ctx.saved_tensors
         dense = None
         if ctx.receiver is None:
             dense = _Dense(weight_VH, bias_V, tokens=len(hidden_SH), cells=ctx.layer.cells, wanted=ctx.needs_input_grad)
@@ -161,10 +193,12 @@ class _Tiled(torch.autograd.Function):
         result = torch.empty_like(hidden_SH)
         for number, span in enumerate((dense or ctx.receiver).spans):
             slopes = gradients[0][span] / ctx.temperature
-            tokens = (hidden_SH[span], targets_S[span], logsums_S[span], slopes)
+            tokens = [hidden_SH[span], targets_S[span], logsums_S[span], slopes]
+            if len(entropy_S):
+                tokens += [entropy_S[span], gradients[1][span] / ctx.temperature]
             result[span] = _span_backward(ctx, dense or ctx.receiver, number, weight, bias_V, *tokens)
         own = (None, None) if dense is None else (dense.weight, dense.bias)
-        return result, *own, None, None, None, None, None
+        return result, *own, None, None, None, None, None, None
 
 
 def _span_backward(
@@ -177,6 +211,8 @@ def _span_backward(
     targets_S: Tensor,
     logsums_S: Tensor,
     slopes_S: Tensor,
+    entropy_S: Tensor | None = None,
+    entropy_slopes_S: Tensor | None = None,
 ) -> Tensor:
     """The span's gradient of its hidden states; that of the weight's rows goes to the receiver."""
     tiles = Tiles(ctx.temperature, like=weight_VH)
@@ -191,8 +227,12 @@ def _span_backward(
         else:
             bias = None if bias_V is None else bias_V[rows]
             logits = tiles.logits(hidden_SH, weight_VH[rows], bias)
-        # d logprob / d logits is one at the target, minus the probabilities.
-        left_SW = logits.sub_(logsums_S[:, None]).exp_().mul_(-slopes_S[:, None])
+        # d logprob / d logits is one at the target, minus the probabilities; d entropy / d logits is -p (log p + H).
+        logprobs = logits.sub_(logsums_S[:, None])
+        factors = -slopes_S[:, None]
+        if entropy_S is not None and entropy_slopes_S is not None:
+            factors = factors - (logprobs + entropy_S[:, None]).mul_(entropy_slopes_S[:, None])
+        left_SW = logprobs.exp_().mul_(factors)
         inside = (targets_S >= rows.start) & (targets_S < rows.stop)
         places = (targets_S - rows.start).clamp_(0, left_SW.shape[1] - 1)
         left_SW.scatter_add_(1, places[:, None], (slopes_S * inside)[:, None])

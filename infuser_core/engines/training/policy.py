@@ -36,6 +36,10 @@ class ModelPolicy:
         """
         return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature, receiver)
 
+    def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
+        """`logprobs` of every response token, and the entropy of the distribution it was drawn from, each [S]."""
+        return self.output.with_entropy(self.predictors(batch), batch.targets_S, temperature)
+
     def predictors(self, batch: MicroBatch) -> Tensor:
         """Final hidden state of the token before every response token, [S, H]."""
         with self._precision():
