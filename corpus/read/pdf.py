@@ -5,19 +5,35 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
+from corpus.read.fractions import Rule, with_fractions
 from corpus.read.printed import OutlineEntry, Piece, Printed
+from corpus.read.scripts import assembled
 
 # PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
 LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 DROPPED = dict.fromkeys(
-    [*range(9), 11, 12, *range(14, 0x20), 0x7F, *range(0x80, 0xA0), 0xAD, 0x200B, 0xFEFF, 0xFFFE, 0xFFFF]
+    [
+        *range(9),
+        11,
+        12,
+        *range(14, 0x20),
+        0x7F,
+        *range(0x80, 0xA0),
+        0xAD,
+        0x200B,
+        *range(0xFE00, 0xFE10),
+        0xFEFF,
+        0xFFFE,
+        0xFFFF,
+    ]
 )
 
 
@@ -34,6 +50,41 @@ MONO = re.compile(r"mono|courier|typewriter|consol|cmtt|sftt|ectt|txtt|code\b|me
 SUBSET = re.compile(r"^[A-Z]{6}\+")
 BOLD_WEIGHT = 600
 FIXED_PITCH = 1
+ITALIC = 1 << 6
+SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IGNORECASE)
+EXTENSION = re.compile(r"cmex|math-?extension|mathex|txex|pxex|esint", re.IGNORECASE)
+"""Fonts of large operators and brackets; their signs hang below the baseline."""
+EXTENSION_SIGNS = {
+    **dict.fromkeys((0x50, 0x58), "\u2211"),
+    **dict.fromkeys((0x51, 0x59), "\u220f"),
+    **dict.fromkeys((0x52, 0x5A), "\u222b"),
+    **dict.fromkeys((0x48, 0x49), "\u222e"),
+    0x53: "\u22c3",
+    0x54: "\u22c2",
+    **dict.fromkeys((0x4C, 0x4D), "\u2295"),
+    **dict.fromkeys((0x4E, 0x4F), "\u2297"),
+    **dict.fromkeys((0x70, 0x71, 0x72, 0x73), "\u221a"),
+}
+"""Signs of these fonts by their code, for files that give them no Unicode value."""
+BRACKETS = {
+    **dict.fromkeys((0x00, 0x10, 0x12), "("),
+    **dict.fromkeys((0x01, 0x11, 0x13), ")"),
+    **dict.fromkeys((0x14,), "["),
+    **dict.fromkeys((0x03, 0x15), "]"),
+    **dict.fromkeys((0x08, 0x1A), "{"),
+    **dict.fromkeys((0x1B,), "}"),
+}
+"""Brackets of these fonts by their code."""
+AXIS = 0.25
+"""Height of the axis that signs are centred on above the baseline, in units of the font size."""
+RULE_HEIGHT = 1.5
+RULE_WIDTH = (2.0, 400.0)
+RULE_SLACK = 0.7
+MAX_RULES = 200
+"""Rules of a page; where there are more, they are a drawing."""
+MAX_OBJECTS = 5000
+SAME_BASELINE = 0.3
+"""Distance of two baselines up to which they are the same, points."""
 LINE_ENDS = frozenset({0x0A, 0x0D})
 BLANKS = frozenset({0x20, 0xA0})
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
@@ -86,27 +137,52 @@ def _page(document: Any, index: int) -> list[Piece]:
     page = document[index]
     textpage = page.get_textpage()
     try:
-        reader = _Reader(textpage)
+        reader = _Reader(textpage, _rules(page))
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
-        return [piece for piece in pieces if piece.text.strip()]
+        printed = [piece for piece in pieces if piece.text.strip()]
+        return assembled(with_fractions(printed, reader.rules) if reader.rules else printed)
     finally:
         textpage.close()
         page.close()
 
 
+def _rules(page: Any) -> list[Rule]:
+    """Thin horizontal lines of the page that may be bars of fractions and roots."""
+    found = []
+    x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
+    for index in range(min(raw.FPDFPage_CountObjects(page), MAX_OBJECTS)):
+        drawn = raw.FPDFPage_GetObject(page, index)
+        if raw.FPDFPageObj_GetType(drawn) != raw.FPDF_PAGEOBJ_PATH:
+            continue
+        raw.FPDFPageObj_GetBounds(drawn, x0, y0, x1, y1)
+        if y1.value - y0.value < RULE_HEIGHT and RULE_WIDTH[0] < x1.value - x0.value < RULE_WIDTH[1]:
+            found.append(Rule(x0=x0.value, x1=x1.value, y=(y0.value + y1.value) / 2))
+    return found if len(found) <= MAX_RULES else []
+
+
 class _Reader:
     """One page's characters. PDFium answers per character; asking only where it matters keeps this fast."""
 
-    def __init__(self, textpage: Any) -> None:
+    def __init__(self, textpage: Any, rules: Sequence[Rule] = ()) -> None:
         self.textpage = textpage
+        self.rules = rules
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.name = ctypes.create_string_buffer(128)
         self.matrix = raw.FS_MATRIX()
         self.fonts: dict[bytes, tuple[str, bool, bool]] = {}
+        self._name_brackets()
         self.lines = list(_lines(self.codes))
         self.turns = self._turns()
+        # Only below a root does a rule divide text that goes on along the line.
+        self.ends = [rule.x1 for rule in rules] if 0x221A in self.codes and not self.turns else []
+
+    def _name_brackets(self) -> None:
+        """Large brackets have control codes in fonts without Unicode values."""
+        for index, code in enumerate(self.codes):
+            if code in BRACKETS and EXTENSION.search(self._font(index)[0]):
+                self.codes[index] = ord(BRACKETS[code])
 
     def _turns(self) -> int:
         """Quarter turns of most lines: a page may be printed sideways."""
@@ -140,9 +216,60 @@ class _Reader:
         size = self._size(self._middle(start, end))
         gaps = list(self._gaps(start, end))
         for first, last, inner in _cells(gaps, start, end, size * GAP):
-            yield self._piece(
-                first, last, inner, size if (first, last) == (start, end) else None, broken and last == end
-            )
+            runs = list(self._runs(first, last))
+            if len(runs) == 1:
+                whole = (first, last) == (start, end)
+                piece = self._piece(first, last, inner, size if whole else None, broken and last == end)
+                yield self._hung(piece, first) if EXTENSION.search(piece.font) else piece
+                continue
+            for begin, stop in runs:
+                within = [gap for gap in inner if begin <= gap[0] and gap[1] < stop]
+                yield self._run(begin, stop, within, broken and stop == end)
+
+    def _runs(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """(first character, one past the last) of the stretches on one baseline."""
+        codes = self.codes
+        begin, stop, base = first, first, None
+        for index in range(first, last):
+            if _empty(codes[index]):
+                continue
+            raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
+            level = (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
+            if base is None:
+                base = level
+            elif abs(level - base) > SAME_BASELINE or (self.ends and self._behind_rule(stop - 1, index)):
+                yield begin, stop
+                begin, base = index, level
+            stop = index + 1
+        yield begin, last
+
+    def _behind_rule(self, before: int, index: int) -> bool:
+        """Whether a rule ends between two characters."""
+        left = self._edges(index)[0]
+        right = self._edges(before)[1]
+        return any(right - RULE_SLACK < end < left + RULE_SLACK for end in self.ends)
+
+    def _run(self, first: int, last: int, gaps: list[tuple[int, int, float]], broken: bool) -> Piece:
+        """A stretch of a line with several baselines."""
+        piece = self._piece(first, last, gaps, None, broken)
+        piece = replace(piece, run=True, slanted=self._is_slanted(last - 1))
+        return self._hung(piece, first) if EXTENSION.search(piece.font) else piece
+
+    def _hung(self, piece: Piece, first: int) -> Piece:
+        """Large signs on the baseline of their line, by the middle of their ink."""
+        text = "".join(EXTENSION_SIGNS.get(ord(sign), sign) for sign in piece.text)
+        return replace(piece, text=text, y=round(self._axis(first) - AXIS * piece.size, 2))
+
+    def _axis(self, index: int) -> float:
+        """Height of the middle of a character's ink."""
+        left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+        raw.FPDFText_GetCharBox(self.textpage, index, left, right, bottom, top)
+        return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
+
+    def _is_slanted(self, index: int) -> bool:
+        flags = ctypes.c_int()
+        raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
+        return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, float]]:
         """(last character before, first character after, width in points) of every run of blanks."""

@@ -25,6 +25,10 @@ class Piece:
     """Whether it is set in a typewriter font."""
     broken: bool = False
     """Whether its last word was divided by a hyphen, which the text no longer has."""
+    run: bool = False
+    """Whether other pieces of its line stand on other baselines."""
+    slanted: bool = False
+    """Whether its last character is in italics or a font of mathematical letters; known for runs only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,119 @@
+"""Fractions and roots as linear LaTeX, from the rules that a page draws between and above its text."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from corpus.read.printed import Piece
+from corpus.read.scripts import assembled
+
+SQUARE_ROOT = "\u221a"
+FIT = 0.6
+"""Largest difference of a fraction bar's length from the wider of its two parts, in units of the font size."""
+SLACK = 1.5
+"""Points by which a part may stick out of its rule."""
+NUMERATOR = (0.05, 1.5)
+"""Distance of a numerator's baseline from the bar, in units of the font size."""
+DENOMINATOR = (0.5, 1.7)
+RADICAND = (0.4, 1.8)
+AXIS = 0.25
+"""Height of a fraction bar above the baseline of its line."""
+WORD = re.compile(r"(?<![\\\w])[^\W\d_]{3,}")
+NOTE = re.compile(r"\[\^(\d+)\]")
+MAX_WORDS = 3
+"""Words of a part; lines of prose above and below a rule have more."""
+WORDS = re.compile(r"^[^\W\d_]{3,}(?:[ -][^\W\d_]{2,})*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A thin horizontal line."""
+
+    x0: float
+    """Left end, points."""
+    x1: float
+    """Right end, points."""
+    y: float
+    """Height above the page's lower edge, points."""
+
+
+def with_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece]:
+    """Pieces with those around a fraction bar, or under the bar of a root, put together; the innermost first."""
+    made = list(pieces)
+    for rule in sorted(rules, key=lambda rule: rule.x1 - rule.x0):
+        made = _with_root(made, rule) or _with_fraction(made, rule) or made
+    return made
+
+
+def _within(piece: Piece, rule: Rule) -> bool:
+    return rule.x0 - SLACK <= piece.x0 and piece.x1 <= rule.x1 + SLACK
+
+
+def _with_root(pieces: list[Piece], rule: Rule) -> list[Piece] | None:
+    """The pieces with a root that this rule covers; None where there is no sign of a root at its left end."""
+    sign = next((p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule)), None)
+    under = [p for p in pieces if _within(p, rule) and RADICAND[0] * p.size < rule.y - p.y < RADICAND[1] * p.size]
+    if sign is None or not under:
+        return None
+    size, base = max((p.size, p.y) for p in under)
+    whole = _made(
+        under, f"{sign.text[:-1].strip()}\\sqrt{{{_text(under)}}}", min(sign.x0, rule.x0), rule.x1, base, size
+    )
+    return _replaced(pieces, [sign, *under], whole)
+
+
+def _meets(sign: Piece, rule: Rule) -> bool:
+    return abs(sign.x1 - rule.x0) < 0.35 * sign.size and -0.3 * sign.size < rule.y - sign.y < 1.3 * sign.size
+
+
+def _with_fraction(pieces: list[Piece], rule: Rule) -> list[Piece] | None:
+    """The pieces with the fraction that this rule divides; None where it divides none, as the rules of a table."""
+    over, under = _parts(pieces, rule)
+    if not over or not under:
+        return None
+    spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
+    widest = max(right - left for left, right in spans)
+    top, bottom = _text(over), _text(under)
+    size = max(p.size for p in (*over, *under))
+    if any(abs(left + right - rule.x0 - rule.x1) > size for left, right in spans):
+        return None
+    if rule.x1 - rule.x0 - widest > FIT * size or (WORDS.match(top) and WORDS.match(bottom)):
+        return None
+    if max(len(WORD.findall(part)) for part in (top, bottom)) > MAX_WORDS:
+        return None
+    beside = [p for p in pieces if _beside(p, rule) and p not in over and p not in under]
+    size, base = max(((p.size, p.y) for p in beside), default=(size, round(rule.y - AXIS * size, 2)))
+    return _replaced(pieces, [*over, *under], _made(over, f"\\frac{{{top}}}{{{bottom}}}", rule.x0, rule.x1, base, size))
+
+
+def _parts(pieces: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]:
+    near = [p for p in pieces if _within(p, rule)]
+    over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
+    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
+    return over, under
+
+
+def _beside(piece: Piece, rule: Rule) -> bool:
+    level = abs(piece.y + AXIS * piece.size - rule.y) < 0.12 * piece.size
+    return level and (piece.x1 < rule.x0 + 1 or piece.x0 > rule.x1 - 1) and _gap(piece, rule) < 2 * piece.size
+
+
+def _gap(piece: Piece, rule: Rule) -> float:
+    return max(rule.x0 - piece.x1, piece.x0 - rule.x1)
+
+
+def _text(pieces: Sequence[Piece]) -> str:
+    # No note is marked in a fraction.
+    return NOTE.sub(r"^{\1}", " ".join(piece.text for piece in assembled(pieces)))
+
+
+def _made(parts: Sequence[Piece], text: str, x0: float, x1: float, y: float, size: float) -> Piece:
+    return replace(parts[0], text=text, x0=x0, x1=x1, y=y, size=size, run=True, slanted=False, mono=False)
+
+
+def _replaced(pieces: Sequence[Piece], used: Sequence[Piece], whole: Piece) -> list[Piece]:
+    """The pieces with a part of them as one, in the place of the first."""
+    gone = {id(piece) for piece in used}
+    first = next(place for place, piece in enumerate(pieces) if id(piece) in gone)
+    rest = [piece for piece in pieces[first:] if id(piece) not in gone]
+    return [*pieces[:first], whole, *rest]

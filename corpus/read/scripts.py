@@ -1,0 +1,262 @@
+"""Superscripts, subscripts and limits of a line as `^{}` and `_{}`, from baselines and sizes of its pieces.
+
+A raised or lowered piece is a script where it is smaller than its base and close to it. Marks of notes (`word3`) and
+ordinals (`1st`) are no mathematics: a note reads `[^3]`, an ordinal stays as it is printed.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from corpus.read.printed import Piece
+
+SMALLER = 0.88
+"""Largest size of a script, as a share of its base's."""
+SMALLEST = 0.45
+"""Smallest; text beside a drop cap is smaller still."""
+SHIFT = 0.08
+"""Least distance of two baselines, in units of the font size."""
+LOWEST, HIGHEST = -0.6, 0.8
+"""Reach of scripts that stand at the side of their base."""
+LEVEL = 0.2
+"""Largest distance of two baselines of one line, in units of the font size."""
+REACH = 0.95
+"""Largest distance of a script's baseline from the line's."""
+BLANK = 0.15
+"""Least gap that stands for a blank."""
+BEFORE = 0.22
+"""Least gap that stands for a blank in front of a script."""
+WIDE = 1.0
+"""Gap at which a line is cut into cells."""
+LONGEST = 60
+"""Characters of a script."""
+LIMITS_REACH = 2.0
+"""Largest distance of the limits of a sum from its baseline."""
+
+LIMIT_WORDS = re.compile(
+    r"(?:lim|max|min|sup|inf|argmax|argmin|arg max|arg min|[\u2211\u220f\u22c2\u22c3\u222b\u222e)\]}|])$"
+)
+OPERATOR = re.compile(r"^[\u2211\u220f\u22c2\u22c3\u2a01\u2a02]$")
+CLOSING = (")", "]", "}", "|")
+ORDINAL = re.compile(r"^(?:st|nd|rd|th|er|re|\u00e8re|e|\u00e8me|o|a|os|as)$")
+SURE_ORDINAL = re.compile(r"^(?:st|nd|rd|th|er|\u00e8re|\u00e8me)$")
+NOTE = re.compile(r"^(?:\[?\d{1,3}(?:\s?[,\u2013-]\s?\d{1,3})*\]?|[*\u2217\u2020\u2021\u00a7\u00b6\u2225]{1,3}|[a-h])$")
+TRADE = re.compile(r"^(?:TM|SM|\u2122|\u00ae|\u00a9)$")
+OPENING = re.compile(r"^[\w(\[{|\\]")
+"""Beginnings of what stands close behind an exponent, and never behind the mark of a note."""
+NO_SCRIPT = re.compile(r"^[_.,]+$")
+PRIMES = re.compile(r"^[\u2032'\u2033\u2034]+$")
+WORD_END = re.compile(r"[^\W\d_]+$")
+YEAR_END = re.compile(r"[a-z]{2,}[ ,.(]+(?:1[5-9]|20[0-3])\d\d$")
+GREEK = re.compile(r"[\u0370-\u03ff\U0001d400-\U0001d7ff]")
+_NAMES = (
+    "sin cos tan cot sec csc sinh cosh tanh exp log ln lg det dim ker deg gcd mod arg lim max min sup inf "
+    "arcsin arccos arctan Pr rank tr Tr GL SL SO SU Sp Hom End Aut Gal mm cm dm km nm kg ms ft in mi Hz Pa eV "
+    "MeV GeV mol rad"
+)
+NAMES = frozenset(_NAMES.split())
+"""Functions and units: a number above them is an exponent."""
+SOLIDUS = re.compile(r"\^\{(\d{1,3})\}\s?[/\u2044]\s?_\{(\d{1,3})\}")
+
+
+def assembled(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces in order, those that form one formula with scripts put together; all others as they are."""
+    result: list[Piece] = []
+    group: list[Piece] = []
+    for piece in _operators_first(pieces):
+        if group and not _adjoins(group, piece):
+            result.append(joined(group))
+            group = []
+        group.append(piece)
+    return [*result, joined(group)] if group else result
+
+
+def _operators_first(pieces: Sequence[Piece]) -> list[Piece]:
+    """An upper limit that is drawn before its operator behind it."""
+    result = list(pieces)
+    for place in range(len(result) - 1):
+        limit, sign = result[place : place + 2]
+        if OPERATOR.match(sign.text) and limit.size <= SMALLER * sign.size and 0.8 < (limit.y - sign.y) / sign.size < 2:
+            middle = (limit.x0 + limit.x1) / 2
+            if sign.x0 - 1 < middle < sign.x1 + 1:
+                result[place : place + 2] = [sign, limit]
+    return result
+
+
+def joined(group: Sequence[Piece]) -> Piece:
+    """Pieces of one line as one; the largest gives its font and baseline."""
+    if len(group) == 1:
+        return group[0]
+    main = _main(group)
+    ordered = group[-1]
+    return replace(
+        main,
+        text=linear(group, main),
+        x0=min(piece.x0 for piece in group),
+        x1=max(piece.x1 for piece in group),
+        bold=all(piece.bold for piece in group),
+        mono=main.mono,
+        broken=ordered.broken,
+        slanted=ordered.slanted,
+    )
+
+
+def _main(group: Sequence[Piece]) -> Piece:
+    """The widest piece of about the largest size."""
+    largest = max(piece.size for piece in group)
+    return max((p for p in group if p.size > SMALLER * largest), key=lambda p: p.x1 - p.x0)
+
+
+def _side(piece: Piece, main: Piece) -> int:
+    """1 for a superscript of the line, -1 for a subscript, 0 for neither."""
+    shift = piece.y - main.y
+    if not SMALLEST * main.size <= piece.size <= SMALLER * main.size or len(piece.text) > LONGEST:
+        return 0
+    if abs(shift) < SHIFT * main.size or not LOWEST * main.size < shift < HIGHEST * main.size:
+        return 0
+    # An underscore or a comma in another size is none.
+    return 0 if NO_SCRIPT.match(piece.text) else 1 if shift > 0 else -1
+
+
+def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
+    """Whether a piece belongs to the formula in front of it."""
+    main, last = _main(group), group[-1]
+    size = max(main.size, piece.size)
+    if _is_limit(group, piece, main):
+        return True
+    if abs(piece.y - main.y) > REACH * size:
+        return False
+    side, before = (_side(piece, main), _side(last, main)) if main.size >= piece.size else (0, _side(last, piece))
+    apart = abs(piece.y - main.y) > LEVEL * size or not (before or (piece.run and last.run))
+    if not side and apart and (main.size > SMALLER * piece.size or not before):
+        return False
+    # A subscript stands below the superscript that is drawn first.
+    stacked = [p for p in group[-4:] if side and _side(p, main) == -side]
+    # The lower limit of an integral stands further to the left.
+    lean = 0.9 if any(p.text.endswith(("\u222b", "\u222e")) for p in group[-4:]) else 0.35
+    if stacked and piece.x0 >= min(p.x0 for p in stacked) - lean * size:
+        return piece.x0 <= max(p.x1 for p in group) + WIDE * size
+    gap = piece.x0 - max(p.x1 for p in group[-4:])
+    if not side and main.size < piece.size / SMALLER:
+        return -0.4 * size <= gap <= (0.3 if main.size < piece.size * SMALLER else WIDE) * size
+    return -0.4 * size <= gap <= (0.45 if side and not before else WIDE) * size
+
+
+def _is_limit(group: Sequence[Piece], piece: Piece, main: Piece) -> bool:
+    """Whether a small piece stands above or below the operator that the formula ends with."""
+    shift = (piece.y - main.y) / main.size
+    if not SMALLEST * main.size <= piece.size <= SMALLER * main.size or abs(shift) > LIMITS_REACH:
+        return False
+    if LOWEST < shift < HIGHEST:
+        return False
+    carrier = next((p for p in reversed(group) if p.size > SMALLER * main.size), main)
+    if carrier.text.endswith(CLOSING) and (piece.y < main.y or carrier.text not in CLOSING):
+        # An exponent of brackets that are drawn as one tall sign.
+        return False
+    if not LIMIT_WORDS.search(carrier.text):
+        return False
+    return carrier.x1 - 2.6 * main.size <= piece.x0 and piece.x1 <= carrier.x1 + 1.2 * main.size
+
+
+def linear(group: Sequence[Piece], main: Piece) -> str:
+    """Text of pieces on one line, raised and lowered ones in braces."""
+    text = ""
+    right: float | None = None
+    slanted = False
+    place = 0
+    while place < len(group):
+        scripts = _scripts_at(group, place, main)
+        if scripts:
+            start, stop = min(piece.x0 for piece in scripts), max(piece.x1 for piece in scripts)
+            follower = group[place + len(scripts)] if place + len(scripts) < len(group) else None
+            close = follower is not None and follower.x0 - stop < BLANK * main.size
+            blank = right is not None and start - right > BEFORE * main.size
+            text += " " * blank
+            text += _with_scripts(text, scripts, main, slanted, follower.text if follower and close else "")
+            right = stop
+            place += len(scripts)
+            continue
+        piece = group[place]
+        blank = right is not None and piece.x0 - right > BLANK * main.size
+        text += " " * blank + piece.text
+        right, slanted = piece.x1, piece.slanted
+        place += 1
+    return SOLIDUS.sub(lambda found: f" {found[1]}/{found[2]}", text).strip()
+
+
+def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
+    """The run of scripts that begins there: those of one base."""
+    found: list[Piece] = []
+    for piece in group[place:]:
+        far = not LOWEST * main.size < piece.y - main.y < HIGHEST * main.size and piece.size <= SMALLER * main.size
+        if not (far or _side(piece, main) or (found and _nested(found, piece))):
+            break
+        if found and piece.x0 - max(p.x1 for p in found) > 0.6 * main.size:
+            break
+        found.append(piece)
+    return found
+
+
+def _with_scripts(text: str, scripts: Sequence[Piece], main: Piece, slanted: bool, after: str) -> str:
+    if main.mono:
+        return "".join(piece.text for piece in scripts)
+    upper, lower = _parted(scripts, main)
+    above, below = (linear(part, _main(part)) if part else "" for part in (upper, lower))
+    if not below and (plain := _plain(text, above, slanted, upper, after)) is not None:
+        return plain
+    primes = PRIMES.match(above)
+    return (
+        (above if primes else "")
+        + (f"_{{{below}}}" if below else "")
+        + (f"^{{{above}}}" if above and not primes else "")
+    )
+
+
+def _parted(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Piece]]:
+    """Superscripts and subscripts; a smaller piece right behind one is a script of that one."""
+    sides: dict[int, list[Piece]] = {1: [], -1: []}
+    for piece in scripts:
+        owner = next((s for s in (1, -1) if sides[s] and _nested(sides[s], piece)), 0)
+        sides[owner or (1 if piece.y > main.y else -1)].append(piece)
+    return sides[1], sides[-1]
+
+
+def _nested(side: Sequence[Piece], piece: Piece) -> bool:
+    head = _main(side)
+    right = max(p.x1 for p in side)
+    return (
+        piece.size <= SMALLER * head.size
+        and abs(piece.y - head.y) < REACH * head.size
+        and -0.3 * head.size <= piece.x0 - right <= 0.4 * head.size
+    )
+
+
+def _plain(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:
+    """A raised text that is no exponent, as it is to be read; None for an exponent."""
+    bare = text.rstrip()
+    note = f"[^{above}]" if above.isdecimal() else above
+    if TRADE.match(above) or (bare.endswith("L") and above == "A" and after.startswith("T")):
+        return above
+    if not bare:
+        # The label of a note, in front of its text.
+        return above if NOTE.match(above) else None
+    if bare[-1].isdigit() and (SURE_ORDINAL.match(above) or (ORDINAL.match(above) and not upper[0].slanted)):
+        return above
+    if not NOTE.match(above) or above == "0" or OPENING.match(after):
+        return None
+    return note if _is_prose(bare, slanted) else None
+
+
+def _is_prose(text: str, slanted: bool) -> bool:
+    """Whether the text ends in prose: a word, the end of a sentence, a remark in brackets, a year."""
+    if re.search(r"[.!?]\)$", text) or text[-1] in '.,;:!?\u201d\u2019"':
+        return True
+    word = WORD_END.search(text)
+    if word:
+        return len(word[0]) > (2 if slanted else 1) and word[0] not in NAMES and not GREEK.search(word[0])
+    if text[-1] == ")":
+        start = text.rfind("(")
+        inner = text[start + 1 : -1]
+        words = [word for word in re.findall(r"[^\W\d_]{3,}", inner) if word not in NAMES]
+        return start >= 0 and bool(words) and not re.search(r"[=+^_\\\u2212]", inner)
+    return bool(YEAR_END.search(text))

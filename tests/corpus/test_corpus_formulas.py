@@ -1,0 +1,111 @@
+"""Exponents, subscripts, fractions and roots of a PDF are read as linear LaTeX; notes and ordinals are no mathematics."""
+
+from pathlib import Path
+
+import pytest
+from reportlab.pdfbase.pdfmetrics import stringWidth
+from reportlab.pdfgen.canvas import Canvas
+
+from corpus.read import pdf
+from corpus.read.embedded import ReadingConfig, convert
+
+SUPER, SUB = 3.6, -1.5
+Part = tuple[str, float, float]
+"""Text, height above the baseline and size, points."""
+
+
+def main(text: str) -> Part:
+    return text, 0.0, 10.0
+
+
+def sup(text: str, rise: float = SUPER, size: float = 7.0) -> Part:
+    return text, rise, size
+
+
+def sub(text: str, rise: float = SUB, size: float = 7.0) -> Part:
+    return text, rise, size
+
+
+def drawn(path: Path, parts: list[Part], font: str = "Times-Roman") -> str:
+    """Text of one line whose parts stand side by side; scripts of one base stand above each other."""
+    canvas = Canvas(str(path))
+    x = base_end = 72.0
+    for place, (text, rise, size) in enumerate(parts):
+        stacked = place and rise < 0 < parts[place - 1][1]
+        start = base_end if stacked else x
+        if not rise:
+            base_end = start + stringWidth(text, font, size)
+        canvas.setFont(font, size)
+        canvas.drawString(start, 700 + rise, text)
+        x = max(x, start + stringWidth(text, font, size))
+    canvas.save()
+    return " ".join(piece.text for piece in pdf.read(str(path)).pages[0])
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([main("123456789"), sup("2"), main(" mod 2"), sup("32")], "123456789^{2} mod 2^{32}"),
+        ([main("x"), sup("m-1"), main(" mod m = 1")], "x^{m-1} mod m = 1"),
+        ([main("v"), sup("2"), sub("0"), main(" = 2gh")], "v_{0}^{2} = 2gh"),
+        ([main("e"), sup("x"), sup("2", 6.5, 5.0), main(" + 1")], "e^{x^{2}} + 1"),
+        ([main("a"), sub("i"), sub("j", -2.5, 5.0), main(" + 1")], "a_{i_{j}} + 1"),
+        ([main("F"), sub("5"), sup("6", 1.4, 5.0), main(" = K")], "F_{5^{6}} = K"),
+        ([main("(x + 1)"), sup("2"), main(" = y")], "(x + 1)^{2} = y"),
+        ([main("sin"), sup("2"), main(" x")], "sin^{2} x"),
+        ([main("H"), sub("2"), main("O and 5 cm"), sup("2")], "H_{2}O and 5 cm^{2}"),
+        ([main("O(log n)"), sup("2"), main(" steps")], "O(log n)^{2} steps"),
+    ],
+)
+def test_scripts_are_read_by_their_height_and_size(tmp_path, parts, text):
+    assert drawn(tmp_path / "a.pdf", parts) == text
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([main("the harbor"), sup("3"), main(" carries timber")], "the harbor[^3] carries timber"),
+        ([main("it rests."), sup("12"), main(" The kiln")], "it rests.[^12] The kiln"),
+        ([main("a kiln (see below)"), sup("4"), main(" waits")], "a kiln (see below)[^4] waits"),
+        ([main("opened in 1984"), sup("1"), main(" and closed")], "opened in 1984[^1] and closed"),
+        ([main("the harbor"), sup("*"), main(" carries")], "the harbor* carries"),
+        ([main("on the 1"), sup("st"), main(" of May")], "on the 1st of May"),
+        ([main("Infuser"), sup("TM"), main(" works")], "InfuserTM works"),
+        ([main("set by L"), sup("A", 2.0), main("TEX itself")], "set by LATEX itself"),
+        ([main("add 1"), sup("1"), main("/"), sub("2"), main(" cups")], "add 1 1/2 cups"),
+        ([main("the file max"), ("_", 0.4, 8.0), main("depth holds")], "the file max_depth holds"),
+    ],
+)
+def test_raised_marks_of_prose_are_no_exponents(tmp_path, parts, text):
+    assert drawn(tmp_path / "a.pdf", parts) == text
+
+
+def test_code_keeps_its_signs(tmp_path):
+    text = drawn(tmp_path / "a.pdf", [main("x = 2 "), sub("*", -1.5, 8.0), main(" y")], "Courier")
+    assert "_{" not in text and "*" in text
+
+
+def page(path: Path, draw: list[tuple[float, float, float, str]], rules: list[tuple[float, float, float]]) -> str:
+    canvas = Canvas(str(path))
+    canvas.setLineWidth(0.4)
+    for x, y, size, text in draw:
+        canvas.setFont("Times-Roman", size)
+        canvas.drawString(x, y, text)
+    for x0, x1, y in rules:
+        canvas.line(x0, y, x1, y)
+    canvas.save()
+    return convert(str(path), ReadingConfig(min_page_chars=5)).markdown
+
+
+def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
+    width = stringWidth("n + 1", "Times-Roman", 10)
+    half = stringWidth("2", "Times-Roman", 10) / 2
+    draw = [(72, 700, 10, "y ="), (90, 706.8, 10, "n + 1"), (90 + width / 2 - half, 693.1, 10, "2")]
+    assert page(tmp_path / "a.pdf", draw, [(90, 90 + width, 702.5)]) == "y = \\frac{n + 1}{2}\n"
+
+
+def test_words_around_a_rule_are_no_fraction(tmp_path):
+    above, below = "Chapter on harbors and their kilns", "Timber is carried over the ridge"
+    right = 72 + stringWidth(above, "Times-Roman", 10)
+    text = page(tmp_path / "a.pdf", [(72, 704, 10, above), (72, 692, 10, below)], [(72, right, 701)])
+    assert "frac" not in text and above in text and below in text
