@@ -22,6 +22,8 @@ class Players:
     """phi."""
     anchor: ArtifactRef
     """The checkpoint that both began from."""
+    gradient: ArtifactRef | None = None
+    """The last dev gradient, where a running mean goes on from it."""
     recent: tuple[Measured, ...] = ()
     """Measured iterations of an adaptive budget's window, the last one last."""
 
@@ -39,7 +41,7 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         return _dev_only(run, number, dev, players)
     scores = None
     with alongside(run) as lane:
-        gradient = lane.start(_dev_gradient, run, number, dev, players.solver)
+        gradient = lane.start(_dev_gradient, run, number, dev, players)
         bandit = settings.budget.mode == "bandit"
         allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
         questions = phase.generate_questions(run, number, pool, players.generator, allocation)
@@ -55,16 +57,17 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     if allocation is not None and scores is not None:
         measured = Measured(allocation=allocation, questions=questions, scores=scores)
         recent = (*recent, measured)[-settings.budget.window :]
-    return replace(players, solver=solver, generator=generator, recent=recent)
+    last = gradient.result() if settings.dev_mean else None
+    return replace(players, solver=solver, generator=generator, recent=recent, gradient=last)
 
 
-def _dev_gradient(run: str, number: int, dev: ArtifactRef, solver: ArtifactRef) -> ArtifactRef | None:
+def _dev_gradient(run: str, number: int, dev: ArtifactRef, players: Players) -> ArtifactRef | None:
     """The direction that the generator is rewarded for, where its reward looks at it."""
     settings = current(run).history.at(number).cotrain
     if not (settings.generator.update and plugins.reward(settings.reward.name).needs_influence):
         return None
-    rollouts = phase.rollout_dev(run, number, dev, solver)
-    return phase.dev_gradient(run, number, rollouts, solver)
+    rollouts = phase.rollout_dev(run, number, dev, players.solver)
+    return phase.dev_gradient(run, number, rollouts, players.solver, players.gradient if settings.dev_mean else None)
 
 
 def _dev_only(run: str, number: int, dev: ArtifactRef, players: Players) -> Players:

@@ -192,7 +192,7 @@ class Leak:
     """num_seen / num_questions."""
 
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,8 +465,12 @@ class Update:
     """Optimizer steps taken since the anchor, this one included where it was taken: AdamW's own count."""
     num_groups: int
     """Groups in the minibatch."""
+    num_responses: int
+    """Responses in the minibatch."""
     num_tokens: int
     """Response tokens in the minibatch."""
+    flat_share: float
+    """Share of the phase's groups that were left out because their rewards are all the same."""
     loss: float
     """Negative objective."""
     gradient_norm: float
@@ -493,6 +497,8 @@ class Update:
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
     cut: int
     """Responses of the minibatch that ended at the length limit."""
+    below_epsilon: float
+    """Share of parameters whose second moment's root, bias corrected, is below AdamW's epsilon after the step."""
     skipped: bool
     """True where the minibatch's gradient has no finite norm although each of its groups' has: no step was taken."""
 
@@ -516,13 +522,33 @@ class Gradient:
     """Facts about the dev reference direction g_dev (eq:hat_g_dev); the tensor lies beside them."""
 
     norm: float
-    """||g_dev||; 0 when every dev group has zero variance."""
+    """||g_dev||; 0 where no dev group that is in it had variance."""
     num_groups: int
     """Dev questions."""
     num_varied: int
     """Dev questions whose answers differ in reward: the only ones with a gradient."""
+    averaged: int
+    """Gradients in the direction: this iteration's, and those of a running mean (`cotrain.dev_mean`)."""
     accuracy: float
     """Mean dev reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFinite:
+    """A group that left a phase's batch, and why: a row of `not_finite`, a table that only such batches have."""
+
+    group_id: str
+    """Question (solver) or document (generator); of a reward, the rollout."""
+    quantity: str
+    """loss, gradient, score, reward or change: the first of them that is not finite."""
+    value: float
+    """The number itself; of a gradient, its norm."""
+    tensor: str
+    """First parameter by name whose gradient is not finite; empty where there is none."""
+
+    def __str__(self) -> str:
+        tensor = f", its gradient not finite in {self.tensor}" if self.tensor else ""
+        return f"{self.quantity} of {self.group_id} is {self.value}{tensor}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

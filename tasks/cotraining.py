@@ -17,7 +17,6 @@ from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
 from infuser_core.phases.generate_questions import examples_of
 from infuser_core.phases.parts.health import complaints
-from infuser_core.phases.parts.not_finite import NotFinite
 from infuser_core.phases.rollout_questions import PseudoLabel
 from infuser_core.phases.training import SharedBackward
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
@@ -41,7 +40,7 @@ from infuser_core.store.store import Outcome, Table
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.training_pool import budget_of, carried, documents_of
-from tasks.work import Work
+from tasks.work import Work, with_lost
 
 _WHOLE = (pruned.MOMENTS, pruned.WEIGHTS)
 
@@ -88,8 +87,10 @@ def _answers(rollouts: list[Rollout]) -> Outcome:
 
 
 @stage("dev_gradient")
-def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef) -> Work:
-    """Phase 1b."""
+def dev_gradient(
+    run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef, previous: ArtifactRef | None
+) -> Work:
+    """Phase 1b; a running mean goes on from the previous iteration's."""
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -97,6 +98,7 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
+            previous=_mean(run, previous) if previous else None,
             workspace=workspace,
             progress=progress,
         )
@@ -106,28 +108,21 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
             tables={"gradients": Table(row_type=Gradient, rows=[facts])},
             summary={"norm": facts.norm, "accuracy": facts.accuracy, "status": status},
         )
-        return _with_lost(made, done.lost)
+        return with_lost(made, done.lost)
 
-    inputs = {"rollouts": rollouts, "solver": solver}
+    inputs = {"rollouts": rollouts, "solver": solver, "previous": previous}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, pruned.WEIGHTS))
+
+
+def _mean(run: Run, gradient: ArtifactRef) -> gradient_phase.Mean:
+    (facts,) = run.store.rows(gradient, "gradients", Gradient)
+    return gradient_phase.Mean(path=run.store.path(gradient, gradient_phase.FILE), count=facts.averaged)
 
 
 def _bytes(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
     """Bytes of these parts of a checkpoint; what is made from it has as many."""
     return pruned.bytes_of(run.store.manifest(checkpoint).files, *parts)
-
-
-def _with_lost(made: Outcome, lost: list[NotFinite]) -> Outcome:
-    """The same with what left the batch: a table and a remark that only batches with losses have."""
-    if not lost:
-        return made
-    said = [str(made.summary.get("status", "ok")), f"the first left out: {lost[0]}"]
-    return replace(
-        made,
-        tables={**made.tables, "not_finite": Table(row_type=NotFinite, rows=lost)},
-        summary={**made.summary, "not_finite": len(lost), "status": "; ".join(said[said[0] == "ok" :])},
-    )
 
 
 @stage("generate_questions")
@@ -254,7 +249,7 @@ def score_influence(
             },
             summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
         )
-        return _with_lost(made, scored.lost)
+        return with_lost(made, scored.lost)
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
@@ -298,7 +293,7 @@ def update_generator(
             },
             summary=_steps(before.step, done.updates),
         )
-        return _with_lost(made, done.lost)
+        return with_lost(made, done.lost)
 
     own = {"anchor": anchor if settings.step.kl else None}
     inputs = {"questions": questions, "scores": scores, "generator": generator, **own}
@@ -352,13 +347,13 @@ def update_solver(
 def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:
     tables = {"updates": Table(row_type=Update, rows=done.updates)}
     if settings.band is None:
-        return _with_lost(Outcome(tables=tables, summary=_steps(before, done.updates)), done.lost)
+        return with_lost(Outcome(tables=tables, summary=_steps(before, done.updates)), done.lost)
     outside = sum(not row.inside for row in done.difficulties)
     made = Outcome(
         tables={**tables, "difficulties": Table(row_type=Difficulty, rows=done.difficulties)},
         summary={**_steps(before, done.updates), "outside_band": outside},
     )
-    return _with_lost(made, done.lost)
+    return with_lost(made, done.lost)
 
 
 def _steps(before: int, updates: list[Update]) -> dict[str, object]:

@@ -28,7 +28,7 @@ from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table
 from tasks.answers import Judge
 from tasks.run import Execution, Run, plain
-from tasks.work import Work
+from tasks.work import Work, with_lost
 
 VERSION = 1
 REPLY_TOKENS = 512
@@ -83,9 +83,10 @@ def _study(run: Run, settings: study.StudySettings, inputs: dict[str, ArtifactRe
     held_out = _panel(run, inputs, "held_out", settings.rollouts)
     sample = study.sample_questions(scores, settings.questions, seed=run.config.seed)
     trainer = run.pool.trainer(checkpoint)
-    trials = study.run_trials(
+    found = study.run_trials(
         sample, answers, dev, held_out, trainer, checkpoint, settings, seed=run.config.seed, progress=progress
     )
+    trials = found.trials
     correlations = rank_correlations(
         {name: [getattr(trial, name) for trial in trials] for name in PREDICTORS},
         {
@@ -93,13 +94,14 @@ def _study(run: Run, settings: study.StudySettings, inputs: dict[str, ArtifactRe
             "held_out": [trial.held_out_change for trial in trials],
         },
     )
-    return Outcome(
+    made = Outcome(
         tables={
             "influence_trials": Table(row_type=study.Trial, rows=trials),
             "influence_correlations": Table(row_type=RankCorrelation, rows=correlations),
         },
         summary={"trials": len(trials)},
     )
+    return with_lost(made, found.lost)
 
 
 def _panel(run: Run, inputs: dict[str, ArtifactRef], name: str, samples: int) -> list[Rollout]:

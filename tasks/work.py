@@ -15,8 +15,9 @@ from infuser_core import faults
 from infuser_core.engines.pool import facts_of, noting
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
+from infuser_core.schemas import NotFinite
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.store import Outcome
+from infuser_core.store.store import Outcome, Table
 from infuser_core.store.verify import size
 from infuser_core.trackers.parts.run_log import place_of
 from tasks import display
@@ -207,3 +208,15 @@ def _named(run: Execution, recipe: Recipe, error: Exception) -> InfuserError:
             hint=f"free some space; {hint}",
         )
     return StageError(f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}", hint=hint)
+
+
+def with_lost(made: Outcome, lost: list[NotFinite]) -> Outcome:
+    """The same with what left the batch: a table and a remark that only batches with losses have."""
+    if not lost:
+        return made
+    said = [str(made.summary.get("status", "ok")), f"the first left out: {lost[0]}"]
+    return replace(
+        made,
+        tables={**made.tables, "not_finite": Table(row_type=NotFinite, rows=lost)},
+        summary={**made.summary, "not_finite": len(lost), "status": "; ".join(said[said[0] == "ok" :])},
+    )

@@ -238,4 +238,5 @@ def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) ->
     weights = {number for number in old if keep.weights_every and number % keep.weights_every == 0}
     candidates = {number for number in old if number % every == 0} - weights
     best = len(candidates) if config.evaluate.selection == "within_noise" else min(1, len(candidates))
-    return whole * checkpoint + (len(weights) + best) * thin + min(iterations, 1) * gradient
+    gradients = min(iterations, 2 if config.cotrain.dev_mean else 1)
+    return whole * checkpoint + (len(weights) + best) * thin + gradients * gradient

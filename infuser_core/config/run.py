@@ -157,6 +157,9 @@ class CotrainSettings(Settings):
     sampling: RolloutSampling = RolloutSampling()
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
+    dev_mean: float = Field(default=0.0, ge=0, lt=1)
+    """Decay of a running mean of the dev gradients of all iterations so far, less noisy and a little late; 0 takes
+    each iteration's alone, as the paper does. A repair of a pruned iteration computes all gradients before it."""
     influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: AdapterSettings | None = None

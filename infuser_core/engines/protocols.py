@@ -244,6 +244,10 @@ class Trainer(Protocol):
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
         ...
 
+    def below_epsilon(self) -> float:
+        """Share of parameters whose second moment's root is below the optimizer's epsilon; 0 where it has none."""
+        ...
+
     def optim_step(self, learning_rate: float) -> float:
         """One AdamW step; returns the gradient's global norm before clipping. Non-finite norms skip the step."""
         ...
@@ -280,7 +284,7 @@ class Trainer(Protocol):
         """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
         ...
 
-    def add_gradient(self, path: Path) -> None:
+    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
         """Accumulate a kept gradient: the inverse of `keep_gradient`."""
         ...
 

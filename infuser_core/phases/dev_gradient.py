@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
+from infuser_core.algorithm.influence import newest_share
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost
@@ -25,27 +26,60 @@ class DevGradient:
     """Dev questions that left the batch."""
 
 
-def settings_of(config: RunConfig) -> ObjectiveSettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevSettings:
+    """Settings that the phase depends on."""
+
+    objective: ObjectiveSettings
+    """The loss of an answer to a dev question."""
+    mean: float
+    """Decay of the running mean over iterations; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """The running mean that the last iteration kept."""
+
+    path: Path
+    """Its file."""
+    count: int
+    """Gradients in it."""
+
+
+def settings_of(config: RunConfig) -> DevSettings:
     """The sub-configuration that the phase is a function of."""
+    return DevSettings(objective=objective_of(config), mean=config.cotrain.dev_mean)
+
+
+def objective_of(config: RunConfig) -> ObjectiveSettings:
+    """The solver's loss, by which dev questions and generated ones are compared."""
     return ObjectiveSettings.of(config.cotrain, max_tokens=config.cotrain.solver_tokens)
 
 
 def dev_gradient(
     rollouts: Sequence[Rollout],
     solver: Trainer,
-    settings: ObjectiveSettings,
+    settings: DevSettings,
     *,
+    previous: Mean | None = None,
     workspace: Path,
     progress: Progress = no_progress,
 ) -> DevGradient:
     """Accumulate the gradient of the dev objective and write it to `workspace/gradient.safetensors`.
+
+    Where a running mean is asked for, it is written instead: of this gradient and the `previous` mean.
 
     Raises EngineError where it is not finite, and that is not the doing of some questions among others.
     """
     groups = by_group(rollouts)
     facts, lost = without_lost(
         lambda lost: _accumulated(
-            {name: rows for name, rows in groups.items() if name not in lost}, solver, settings, workspace, progress
+            {name: rows for name, rows in groups.items() if name not in lost},
+            solver,
+            settings,
+            previous,
+            workspace,
+            progress,
         ),
         solver,
         workspace=workspace,
@@ -56,15 +90,21 @@ def dev_gradient(
 def _accumulated(
     groups: Mapping[str, Sequence[Rollout]],
     solver: Trainer,
-    settings: ObjectiveSettings,
+    settings: DevSettings,
+    previous: Mean | None,
     workspace: Path,
     progress: Progress,
 ) -> Gradient:
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
     train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
-    constants = settings.constants(groups.values())
+    constants = settings.objective.constants(groups.values())
     solver.zero_grad()
     report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
+    count = 1
+    if previous is not None:
+        count += previous.count
+        share = newest_share(settings.mean, count)
+        solver.add_gradient(previous.path, weight=1.0 - share, own=share)
     norm = solver.keep_gradient(workspace / FILE)
     solver.zero_grad()
     varied = [group for group in train if not is_flat(rewards[group.group_id])]
@@ -76,5 +116,6 @@ def _accumulated(
         norm=norm,
         num_groups=len(groups),
         num_varied=len(varied),
+        averaged=count,
         accuracy=sum(values) / max(1, len(values)),
     )

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.engines.protocols import Objective, Progress, Trainer, no_progress
+from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
+from infuser_core.phases.parts.not_finite import is_finite, nothing_left
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
-from infuser_core.schemas import Checkpoint, InfluenceScore, Rollout, ScoreStatus
+from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout, ScoreStatus
 from infuser_core.seeding import seed_of
 
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,16 @@ class StudySettings:
     """Scored questions sampled."""
     rollouts: int
     """Rollouts per dev and held-out question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """Result of the study."""
+
+    trials: list["Trial"]
+    """One per question."""
+    lost: list[NotFinite]
+    """Questions whose step, or what it changed, is not finite: nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,26 +97,56 @@ def run_trials(
     *,
     seed: int,
     progress: Progress = no_progress,
-) -> list[Trial]:
-    """One trial per sampled question; the trainer ends at the checkpoint it started from."""
+) -> Trials:
+    """One trial per sampled question; the trainer ends at the checkpoint it started from.
+
+    Raises EngineError where no question's step, or nothing that it changed, is finite.
+    """
     groups = by_group(rollouts)
     # The batch of the scores: questions whose rewards vary.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
     constants = settings.step.objective.constants(varied)
     panels = [_Panel(rows, solver, constants) for rows in (dev, held_out)]
     trials: list[Trial] = []
+    lost: list[NotFinite] = []
     for done, row in enumerate(sample, 1):
         group = groups[row.question_id]
         solver.load(checkpoint)
-        solver.zero_grad()
         train = train_group(group, centre([answer.reward for answer in group]))
-        solver.forward_backward([train], constants, denominator=1)
-        solver.optim_step(settings.step.learning_rate)
-        dev_change, held_out_change = (panel.change(solver) for panel in panels)
-        trials.append(_trial(row, dev_change, held_out_change, seed=seed))
+        tried = _tried(row, train, solver, constants, panels, settings, seed=seed)
+        if isinstance(tried, NotFinite):
+            lost.append(tried)
+        else:
+            trials.append(tried)
         progress(done, len(sample), 0)
     solver.load(checkpoint)
-    return trials
+    if lost and not trials:
+        raise nothing_left(lost)
+    return Trials(trials=trials, lost=lost)
+
+
+def _tried(
+    row: InfluenceScore,
+    train: TrainGroup,
+    solver: Trainer,
+    constants: Objective,
+    panels: Sequence["_Panel"],
+    settings: StudySettings,
+    *,
+    seed: int,
+) -> Trial | NotFinite:
+    """The question's step on the checkpoint that the trainer holds, and what it changed."""
+    solver.zero_grad()
+    loss = solver.forward_backward([train], constants, denominator=1).loss
+    norm = solver.optim_step(settings.step.learning_rate) if is_finite(loss) else math.nan
+    if not is_finite(norm):
+        quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
+        return NotFinite(group_id=row.question_id, quantity=quantity, value=value, tensor="")
+    changes = [panel.change(solver) for panel in panels]
+    odd = [change.mean for change in changes if not is_finite(change.mean)]
+    if odd:
+        return NotFinite(group_id=row.question_id, quantity="change", value=odd[0], tensor="")
+    return _trial(row, *changes, seed=seed)
 
 
 class _Panel:

@@ -12,10 +12,10 @@ from infuser_core.engines.protocols import Objective, Probed, Progress, Similari
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.parts.not_finite import LostGroupsError, NotFinite, check_kept, flaw, is_finite, without_lost
 from infuser_core.phases.training import (
+    BatchFacts,
     ObjectiveSettings,
     SharedBackward,
     by_group,
-    count_cut,
     left_out,
     logprobs_of,
     train_group,
@@ -60,7 +60,7 @@ class ScoreSettings:
 def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSettings:
     """The sub-configuration that the phase is a function of."""
     return ScoreSettings(
-        objective=dev_gradient.settings_of(config),
+        objective=dev_gradient.objective_of(config),
         mode=config.cotrain.influence,
         probe=probe,
         share_backward=config.cotrain.one_backward,
@@ -117,7 +117,8 @@ def score_influence(
         probed, lost = without_lost(run, solver, workspace=workspace)
         probed_ids = [similarity.group_id for similarity in probed.similarities]
         if settings.share_backward:
-            shared = [_shared(probed, [groups[group_id] for group_id in probed_ids], solver, workspace)]
+            flat_share = 1.0 - len(varied) / len(groups)
+            shared = [_shared(probed, [groups[name] for name in probed_ids], flat_share, solver, workspace)]
         computed = logprobs_of([groups[group_id] for group_id in probed_ids], probed.logprobs)
         logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
     scores = [
@@ -129,12 +130,15 @@ def score_influence(
     return Scored(scores=scores, logprobs=logprobs, shared=shared, lost=lost)
 
 
-def _shared(probed: Probed, groups: Sequence[Sequence[Rollout]], solver: Trainer, workspace: Path) -> SharedBackward:
+def _shared(
+    probed: Probed, groups: Sequence[Sequence[Rollout]], flat_share: float, solver: Trainer, workspace: Path
+) -> SharedBackward:
     """The accumulated gradient, kept for the solver's update, and its report."""
     norm = solver.keep_gradient(workspace / SHARED)
     solver.zero_grad()
     check_kept(workspace / SHARED, norm, of="the solver's update")
-    return SharedBackward(num_groups=len(groups), cut=count_cut(groups), **asdict(probed.report))
+    facts = BatchFacts.of(groups, flat_share=flat_share)
+    return SharedBackward(**asdict(facts), **asdict(probed.report))
 
 
 def _probed(

@@ -174,11 +174,30 @@ class UpdateSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedBackward:
-    """Report of a backward pass that the solver's update shares; the gradient lies beside it."""
+class BatchFacts:
+    """Counts of a minibatch for its row."""
 
     num_groups: int
-    """Groups in the step."""
+    """Groups."""
+    num_responses: int
+    """Responses."""
+    cut: int
+    """Responses that ended at the length limit."""
+    flat_share: float
+    """Share of the phase's groups that were left out because their rewards are all the same."""
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[Rollout]], *, flat_share: float) -> "BatchFacts":
+        """Those of these groups."""
+        rows = [row for group in groups for row in group]
+        cut = sum(row.finish_reason == "length" for row in rows)
+        return cls(num_groups=len(groups), num_responses=len(rows), cut=cut, flat_share=flat_share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBackward(BatchFacts):
+    """Report of a backward pass that the solver's update shares; the gradient lies beside it."""
+
     num_tokens: int
     """Response tokens."""
     loss: float
@@ -201,8 +220,6 @@ class SharedBackward:
     """0: an update with a distance to the anchor shares no backward."""
     entropy: float
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
-    cut: int
-    """Responses that ended at the length limit."""
 
 
 def minibatches(groups: Sequence[Sequence[Rollout]], size: int) -> list[list[Sequence[Rollout]]]:
@@ -217,6 +234,7 @@ def update(
     advantages: Mapping[str, Sequence[float]],
     settings: UpdateSettings,
     *,
+    flat_share: float,
     workspace: Path,
     before: Checkpoint,
     anchor: Checkpoint | None = None,
@@ -250,7 +268,8 @@ def update(
             train_group(rows, settings.objective.credited(rows, advantages[rows[0].group_id]), old, reference)
             for rows in batch
         ]
-        updates.append(_step(role, trainer, train, constants, settings, cut=count_cut(batch), taken=taken))
+        facts = BatchFacts.of(batch, flat_share=flat_share)
+        updates.append(_step(role, trainer, train, constants, settings, facts, taken=taken))
         if updates[-1].skipped:
             lose(trainer, train, constants, of=len(groups), workspace=workspace)
         tokens += updates[-1].num_tokens
@@ -293,8 +312,8 @@ def _step(
     train: Sequence[TrainGroup],
     constants: Objective,
     settings: UpdateSettings,
+    facts: BatchFacts,
     *,
-    cut: int,
     taken: int,
 ) -> Update:
     trainer.zero_grad()
@@ -302,7 +321,7 @@ def _step(
         len(train), minibatch=settings.minibatch, mode=settings.objective.options.partial_minibatch
     )
     report = trainer.forward_backward(train, constants, denominator=divisor)
-    return take_step(role, trainer, report, settings, num_groups=len(train), cut=cut, taken=taken)
+    return take_step(role, trainer, report, settings, facts, taken=taken)
 
 
 def take_step(
@@ -310,9 +329,8 @@ def take_step(
     trainer: Trainer,
     report: StepReport | SharedBackward,
     settings: UpdateSettings,
+    facts: BatchFacts,
     *,
-    num_groups: int,
-    cut: int,
     taken: int,
 ) -> Update:
     """AdamW on the accumulated gradient, and the row about it; `taken` steps came before.
@@ -327,18 +345,13 @@ def take_step(
     return Update(
         role=role,
         step=taken if skipped else taken + 1,
-        num_groups=num_groups,
         gradient_norm=norm,
         learning_rate=settings.learning_rate,
-        cut=cut,
+        below_epsilon=trainer.below_epsilon(),
         skipped=skipped,
+        **{field.name: getattr(facts, field.name) for field in fields(BatchFacts)},
         **{field.name: getattr(report, field.name) for field in fields(StepReport)},
     )
-
-
-def count_cut(groups: Iterable[Sequence[Rollout]]) -> int:
-    """Responses that ended at the length limit."""
-    return sum(rollout.finish_reason == "length" for rows in groups for rollout in rows)
 
 
 def check_taken(updates: Sequence[Update]) -> None:

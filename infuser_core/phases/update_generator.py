@@ -115,6 +115,7 @@ def update_generator(
             [kept[document_id] for document_id in trained],
             values,
             settings.step,
+            flat_share=sum(map(is_flat, by_document.values())) / max(1, len(by_document)),
             workspace=workspace,
             before=before,
             anchor=anchor,

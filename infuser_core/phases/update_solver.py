@@ -98,6 +98,7 @@ def update_solver(
             [groups[varied[index]] for index in order],
             dict(zip(rewards, values, strict=True)),
             settings.step,
+            flat_share=sum(map(is_flat, rewards.values())) / max(1, len(rewards)),
             workspace=workspace,
             before=before,
             anchor=anchor,
@@ -138,9 +139,7 @@ def finish_shared_step(
     """The single AdamW step whose gradient the scoring pass kept: the same numbers, one backward less."""
     solver.zero_grad()
     solver.add_gradient(gradient)
-    update = take_step(
-        Role.SOLVER, solver, shared, settings.step, num_groups=shared.num_groups, cut=shared.cut, taken=first_step
-    )
+    update = take_step(Role.SOLVER, solver, shared, settings.step, shared, taken=first_step)
     check_kept(gradient, update.gradient_norm, of="the scoring pass")
     solver.save(workspace)
     return SolverUpdate(updates=[update], difficulties=[], lost=[])

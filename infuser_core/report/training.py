@@ -93,16 +93,29 @@ def updates(query: Query, found: Sequence[Chosen]) -> Section:
     per_run = """    SELECT c.variant, u.role AS part, u.run, u.iteration, avg(u.gradient_norm) AS value,
         count(*) AS steps, avg(u.clip_fraction) AS clipped, avg(u.mean_ratio) AS "mean ratio",
         avg(u.mean_tis) AS "mean TIS weight", avg(u.sampler_kl) AS "KL to sampler", avg(u.entropy) AS entropy,
-        sum(u.skipped::INT) AS skipped
+        sum(u.cut) / sum(u.num_responses) AS "cut at the limit", avg(u.flat_share) AS "groups without variance",
+        avg(u.below_epsilon) AS "below epsilon", sum(u.skipped::INT) AS skipped
     FROM updates u JOIN chosen c ON c.run = u.run GROUP BY ALL"""
     fine = partial(number, digits=4)
-    return band_section(
+    drawn = band_section(
         query, found, per_run, title="Updates", name="updates", label="gradient norm", part="role",
         missing="No optimizer steps: roles whose update is on have them.",
         beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine,
-                "KL to sampler": fine, "entropy": fine,
-                "skipped": small},
+                "KL to sampler": fine, "entropy": fine, "cut at the limit": percent,
+                "groups without variance": percent, "below epsilon": percent, "skipped": small},
     )  # fmt: skip
+    lost = by_variant(
+        query,
+        found,
+        """
+SELECT c.variant, n.phase, n.quantity, count(*) AS groups, min(n.iteration) AS "first iteration",
+    max(n.iteration) AS "last iteration"
+FROM not_finite n JOIN chosen c ON c.run = n.run GROUP BY ALL ORDER BY groups DESC, n.phase""",
+    )
+    return replace(drawn, tables=[*drawn.tables, *([table(LOST, lost)] if lost else [])])
+
+
+LOST = "Groups left out because a number of theirs is not finite"
 
 
 def frozen(query: Query, found: Sequence[Chosen]) -> Section:

@@ -31,7 +31,7 @@ _STUDY = "run its study or corpus build again; or remove the file, and gc may ta
 
 _SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
 """Phases that need a checkpoint's weights alone."""
-_DIRECTED = ("score_influence", "update_solver")
+_DIRECTED = ("dev_gradient", "score_influence", "update_solver")
 """Phases that read a gradient which a phase before them kept."""
 
 

@@ -185,7 +185,9 @@ def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rul
     """Keys of a run's checkpoints and gradients, and what is kept of each."""
     told = verdicts(state, rule)
     yield from ((record.key, told[number]) for number, record in checkpoints(catalogue, holder))
-    yield from ((record.key, spent(record.iteration, state)) for record in gradients(catalogue, holder))
+    for record in gradients(catalogue, holder):
+        averaged = bool(record.recipe["config"].get("mean"))
+        yield record.key, spent(record.iteration, state, averaged=averaged)
 
 
 def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:

@@ -85,12 +85,14 @@ def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) 
     return Verdict(extent=Extent.FACTS, why=f"not among the last {rule.keep_full}{nor}")
 
 
-def spent(iteration: int, state: RunState) -> Verdict:
-    """A verdict for the gradients of an iteration: they are for its own phases alone."""
+def spent(iteration: int, state: RunState, *, averaged: bool = False) -> Verdict:
+    """A verdict for the gradients of an iteration: they are for its own phases, a running mean for the next one's."""
     if iteration in state.pinned:
         return Verdict(extent=Extent.WHOLE, why="pinned")
     if iteration >= state.passed:
         return Verdict(extent=Extent.WHOLE, why="its iteration is under way")
+    if averaged and iteration == state.passed - 1:
+        return Verdict(extent=Extent.WHOLE, why="the next mean goes on from it")
     return Verdict(extent=Extent.FACTS, why="its iteration is over")
 
 

@@ -89,6 +89,7 @@ TABLES: dict[str, type] = {
     "scores": schemas.InfluenceScore,
     "generator_scores": schemas.GeneratorScore,
     "updates": schemas.Update,
+    "not_finite": schemas.NotFinite,
     "asked_questions": schemas.Question,
     "audited_questions": schemas.Question,
     "responses": schemas.BenchmarkResponse,

@@ -62,6 +62,7 @@ def test_an_entropy_bonus_counts_every_row_once(pair: Pair, tmp_path: Path) -> N
 def test_steps_and_saved_state_are_the_local_ones(pair: Pair, tmp_path: Path) -> None:
     norms = [[step(trainer, seed) for seed in range(3)] for trainer in pair]
     assert norms[0] == pytest.approx(norms[1], rel=LIMIT)
+    assert pair[0].below_epsilon() == pytest.approx(pair[1].below_epsilon(), abs=1e-3)
     two, one = (Path(saved(trainer, tmp_path / name).path) for trainer, name in zip(pair, "ab", strict=True))
     assert state_error(two, one) < LIMIT
     others = [path.name for path in one.iterdir() if path.suffix != ".safetensors"]

@@ -14,6 +14,7 @@ from infuser_core.phases.training import UpdateSettings
 from infuser_core.schemas import Question
 
 OBJECTIVE = objective_settings()
+DEV = dev_gradient.DevSettings(objective=OBJECTIVE, mean=0.0)
 
 
 def questions() -> list[Question]:
@@ -28,7 +29,7 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
     trainer = LocalTrainer()
     before = make_checkpoint(folder)
     trainer.load(before)
-    norm = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, OBJECTIVE, workspace=folder).facts.norm
+    norm = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder).facts.norm
     scored = score_influence.score_influence(
         questions(),
         rollouts("q", seed=0),

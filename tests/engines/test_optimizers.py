@@ -212,3 +212,17 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
         assert optimizer.step(RATE) != optimizer.step(RATE)
         assert torch.equal(flat.data, before[0]) and optimizer.steps == before[2]
         assert all(torch.equal(tensor, before[1][key]) for key, tensor in optimizer.state().items())
+
+
+def test_the_share_below_epsilon_is_counted_over_parameters_and_not_over_padding() -> None:
+    steps = gradients(3)
+    for each in steps:
+        each["wide"].zero_()
+        each["norm"].mul_(1e-9)
+    flat, optimizer = walked("adamw", steps)
+    second = flat.views(optimizer.second)  # type: ignore[attr-defined]
+    roots = {name: (v / (1 - 0.999**3)).sqrt() for name, v in second.items()}
+    total = sum(v.numel() for v in roots.values())
+    expected = sum(int((root < 1e-8).sum()) for root in roots.values()) / total
+    assert optimizer.below_epsilon() == expected == (33 + 6) / total
+    assert walked("sgd", steps)[1].below_epsilon() == 0.0

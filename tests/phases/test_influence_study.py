@@ -1,6 +1,8 @@
 """The study's estimate of an objective's change agrees with the first-order prediction for a small real step."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from safetensors.torch import load_file
 from infuser_core.algorithm.advantage import centre
 from infuser_core.config.optimizer import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.errors import EngineError
 from infuser_core.phases.influence_study import StudySettings, run_trials, sample_questions
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import InfluenceScore, Rollout
@@ -25,6 +28,11 @@ def settings(learning_rate: float) -> StudySettings:
         optimizer=OptimizerSettings().recipe(),
     )
     return StudySettings(step=step, questions=2, rollouts=4)
+
+
+def truncated(study: StudySettings) -> UpdateSettings:
+    """The step with importance weights, which see the sampler's log-probabilities."""
+    return replace(study.step, objective=objective_settings(max_tokens=1))
 
 
 def rollouts(name: str, *, seed: int) -> list[Rollout]:
@@ -76,7 +84,7 @@ def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Pat
     gradient = gradient_of(trainer, dev, tmp_path)
     before = load_file(Path(checkpoint.path) / "model.safetensors")
     chosen = [score(name) for name in by_group(answers)][:1]
-    (trial,) = run_trials(chosen, answers, dev, held_out, trainer, checkpoint, settings(1e-5), seed=0)
+    (trial,) = run_trials(chosen, answers, dev, held_out, trainer, checkpoint, settings(1e-5), seed=0).trials
     constants = objective_settings(tis_cap=None, max_tokens=1).constants([])
     group = next(iter(by_group(answers).values()))
     trainer.forward_backward([train_group(group, centre([row.reward for row in group]))], constants, denominator=1)
@@ -109,3 +117,22 @@ def test_only_scored_questions_are_sampled_and_the_seed_decides_which() -> None:
     assert [row.question_id for row in chosen] == [row.question_id for row in sample_questions(scores, 4, seed=1)]
     assert len(chosen) == 4 and all(row.status == "scored" for row in chosen)
     assert len(sample_questions(scores, 99, seed=1)) == 10
+
+
+def test_a_question_whose_step_is_not_finite_leaves_the_others_to_be_measured(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path)
+    trainer = LocalTrainer()
+    trainer.load(checkpoint)
+    answers, dev = rollouts("q", seed=0), rollouts("d", seed=1)
+    names = list(by_group(answers))
+    odd = [
+        replace(row, sampler_logprobs=[math.nan] * len(row.token_ids)) for row in answers if row.group_id == names[0]
+    ]
+    given = [*odd, *(row for row in answers if row.group_id != names[0])]
+    chosen = [score(name) for name in names]
+    arguments = (dev, dev, trainer, checkpoint, replace(settings(1e-3), step=truncated(settings(1e-3))))
+    found = run_trials(chosen, given, *arguments, seed=0)
+    assert [(row.group_id, row.quantity) for row in found.lost] == [(names[0], "loss")]
+    assert found.trials == run_trials(chosen[1:], given, *arguments, seed=0).trials
+    with pytest.raises(EngineError, match="nothing finite is left to train on: loss of"):
+        run_trials(chosen[:1], given, *arguments, seed=0)

@@ -24,7 +24,8 @@ from infuser_core.phases.update_generator import GeneratorUpdate
 from infuser_core.phases.update_solver import SolverUpdate
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 from infuser_core.store.store import Outcome
-from tasks.cotraining import _steps, _with_lost
+from tasks.cotraining import _steps
+from tasks.work import with_lost
 
 CONFIG = load([CONFIGS / "nano.yaml"])
 NAMES = ["q1", "q2", "q3", "q4"]
@@ -81,7 +82,7 @@ def test_without_one_finite_dev_question_the_phase_says_where_and_what_to_try(tm
 
 def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = (), share: bool = False) -> Scored:
     trainer, settings = loaded(folder), score_phase.settings_of(CONFIG, iteration=0, probe=True)
-    facts = dev_gradient(varied(["d1"]), trainer, settings.objective, workspace=folder).facts
+    facts = dev_gradient(varied(["d1"]), trainer, gradient_phase.settings_of(CONFIG), workspace=folder).facts
     return score_phase.score_influence(
         [question(name) for name in names], varied(names, poisoned=poisoned), trainer,
         replace(settings, share_backward=share), reference=folder / gradient_phase.FILE, reference_norm=facts.norm,
@@ -126,12 +127,12 @@ def poisoned_group() -> TrainGroup:
 
 def test_a_stage_tells_how_many_are_not_finite_and_names_the_first(tmp_path: Path):
     found = stepped(tmp_path / "x", varied(NAMES, poisoned=["q2", "q3"]))
-    made = _with_lost(Outcome(tables={}, summary=_steps(0, found.updates)), found.lost)
+    made = with_lost(Outcome(tables={}, summary=_steps(0, found.updates)), found.lost)
     # The clamp of the ratio stops the NaN on its way back: a later step of the update would have been taken.
     first = "the first left out: loss of q2 is nan"
     assert made.summary == {"step": 2, "steps_taken": 2, "not_finite": 2, "status": first}
     assert made.tables["not_finite"].rows == found.lost
-    assert _with_lost(Outcome(tables={}, summary={}), []).tables == {}
+    assert with_lost(Outcome(tables={}, summary={}), []).tables == {}
 
 
 def test_a_stage_tells_of_skipped_steps(tmp_path: Path):

@@ -10,7 +10,7 @@ from engine_tiny import make_checkpoint, objective_settings
 from safetensors.torch import load_file, save_file
 from solver_rows import question
 from test_influence_study import rollouts
-from test_one_backward import OBJECTIVE
+from test_one_backward import DEV, OBJECTIVE
 
 from infuser_core.config.optimizer import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
@@ -35,7 +35,7 @@ def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str)
     folder.mkdir()
     trainer = LocalTrainer(device="cpu", probe=probe)
     trainer.load(anchor)
-    facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, OBJECTIVE, workspace=folder).facts
+    facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder).facts
     return score_influence.score_influence(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
         ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]),
@@ -110,4 +110,4 @@ def test_broken_weights_are_named(anchor: Checkpoint, tmp_path: Path):
     trainer = LocalTrainer(device="cpu")
     trainer.load(broken)
     with pytest.raises(EngineError, match=r"itself is not finite in model.layers.1.mlp.down_proj.weight of"):
-        dev_gradient.dev_gradient(four(), trainer, OBJECTIVE, workspace=tmp_path)
+        dev_gradient.dev_gradient(four(), trainer, DEV, workspace=tmp_path)

@@ -113,7 +113,8 @@ def scored(
     solver: LocalTrainer, dev: list[Rollout], asked: list[Rollout], settings: ObjectiveSettings, folder: Path
 ) -> list[float]:
     """Scores as the phases compute them."""
-    norm = dev_gradient.dev_gradient(dev, solver, settings, workspace=folder).facts.norm
+    own = dev_gradient.DevSettings(objective=settings, mean=0.0)
+    norm = dev_gradient.dev_gradient(dev, solver, own, workspace=folder).facts.norm
     names = dict.fromkeys(row.group_id for row in asked)
     found = score_influence.score_influence(
         [replace(questions()[0], question_id=name, rollout_id=name) for name in names],

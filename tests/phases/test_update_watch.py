@@ -8,7 +8,7 @@ from test_influence_study import rollouts
 
 from infuser_core.config.roles import SolverRole
 from infuser_core.phases.parts.health import LIMITS, complaints
-from infuser_core.phases.training import count_cut
+from infuser_core.phases.training import BatchFacts
 from infuser_core.schemas import Update
 
 
@@ -30,22 +30,34 @@ def test_a_response_cut_at_the_limit_has_no_credit_where_those_are_masked() -> N
     credit = [-0.5, 0.5, -0.5, 0.5]
     assert objective_settings().credited(rows, credit) == credit
     assert objective_settings(overlong="mask").credited(rows, credit) == [-0.5, 0.0, -0.5, 0.5]
-    assert count_cut([rows, rows[:1]]) == 1
+    facts = BatchFacts.of([rows, rows[:1]], flat_share=0.5)
+    assert facts == BatchFacts(num_groups=2, num_responses=5, cut=1, flat_share=0.5)
 
 
 SOUND = Update(
     role="solver", step=1, num_groups=4, num_tokens=90, loss=0.1, gradient_norm=0.3, learning_rate=1e-3,
     clip_fraction=0.01, clip_fraction_high=0.0, mean_ratio=1.0, mean_tis=1.0, truncated=0.0, sampler_kl=1e-6,
-    policy_kl=1e-4, anchor_kl=0.0, entropy=0.4, cut=0, skipped=False,
+    policy_kl=1e-4, anchor_kl=0.0, entropy=0.4, cut=0, skipped=False, num_responses=16, flat_share=0.2,
+    below_epsilon=0.0,
 )  # fmt: skip
 
 
 def test_each_limit_warns_of_its_largest_value_with_the_setting_to_turn() -> None:
     assert complaints("solver", [SOUND]) == complaints("solver", []) == []
-    for field, value in (("sampler_kl", 0.2), ("truncated", 0.5), ("clip_fraction", 0.6), ("policy_kl", 0.75)):
+    for field, value in (
+        ("sampler_kl", 0.2),
+        ("truncated", 0.5),
+        ("clip_fraction", 0.6),
+        ("policy_kl", 0.75),
+        ("flat_share", 0.95),
+    ):
         (line,) = complaints("solver", [SOUND, replace(SOUND, **{field: value}), SOUND])
         assert f"is {value:.3g}, above" in line and line.startswith("solver: ")
-    assert all("engine." in limit.remedy or "learning_rate" in limit.remedy for limit in LIMITS)
+    (line,) = complaints("solver", [SOUND, replace(SOUND, cut=8)])
+    assert "share of responses cut at the limit is 0.5, above 0.3" in line
+    assert all(
+        "engine." in limit.remedy or "learning_rate" in limit.remedy or "cotrain." in limit.remedy for limit in LIMITS
+    )
 
 
 def test_a_collapsed_entropy_warns_but_not_that_of_a_step_without_tokens() -> None:

@@ -71,6 +71,12 @@ def test_the_same_data_gives_the_same_bytes_in_every_process():
     assert len(seen) == 1 and b"<svg" in seen.pop()
 
 
+def test_groups_that_are_not_finite_are_counted_by_phase():
+    text, _ = written(whole_run())
+    assert "Groups left out because a number of theirs is not finite" in text
+    assert r"| score\_influence | gradient | 2 | 1 | 2 |" in text
+
+
 def test_an_empty_run_says_so_section_by_section():
     text, html = written({}, compare_with="other")
     for missing in ("final evaluation", "influence scores", "generator rollouts", "generated questions", "responses"):

@@ -1,5 +1,6 @@
 """The views that reports query, in memory: empty, or with the rows of a whole run."""
 
+import math
 from typing import Any
 
 import duckdb
@@ -30,7 +31,9 @@ VIEWS = {
     "asked_questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[]",
     "artifact_inputs": "input VARCHAR, input_key VARCHAR",
     "updates": "role VARCHAR, step BIGINT, gradient_norm DOUBLE, clip_fraction DOUBLE, mean_ratio DOUBLE, "
-    "mean_tis DOUBLE, sampler_kl DOUBLE, policy_kl DOUBLE, entropy DOUBLE, skipped BOOLEAN",
+    "mean_tis DOUBLE, sampler_kl DOUBLE, policy_kl DOUBLE, entropy DOUBLE, skipped BOOLEAN, "
+    "cut BIGINT, num_responses BIGINT, flat_share DOUBLE, below_epsilon DOUBLE",
+    "not_finite": "group_id VARCHAR, quantity VARCHAR, value DOUBLE, tensor VARCHAR",
     "benchmark_scores": "benchmark VARCHAR, num_questions BIGINT, num_samples BIGINT, accuracy DOUBLE, low DOUBLE, "
     "high DOUBLE, answered DOUBLE, unverified BIGINT, mean_response_tokens DOUBLE",
     "benchmark_answers": "question_id VARCHAR, finish_reason VARCHAR, response_tokens BIGINT, response VARCHAR",
@@ -100,7 +103,10 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
             ("r", n, "generate_questions", "k", f"d1/{m}", "d1", m, "generator", [1] * 9, text, "length",
              "valid" if m else "invalid", 0.0, "" if m else "truncated_json") for m in range(4)
         ]  # fmt: skip
-        rows["updates"] += [("r", n, "update_solver", "k", "solver", n, 0.5, 0.01, 1.0, 1.0, 1e-6, 1e-4, 0.4, False)]
+        rows["updates"] += [
+            ("r", n, "update_solver", "k", "solver", n, 0.5, 0.01, 1.0, 1.0, 1e-6, 1e-4, 0.4, False, 1, 8, 0.5, 0.25)
+        ]
+        rows["not_finite"] += [("r", n, "score_influence", "k", f"q{n}9", "gradient", math.nan, "lm_head.weight")]
         rows["run_artifacts"] += [
             ("r", n, "update_solver", "k", "x", 1, 2.5, "ran"),
             ("r", n, "p", "k", "x", 1, 1.0, "ran"),

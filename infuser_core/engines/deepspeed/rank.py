@@ -149,6 +149,10 @@ class DeepSpeedRank:
             zero.publish()
         return norm
 
+    def below_epsilon(self) -> float:
+        """Share of all ranks' parameters whose second moment's root is below epsilon."""
+        return self._adamw.below_epsilon()
+
     @torch.no_grad()
     def logprobs(self, parts: Sequence[Part], temperature: float) -> Values:
         """Log-probability of every response token of its parts."""
@@ -202,12 +206,12 @@ class DeepSpeedRank:
         files.write(Path(path), shard.shapes, self._placed(-shard.gradient))
         return shard.norm(shard.gradient)
 
-    def add_gradient(self, path: str) -> None:
-        """Accumulate a kept gradient."""
+    def add_gradient(self, path: str, weight: float, own: float) -> None:
+        """Accumulate `weight` times a kept gradient on `own` times what there is."""
         shard = self._loaded().shard
         kept = torch.zeros_like(shard.gradient)
         files.read(Path(path), shard.shapes, self._placed(kept))
-        shard.gradient.sub_(kept)
+        shard.gradient.mul_(own).sub_(kept, alpha=weight)
 
     def sleep(self) -> None:
         """Free the accelerator: masters, moments and gradient move to the host, everything else is lost."""

@@ -162,6 +162,12 @@ class DeepSpeedTrainer:
         norms: list[float] = self._everyone("optim_step", learning_rate)
         return norms[0]
 
+    def below_epsilon(self) -> float:
+        """Share of parameters whose second moment's root is below AdamW's epsilon."""
+        self._require()
+        shares: list[float] = self._everyone("below_epsilon")
+        return shares[0]
+
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
@@ -218,10 +224,10 @@ class DeepSpeedTrainer:
         norms: list[float] = self._everyone("keep_gradient", str(path))
         return norms[0]
 
-    def add_gradient(self, path: Path) -> None:
-        """Accumulate a kept gradient: the inverse of `keep_gradient`."""
+    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
+        """Accumulate `weight` times a kept gradient on `own` times what there is."""
         self._require()
-        self._everyone("add_gradient", str(path))
+        self._everyone("add_gradient", str(path), weight, own)
 
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""

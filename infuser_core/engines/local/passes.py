@@ -95,6 +95,11 @@ class FlatTrainer:
         self._loaded()
         return self._optimizer.step(learning_rate)
 
+    def below_epsilon(self) -> float:
+        """Share of parameters whose second moment's root is below the optimizer's epsilon; 0 where it has none."""
+        self._loaded()
+        return self._optimizer.below_epsilon()
+
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
@@ -153,12 +158,15 @@ class FlatTrainer:
         write_tensors(ascent, path)
         return self._flat.norm(self._flat.gradient)
 
-    def add_gradient(self, path: Path) -> None:
-        """Accumulate a kept gradient: the inverse of `keep_gradient`, in fp32."""
+    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
+        """Accumulate `weight` times a kept gradient, in fp32, on `own` times what there is.
+
+        With both 1 it is the inverse of `keep_gradient`.
+        """
         self._loaded()
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(path, self._flat.views(kept))
-        self._flat.gradient.sub_(kept)
+        self._flat.gradient.mul_(own).sub_(kept, alpha=weight)
         self._accumulated = True
 
     def save(self, path: Path) -> int:

@@ -35,6 +35,10 @@ class FlatBuffers:
         squares = [(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)]
         return float(self.total(torch.stack(squares).sum()).sqrt())
 
+    def views(self, buffer: Tensor) -> dict[str, Tensor]:
+        """The part of every parameter that is held here, of a buffer."""
+        raise NotImplementedError
+
     def total(self, value: Tensor) -> Tensor:
         """A small fp64 tensor summed over everybody who holds a part of the parameters."""
         return value

@@ -71,6 +71,13 @@ class Optimizer(Generic[Constants]):
             self._move(learning_rate, clip=min(1.0, self.options.max_grad_norm / (norm + 1e-6)))
         return norm
 
+    def below_epsilon(self) -> float:
+        """Share of parameters whose second moment's root, bias corrected, is below epsilon; 0 where there is none.
+
+        There the direction is the gradient's own, over epsilon, and no longer its sign's.
+        """
+        return 0.0
+
     def _move(self, learning_rate: float, *, clip: float) -> None:
         raise NotImplementedError
 

@@ -56,6 +56,18 @@ LIMITS = (
         remedy="smaller steps: a lower learning_rate",
     ),
     Limit(
+        name="share of responses cut at the limit",
+        of=lambda step: step.cut / step.num_responses,
+        most=0.3,
+        remedy="a larger cotrain.solver_tokens or generator_tokens, or cotrain.loss.overlong: mask",
+    ),
+    Limit(
+        name="share of groups without variance",
+        of=lambda step: step.flat_share,
+        most=0.9,
+        remedy="too easy, too hard, or a larger cotrain.group_size is needed; smaller learning_rates keep variety",
+    ),
+    Limit(
         name="entropy per token",
         of=lambda step: step.entropy,
         most=0.01,

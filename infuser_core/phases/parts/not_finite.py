@@ -7,37 +7,19 @@ finite by themselves: it goes on as if they had never been there.
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from infuser_core.engines.protocols import Objective, Trainer, TrainGroup
 from infuser_core.errors import EngineError
+from infuser_core.schemas import NotFinite
 
 Result = TypeVar("Result")
 HINT = (
     "compute in engine.dtype=float32; where the checkpoint itself is not finite, fork from an earlier iteration with "
     "a lower cotrain.solver.learning_rate or cotrain.generator.learning_rate"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotFinite:
-    """A group that left a phase's batch, and why: a row of `not_finite`, a table that only such batches have."""
-
-    group_id: str
-    """Question (solver) or document (generator); of a reward, the rollout."""
-    quantity: str
-    """loss, gradient, score or reward: the first of them that is not finite."""
-    value: float
-    """The number itself; of a gradient, its norm."""
-    tensor: str
-    """First parameter by name whose gradient is not finite; empty where there is none."""
-
-    def __str__(self) -> str:
-        tensor = f", its gradient not finite in {self.tensor}" if self.tensor else ""
-        return f"{self.quantity} of {self.group_id} is {self.value}{tensor}"
 
 
 class LostGroupsError(Exception):

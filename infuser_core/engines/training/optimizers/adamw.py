@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, partial_sums
-from infuser_core.engines.training.flat import FlatBuffers, FlatParameters
+from infuser_core.engines.training.flat import DEVICE_CHUNK, FlatBuffers, FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer, Options
 
 
@@ -49,6 +49,16 @@ class AdamW(Optimizer[AdamWOptions]):
             if clip < 1.0:
                 gradient.mul_(clip)
             update(data, gradient, first, second, options=self.options, rate=learning_rate, steps=self.steps)
+
+    @torch.no_grad()
+    def below_epsilon(self) -> float:
+        """See Optimizer."""
+        least = self.options.eps**2 * (1.0 - self.options.beta2**self.steps)
+        views = self._parameters.views(self.second).values()
+        counts = [sum(int((piece < least).sum()) for piece in view.flatten().split(DEVICE_CHUNK)) for view in views]
+        sizes = [float(view.numel()) for view in views]
+        found, size = self._parameters.total(torch.tensor([sum(counts), sum(sizes)], dtype=torch.float64)).tolist()
+        return found / size
 
     def state(self) -> dict[str, Tensor]:
         """See Optimizer."""
