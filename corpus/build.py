@@ -169,6 +169,8 @@ def write(
 
     def text_of(row: Discarded) -> str:
         # Only sampled spans are asked for: the texts of a large pool would not fit into memory together.
+        if row.stage == "convert":
+            return row.text
         return (folder / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
 
     given = report.ReportInput(documents=documents, discarded=discarded, sources=sources, text_of=text_of, told=told)

@@ -267,6 +267,10 @@ class Page:
     """Offset in `markdown` at which each page's text begins, characters; empty where the converter does not know."""
     math_garbled: list[float] = field(default_factory=list)
     """Share of tokens that are debris of formulas, per page; empty where the converter does not know."""
+    removed: list[str] = field(default_factory=list)
+    """Pieces of the source that the converter left out of `markdown`."""
+    removed_for: list[str] = field(default_factory=list)
+    """Why, one reason for each piece: navigation, licence, image, markup, unused, unreadable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

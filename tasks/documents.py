@@ -4,7 +4,7 @@ Textbooks are worked on in the groups in which they were downloaded: each stage 
 made from that group's alone. Within a group, what is finished outlives a killed process, so it loses one item at most.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from corpus.formats import content_of_pool, documents_in
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.read import convert as converting
 from corpus.read import embedded, marker
+from corpus.read.books import convert as converting_books
 from infuser_core import plugins, settings
 from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model
 from infuser_core.benchmarks.parts import validation as identity_of
@@ -96,6 +97,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
         "marker": installed,
         # The books enter by content: what a catalogue says of them converts nothing again.
         "books": [[source.source_id, source.sha256] for source in group],
+        **_readers(run.store.manifest(download).files),
         **later(attempt),
     }
     recipe = run.recipe("convert", VERSION, values, {"download": download})
@@ -127,6 +129,11 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
         )
 
     return Work(recipe=recipe, produce=produce)
+
+
+def _readers(files: Iterable[str]) -> dict[str, str]:
+    """The converter of books' sources with its version, for a group that has such a book."""
+    return {"formats": converting_books.name()} if any(converting_books.is_book(Path(name)) for name in files) else {}
 
 
 def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source]:

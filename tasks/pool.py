@@ -9,7 +9,7 @@ from typing import Any
 from corpus import build as building
 from corpus.audit.scan import Finding
 from corpus.build import Built
-from corpus.chunk.chunk import Discarded
+from corpus.chunk.chunk import Discarded, unconverted
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import DESCRIPTION
 from corpus.find.catalogue import Offer
@@ -38,7 +38,7 @@ from tasks.textbooks import numbered
 from tasks.work import Work
 
 VERSION = 2
-BUILT_VERSION = 2
+BUILT_VERSION = 3
 CONTROL = "control:"
 """Planted pairs are named so, and match nothing real."""
 
@@ -275,9 +275,9 @@ def _made(
                 durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
             built = Built(
                 item=books[name],
-                page=replace(page, markdown="", page_starts=[], math_garbled=[]),
+                page=replace(page, markdown="", page_starts=[], math_garbled=[], removed=[], removed_for=[]),
                 documents=[row for row in chunks if row.source_id == name],
-                discarded=[row for row in left if row.source_id == name],
+                discarded=[*unconverted(page), *(row for row in left if row.source_id == name)],
                 num_chars=len(page.markdown),
                 structure="" if page.reason else by.get(name, _structure(run)),
                 sizes=run.config.corpus.chunk,

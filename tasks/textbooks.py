@@ -20,8 +20,8 @@ from corpus.find.queries import Query, agent_of, prompts_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
 from corpus.find.topics import Assignment, Merge, extract, librarian_of
 from corpus.model_reply import ModelCall
-from corpus.read.file_kinds import MARKDOWN, PDF, file_of
-from corpus.read.text import is_text
+from corpus.read.convert import kept_suffix
+from corpus.read.file_kinds import file_of
 from infuser_core import settings
 from infuser_core.anchors import NamedModel, named_model
 from infuser_core.engines.protocols import Progress
@@ -348,7 +348,7 @@ def take_file(run: Run, item: Item) -> Work:
     name, change nothing."""
     path, source = item.path, item.source
     assert path is not None, f"{item.given} has no file"
-    name = f"{source.sha256}{MARKDOWN if is_text(path) else PDF}"
+    name = f"{source.sha256}{kept_suffix(path)}"
     row = replace(source, title="", source_url="", download_url="", filename=name)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -37,6 +37,7 @@ REGISTRIES = {
     "infuser_core/verifiers",
     "infuser_core/trackers",
     "corpus/find/catalogues",
+    "corpus/read/formats",
 }
 # The algorithm's and the seeds' own few lines.
 SHORT = {"infuser_core/algorithm/selection.py", "infuser_core/seeding.py"}

@@ -49,7 +49,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """A span of a source that is no document. With the documents, these tile the source's Markdown."""
+    """A span of a source that is no document. With the documents, these tile the source's Markdown.
+
+    What the converter left out, with the stage `convert`, comes beside them.
+    """
 
     source_id: str
     """Source of the span."""
@@ -58,15 +61,18 @@ class Discarded:
     end: int
     """One past the last character."""
     stage: str
-    """structure, chunk, judge or overlap."""
+    """convert, structure, chunk, judge or overlap."""
     reason: str
-    """front_matter, back_matter, too_short, too_long, blank, the judge's own words, or what the text overlaps with."""
+    """Kind of what conversion left out (navigation, licence, image, ...), front_matter, back_matter, too_short,
+    too_long, blank, the judge's own words, or what the text overlaps with."""
     header_path: str
     """Ancestor headings, joined by " > "."""
     num_tokens: int
     """Tokens of the span."""
     response: str
     """The judging model's reply; empty where a rule decided."""
+    text: str = ""
+    """Text that the converter left out: it is in no Markdown, so that start and end are -1; empty for a span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +239,24 @@ def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
         for start, end in gaps
     ]
     return sorted([*dropped, *blanks], key=lambda row: row.start)
+
+
+def unconverted(page: Page) -> list[Discarded]:
+    """Pieces that the converter left out of the Markdown, in the order of the source."""
+    return [
+        Discarded(
+            source_id=page.source_id,
+            start=-1,
+            end=-1,
+            stage="convert",
+            reason=reason,
+            header_path="",
+            num_tokens=0,
+            response="",
+            text=text,
+        )
+        for text, reason in zip(page.removed, page.removed_for, strict=True)
+    ]
 
 
 def _discarded(document: Document, reason: Discard) -> Discarded:

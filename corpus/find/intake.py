@@ -1,6 +1,7 @@
 """Sources that a build is given: files, folders and addresses, each with a file or a reason."""
 
 import hashlib
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,22 +10,22 @@ from urllib.parse import urlsplit
 
 from corpus.find import identifiers
 from corpus.find.registry import ADMITTED, REJECTED
-from corpus.read.file_kinds import file_of
+from corpus.read.books.format import Layout
+from corpus.read.books.library import ZIP, belongs, books, suffix_of
+from corpus.read.books.tree import Folder, fault, is_text_file, pack
+from corpus.read.file_kinds import PDF, file_of
+from corpus.read.text import SUFFIXES
 from infuser_core.engines.protocols import Progress, no_progress
-from infuser_core.errors import UsageError
+from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Source
 
 if TYPE_CHECKING:
     from corpus.find.guard import WebConfig
 
 GIVEN = "given by the user"
-SUFFIXES = (".pdf", ".md", ".markdown", ".mdown", ".txt", ".text")
-"""Files taken from a folder."""
-OTHERS = (
-    ".epub", ".docx", ".odt", ".rtf", ".html", ".htm", ".xhtml", ".tex", ".rst", ".org", ".fb2", ".ipynb", ".doc",
-    ".pptx", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".zip", ".tar",
-)  # fmt: skip
-"""Books in other formats: those of a folder are listed with that as their reason."""
+OTHERS = (".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar")
+"""Books that no converter reads: those of a folder are listed with that as their reason."""
+TAKEN = "PDF, Markdown, text, EPUB, HTML, DOCX, ODT, LaTeX, AsciiDoc, reStructuredText, notebooks, Quarto, CNXML, ZIP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ def gather(
     What lies in `out` is no source; `folder` keeps what was fetched. Raises UsageError for a folder without any book.
     """
     addresses = list(dict.fromkeys(text for text in given if is_address(text)))
-    files = [item for text in given if not is_address(text) for item in _from_disk(text, out)]
+    files = [item for text in given if not is_address(text) for item in _from_disk(text, out, folder / "packed")]
     return without_twins([*files, *(_fetched(addresses, folder, config, progress) if addresses else [])])
 
 
@@ -60,40 +61,67 @@ def is_address(text: str) -> bool:
     return urlsplit(text).scheme.lower() in ("http", "https")
 
 
-def _from_disk(text: str, out: Path) -> list[Item]:
-    """A local file, or the files of a local folder, in order."""
+def _from_disk(text: str, out: Path, folder: Path) -> list[Item]:
+    """A local file, or the books of a local folder; those of several files are packed below `folder`."""
     if "://" in text:
         source = _source(f"file:{text}", text, text, "address: only http and https are fetched")
         return [Item(source=source, path=None, given=text, stage="intake")]
-    return [_of_file(path) for path in _expanded(Path(text), out)]
+    path = Path(text)
+    return _of_folder(path, out, folder) if path.is_dir() else [_of_file(path)]
 
 
-def _expanded(path: Path, out: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    pool = out.resolve()
-    found = sorted(each for each in path.rglob("*") if _is_book(each, path) and pool not in each.resolve().parents)
-    if not found:
-        raise UsageError(
-            f"{path}: no PDF, Markdown or text file in this folder", hint=f"files that are taken: {', '.join(SUFFIXES)}"
-        )
-    return found
+def _of_folder(path: Path, out: Path, packed: Path) -> list[Item]:
+    """The books of several parts below a folder, packed, then the files that are books of their own, in order."""
+    tree, pool = Folder(path), out.resolve()
+    try:
+        names = [name for name in tree.names() if pool not in (path / name).resolve().parents]
+        layouts = [one for one in books(tree) if any(part.name in names for part in one.parts)]
+    except DocumentError as error:
+        return [_refused(path, error.message)]
+    items = [_packed(path, one, [name for name in names if belongs(name, one)], packed) for one in layouts]
+    alone = [path / name for name in names if not any(belongs(name, one) for one in layouts) and _is_book(name)]
+    items += [_of_file(each) for each in alone]
+    items += [_refused(Path(name), reason) for name, reason in tree.refused.items() if _is_book(name)]
+    if not items:
+        raise UsageError(f"{path}: no book in this folder", hint=f"files that are taken: {TAKEN}")
+    return items
 
 
-def _is_book(path: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return not hidden and path.suffix.lower() in (*SUFFIXES, *OTHERS) and path.is_file()
+def _is_book(name: str) -> bool:
+    return name.lower().endswith((PDF, *SUFFIXES, *OTHERS)) or bool(suffix_of(name))
+
+
+def _packed(path: Path, layout: Layout, names: Sequence[str], folder: Path) -> Item:
+    """A book of several files as one archive below `folder`, named by its digest."""
+    texts = [name for name in names if is_text_file(path / name)]
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as draft:
+        target = Path(draft.name)
+    pack(path, texts, layout.root, target)
+    with target.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    archive = target.replace(folder / f"{digest}{ZIP}")
+    given = str(path / (layout.root or ""))
+    source = replace(_source(identifiers.sha256(digest), Path(given).name, given, ""), sha256=digest)
+    return Item(source=replace(source, num_bytes=archive.stat().st_size), path=archive, given=given)
+
+
+def _refused(path: Path, reason: str) -> Item:
+    return Item(
+        source=_source(f"file:{path}", path.name, str(path), reason), path=None, given=str(path), stage="intake"
+    )
 
 
 def _of_file(path: Path) -> Item:
-    digest, reason, suffix = "", "", path.suffix.lower()
+    digest, reason, suffix = "", fault(path), path.suffix.lower()
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if not path.stat().st_size:
-            reason = "empty: the file has no bytes"
-        elif suffix in OTHERS:
-            reason = f"format: {suffix} is not read; make it a PDF or Markdown first, e.g. with pandoc"
+        if not reason:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if not path.stat().st_size:
+                reason = "empty: the file has no bytes"
+            elif suffix in OTHERS:
+                reason = f"format: {suffix} is not read; taken are {TAKEN}"
     except OSError as error:
         reason = f"missing: {error.strerror}"
     name = identifiers.sha256(digest) if digest else f"file:{path}"

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corpus.read import marker, text
+from corpus.read.books.convert import BookConfig, convert_book, is_book
+from corpus.read.books.library import suffix_of
 from corpus.read.embedded import ConvertConfig, ReadingConfig, convert_pdf
-from corpus.read.file_kinds import file_of
+from corpus.read.file_kinds import MARKDOWN, PDF, file_of
 from corpus.read.marker import MarkerConfig
 from infuser_core import settings
 from infuser_core.child import Limits
@@ -64,6 +66,11 @@ def convert(sources: Sequence[Source], folder: Path, one: Converter, *, progress
     return pages
 
 
+def kept_suffix(path: Path) -> str:
+    """Suffix under which a file is kept, and by which its converter is chosen: PDF, Markdown or a book's format."""
+    return MARKDOWN if text.is_text(path) else suffix_of(path.name) or PDF
+
+
 def convert_auto(path: Path, source_id: str, config: ChoiceConfig, *, progress: Progress = no_progress) -> Page:
     """The source as Markdown by the converter that suits it; `chosen` says why. Nothing raises for a bad file.
 
@@ -71,6 +78,8 @@ def convert_auto(path: Path, source_id: str, config: ChoiceConfig, *, progress: 
     """
     if text.is_text(path):
         return text.convert_text(path, source_id)
+    if is_book(path):
+        return convert_book(path, source_id, BookConfig(limits=config.embedded.limits))
     if config.always_marker:
         return marker.convert_marker(path, source_id, config.marker, progress=progress)
     page = convert_pdf(path, source_id, config.embedded)

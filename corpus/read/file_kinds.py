@@ -27,9 +27,11 @@ BINARY = bytes([*range(0, 8), *range(14, 27), *range(28, 32), 127])
 
 
 def file_of(folder: Path, sha256: str) -> Path:
-    """The file with this digest in a folder of downloaded books: the PDF, or a text where there is one."""
-    found = (folder / f"{sha256}{suffix}" for suffix in (PDF, MARKDOWN))
-    return next((path for path in found if path.is_file()), folder / f"{sha256}{PDF}")
+    """The file with this digest in a folder of downloaded books: the PDF, or in another format where there is one."""
+    named = folder / f"{sha256}{PDF}"
+    if named.is_file() or not sha256:
+        return named
+    return next((path for path in sorted(folder.glob(f"{sha256}.*")) if path.is_file()), named)
 
 
 def pdf_fault(path: Path) -> str:

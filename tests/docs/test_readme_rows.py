@@ -39,7 +39,7 @@ SHORTER = {
     "infuser study frozen-solver configs/nano.yaml": "infuser study frozen-solver CONFIG --updates 1",
     "infuser anchor import SOURCE OUT": f"infuser anchor import {ROOT}/infuser_core/nano/anchor OUT",
     "infuser nano build OUT": "infuser nano build OUT --scale 0.001",
-    "infuser corpus build --source book.pdf notes.md https://... --out DIR": "infuser corpus build --source notes.md --out DIR",
+    "infuser corpus build --source book.pdf book.epub repository/ https://... --out DIR": "infuser corpus build --source notes.md --out DIR",
 }
 # These have tests of their own, which take a server, an endpoint, standard input or minutes.
 ELSEWHERE = {

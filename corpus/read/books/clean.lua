@@ -1,0 +1,353 @@
+-- A book's document tree without what teaches nothing, in elements that plain Markdown can write.
+-- Each piece that is taken out is one JSON line on standard error: {"reason": ..., "text": ...}.
+
+local stringify = pandoc.utils.stringify
+local LICENCE_TITLES = {
+  license = true, licence = true, copyright = true, ["copyright notice"] = true, ["copyright page"] = true,
+  colophon = true, ["legal notice"] = true, ["license and attribution"] = true, ["terms of use"] = true,
+}
+local LICENCE_WORDS = { "licensed under", "creative commons", "permission is granted to copy", "all rights reserved" }
+local LICENCE_OBJECTS = {
+  "this work", "this book", "this website", "this text", "this document", "this material", "textbook content",
+  "is licensed under", "all rights reserved", "this manual",
+}
+local LICENCE_CHARS = 700
+local SECTION_CHARS = 3000
+local STEPS = {
+  top = true, up = true, next = true, prev = true, previous = true, home = true, contents = true, back = true,
+  to = true, index = true, page = true, the = true, ["of"] = true, table = true, start = true, begin = true,
+  edit = true, this = true, on = true, github = true, chapter = true, section = true, toc = true,
+}
+local CALLS = { top = true, up = true, next = true, prev = true, previous = true, home = true, back = true, edit = true, discussions = true, ["open in colab"] = true, ["download notebook"] = true }
+local ARROWS = { ["⇡"] = true, ["⇣"] = true, ["↑"] = true, ["←"] = true, ["→"] = true, ["«"] = true, ["»"] = true }
+local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true, sidebar = true,
+  navigation = true, navheader = true, navfooter = true, ["page-footer"] = true, ["site-footer"] = true }
+
+local function removed(reason, text)
+  if text:match("%S") then
+    io.stderr:write("REMOVED " .. pandoc.json.encode({ reason = reason, text = text }) .. "\n")
+  end
+end
+
+local function aside(attributes)
+  local role = attributes.attributes.role or attributes.attributes["epub:type"] or ""
+  if role:match("navigation") or role:match("doc%-toc") or role:match("contentinfo") then return true end
+  for _, class in ipairs(attributes.classes) do
+    if ASIDE[class:lower()] then return true end
+  end
+  return false
+end
+
+-- A line of links: every word outside of links, and at least one of them inside, is one of those that lead around.
+local function is_navigation(inlines)
+  local calls, links, others = false, 0, false
+  local walked = pandoc.Inlines(inlines):walk({
+    Link = function(link)
+      links = links + 1
+      local said = stringify(link):lower()
+      if CALLS[said] or said:match("^back to") or ARROWS[said] then calls = true end
+      return {}
+    end,
+  })
+  local rest = stringify(walked):lower():gsub("\194\160", " "):gsub("[|]", " ")
+  for word in rest:gmatch("[%w\128-\255]+") do
+    if CALLS[word] then calls = true elseif not STEPS[word] then others = true end
+  end
+  return links > 0 and calls and not others
+end
+
+local function says(text, words)
+  for _, each in ipairs(words) do
+    if text:find(each, 1, true) then return true end
+  end
+  return false
+end
+
+local function is_licence(text)
+  if #text > LICENCE_CHARS then return false end
+  local said = text:lower()
+  if says(said, LICENCE_WORDS) and says(said, LICENCE_OBJECTS) then return true end
+  return said:match("^%s*©") ~= nil or said:match("^%s*copyright %(c%) ") ~= nil or said:match("^%s*copyright ©") ~= nil
+end
+
+local function picture(image)
+  local class = table.concat(image.classes, " ")
+  local alt = stringify(image.caption)
+  if alt ~= "" and (class:match("math") or class:match("tex") or class:match("latex")) then
+    return pandoc.Math("InlineMath", alt)
+  end
+  removed("image", alt ~= "" and alt or image.src)
+  return {}
+end
+
+local function raised(mark)
+  return function(element)
+    local text = stringify(element)
+    if text:match("^[%w%+%-−=%(%),%.]+$") and not text:match("^%l%l$") and text ~= "TM" then
+      return pandoc.Math("InlineMath", mark .. "{" .. text:gsub("−", "-") .. "}")
+    end
+    return element.content
+  end
+end
+
+local function raw(element)
+  if not element.text:match("^%s*<!%-%-") then removed("markup", element.text) end
+  return {}
+end
+
+local inner = {
+  Image = picture,
+  Link = function(link) return link.content end,
+  Span = function(span)
+    if aside(span) then removed("navigation", stringify(span)) return {} end
+    if span.classes:includes("math") and #span.content == 1 and span.content[1].t == "Str" then
+      return pandoc.Math("InlineMath", span.content[1].text)
+    end
+    for _, class in ipairs(span.classes) do
+      if class:match("secnum") or class:match("section%-number") or class:match("chapter%-number") then
+        return span.content .. { pandoc.Space() }
+      end
+    end
+    return span.content
+  end,
+  Superscript = raised("^"),
+  Subscript = raised("_"),
+  Underline = function(element) return element.content end,
+  SmallCaps = function(element) return element.content end,
+  Cite = function(cite) return cite.content end,
+  RawInline = raw,
+  Str = function(str)
+    local clean = str.text:gsub("\194\173", ""):gsub("\226\128\139", "")
+    if clean ~= str.text then return clean == "" and {} or pandoc.Str(clean) end
+  end,
+}
+
+-- Display formulas stand in paragraphs of their own, where a reader of Markdown finds them.
+local function apart(kind)
+  return function(block)
+    local parts, run = pandoc.Blocks({}), pandoc.Inlines({})
+    local function close()
+      while #run > 0 and (run[1].t == "SoftBreak" or run[1].t == "Space" or run[1].t == "LineBreak") do run:remove(1) end
+      while #run > 0 and (run[#run].t == "SoftBreak" or run[#run].t == "Space" or run[#run].t == "LineBreak") do
+        run:remove(#run)
+      end
+      if #run > 0 then parts:insert(kind(run)) end
+      run = pandoc.Inlines({})
+    end
+    for _, inline in ipairs(block.content) do
+      if inline.t == "Math" and inline.mathtype == "DisplayMath" then
+        close()
+        -- A blank line would end the paragraph, and the formula with it.
+        local text = inline.text:gsub("\n%s*\n", "\n"):gsub("^%s+", ""):gsub("%s+$", "")
+        parts:insert(pandoc.Para({ pandoc.Math("DisplayMath", text) }))
+      else
+        run:insert(inline)
+      end
+    end
+    close()
+    return parts
+  end
+end
+
+local function cell_inlines(cell)
+  local inlines = pandoc.utils.blocks_to_inlines(cell.contents, { pandoc.Space(), pandoc.Str("/"), pandoc.Space() })
+  return pandoc.Inlines(inlines):walk({
+    LineBreak = function() return pandoc.Space() end,
+    SoftBreak = function() return pandoc.Space() end,
+    -- A bar would end the cell.
+    Math = function(math)
+      local text = math.text:gsub("\\|", "\\Vert "):gsub("|", "\\vert "):gsub("%s*\n%s*", " ")
+      return pandoc.Math("InlineMath", text)
+    end,
+  })
+end
+
+local function rows_of(rows, wide)
+  local made = {}
+  for _, row in ipairs(rows) do
+    local cells = {}
+    for _, cell in ipairs(row.cells) do
+      cells[#cells + 1] = { pandoc.Plain(cell_inlines(cell)) }
+      for _ = 2, cell.col_span do cells[#cells + 1] = {} end
+    end
+    while #cells < wide do cells[#cells + 1] = {} end
+    made[#made + 1] = cells
+  end
+  return made
+end
+
+local function widest(rows, least)
+  for _, row in ipairs(rows) do
+    local count = 0
+    for _, cell in ipairs(row.cells) do count = count + cell.col_span end
+    least = math.max(least, count)
+  end
+  return least
+end
+
+local function plain_table(element)
+  local body = pandoc.List({})
+  for _, each in ipairs(element.bodies) do
+    body:extend(each.head)
+    body:extend(each.body)
+  end
+  body:extend(element.foot.rows)
+  local head = element.head.rows
+  local wide = widest(body, widest(head, 1))
+  local heads = rows_of(head, wide)
+  local rows = pandoc.List(rows_of(body, wide))
+  for place = #heads, 2, -1 do rows:insert(1, heads[place]) end
+  local aligns, widths = {}, {}
+  for place = 1, wide do aligns[place], widths[place] = "AlignDefault", 0 end
+  local simple = pandoc.SimpleTable({}, aligns, widths, heads[1] or {}, rows)
+  local made = pandoc.Blocks({})
+  made:extend(element.caption.long)
+  made:insert(pandoc.utils.from_simple_table(simple))
+  return made
+end
+
+local function definitions(list)
+  local made = pandoc.Blocks({})
+  for _, item in ipairs(list.content) do
+    made:insert(pandoc.Para({ pandoc.Strong(item[1]) }))
+    for _, blocks in ipairs(item[2]) do made:extend(blocks) end
+  end
+  return made
+end
+
+local function lines(block)
+  local run = pandoc.Inlines({})
+  for place, line in ipairs(block.content) do
+    if place > 1 then run:insert(pandoc.LineBreak()) end
+    run:extend(line)
+  end
+  return pandoc.Para(run)
+end
+
+local function paragraph(block)
+  if is_navigation(block.content) then removed("navigation", stringify(block)) return {} end
+  if is_licence(stringify(block)) then removed("licence", stringify(block)) return {} end
+end
+
+local function mark(element)
+  local found = nil
+  element:walk({ Superscript = function() found = true end, Link = function() found = true end })
+  if found then return { pandoc.Str("[" .. stringify(element) .. "]") }, false end
+end
+
+-- What a raised or lowered mark stands at, as TeX, and what is left of the text before it; nil for a whole word.
+local function base(inline)
+  if inline.t == "Math" and inline.mathtype == "InlineMath" then return inline.text, nil end
+  local str = inline
+  if (inline.t == "Emph" or inline.t == "Strong") and #inline.content == 1 then str = inline.content[1] end
+  if str.t ~= "Str" then return nil end
+  local rest, last = str.text:match("^(.-)([%w]+)$")
+  if not last or (#last > 1 and not last:match("^%d+$")) then
+    rest, last = str.text:match("^(.-)([%)%]])$")
+  end
+  if not last then return nil end
+  return last, rest ~= "" and pandoc.Str(rest) or nil
+end
+
+local function is_mark(inline)
+  return inline.t == "Math" and inline.mathtype == "InlineMath" and inline.text:match("^[%^_]{") ~= nil
+end
+
+-- Pieces of one code that had markup inside are joined, and marks with what they stand at.
+local function joined(inlines)
+  local made = pandoc.Inlines({})
+  for _, inline in ipairs(inlines) do
+    local last = made[#made]
+    if last and last.t == "Code" and inline.t == "Code" then
+      last.text = last.text .. inline.text
+      made[#made] = last
+    elseif last and is_mark(inline) then
+      local text, rest = base(last)
+      if text then
+        made:remove(#made)
+        if rest then made:insert(rest) end
+        made:insert(pandoc.Math("InlineMath", text .. inline.text))
+      else
+        made:insert(inline)
+      end
+    else
+      made:insert(inline)
+    end
+  end
+  return made
+end
+
+local asides = {
+  traverse = "topdown",
+  Superscript = mark,
+  Link = function(link)
+    if #link.content == 1 and link.content[1].t == "Superscript" then return mark(link) end
+  end,
+  Div = function(div)
+    if aside(div) then removed("navigation", stringify(div)) return {}, false end
+  end,
+  Para = paragraph,
+  Plain = paragraph,
+}
+
+local blocks = {
+  Inlines = joined,
+  Figure = function(figure)
+    local made = pandoc.Blocks({})
+    made:extend(figure.content)
+    made:extend(figure.caption.long)
+    return made
+  end,
+  Div = function(div) return div.content end,
+  RawBlock = raw,
+  Table = plain_table,
+  DefinitionList = definitions,
+  LineBlock = lines,
+  HorizontalRule = function() return {} end,
+  Header = function(header)
+    local content = header.content:walk({ LineBreak = pandoc.Space, Note = function() return {} end })
+    while #content > 0 and content[1].t == "Space" do content:remove(1) end
+    return #content > 0 and pandoc.Header(header.level, content) or {}
+  end,
+}
+
+-- A section with such a title, where it is short and grants or keeps rights: others teach about them.
+local function without_licence(document)
+  local made, place = pandoc.Blocks({}), 1
+  while place <= #document.blocks do
+    local block, stop = document.blocks[place], place
+    if block.t == "Header" and LICENCE_TITLES[stringify(block):lower()] then
+      while stop < #document.blocks do
+        local next = document.blocks[stop + 1]
+        if next.t == "Header" and next.level <= block.level then break end
+        stop = stop + 1
+      end
+    end
+    local text = ""
+    for each = place, stop do text = text .. stringify(document.blocks[each]) .. "\n" end
+    local empty = stop == place and block.t == "Header" and LICENCE_TITLES[stringify(block):lower()]
+    if empty or (stop > place and #text <= SECTION_CHARS and says(text:lower(), LICENCE_WORDS)) then
+      removed("licence", text)
+    else
+      for each = place, stop do made:insert(document.blocks[each]) end
+    end
+    place = stop + 1
+  end
+  document.blocks = made
+  return document
+end
+
+local function stripped(block)
+  local text = block.content
+  while #text > 0 and (text[#text].t == "SoftBreak" or text[#text].t == "Space") do text:remove(#text) end
+  return #text > 0 and block or {}
+end
+
+return {
+  asides,
+  inner,
+  blocks,
+  { Pandoc = without_licence },
+  { Para = apart(pandoc.Para), Plain = apart(pandoc.Plain) },
+  { Para = stripped, Plain = stripped },
+}

@@ -1,0 +1,102 @@
+"""Converter of books' sources (EPUB, HTML, LaTeX, CNXML, notebooks and others) to one Markdown text, by pandoc."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from corpus.read.books import pandoc
+from corpus.read.books.library import ZIP, Piece, format_of, suffix_of
+from corpus.read.books.pandoc import Cut
+from corpus.read.books.tree import Archive
+from corpus.read.page import page_of, reason_of
+from infuser_core import child
+from infuser_core.errors import DocumentError
+from infuser_core.schemas import Page
+
+CONVERTER = "pandoc-1"
+MAX_LOST = 0.2
+"""Share of a book's parts that may fail; more of them, and it is refused with the first one's reason."""
+TITLE_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookConfig:
+    """Settings of the conversion of one book."""
+
+    limits: child.Limits = field(default_factory=child.Limits)
+    """Limits of the process that finds and prepares the parts; pandoc has the time that is left of it."""
+
+
+def name() -> str:
+    """The converter's name and version, with those of pandoc; they change what a book becomes."""
+    return f"{CONVERTER}/{pandoc.version() or 'missing'}"
+
+
+def is_book(path: Path) -> bool:
+    """Whether the file's name is that of a format which pandoc reads, or of an archive of such files."""
+    return bool(suffix_of(path.name))
+
+
+def convert_book(path: Path, source_id: str, config: BookConfig) -> Page:
+    """The book's parts in reading order as Markdown, with what was left out; or a rejected page with its reason."""
+    end = time.monotonic() + config.limits.wall_seconds
+    suffix = suffix_of(path.name)
+    argument = {"path": str(path), "suffix": suffix}
+    try:
+        if not pandoc.program():
+            raise DocumentError(pandoc.WITHOUT)
+        made = child.call("corpus.read.books.library:prepare_file", argument, config.limits)
+    except DocumentError as error:
+        return page_of(source_id, converter=CONVERTER, reason=_reason(error))
+    pieces = [Piece(**each) for each in made["pieces"]]
+    cuts = [Cut(**each) for each in made["cuts"]]
+    texts = []
+    for written, more in _written(path, pieces, end):
+        texts.append(written)
+        cuts += more
+    return _page(source_id, pieces, texts, cuts, suffix)
+
+
+def _reason(error: DocumentError) -> str:
+    return error.message if error.message.startswith(("too_long", "pandoc")) else reason_of(error)
+
+
+def _written(path: Path, pieces: list[Piece], end: float) -> Iterator[tuple[str, list[Cut]]]:
+    """Markdown of each piece and what is not in it; a piece that fails costs no other."""
+    archive = Archive(path) if path.name.lower().endswith(ZIP) else None
+    for piece in pieces:
+        if not piece.name:
+            yield f"{'#' * min(TITLE_LEVEL + piece.depth, 6)} {' '.join(piece.title.split())}", []
+            continue
+        kind = format_of(piece.name)
+        content = piece.text.encode("utf-8", "replace")
+        if kind is not None and kind.is_binary:
+            content = archive.content(piece.name) if archive else path.read_bytes()
+        try:
+            seconds = max(end - time.monotonic(), 0.1)
+            written = pandoc.write(content, piece.reader, depth=piece.depth, seconds=seconds)
+            yield written.markdown, list(written.cuts)
+        except DocumentError as error:
+            yield "", [Cut(reason="unreadable", text=f"{piece.name}: {error.message}")]
+
+
+def _page(source_id: str, pieces: list[Piece], texts: list[str], cuts: list[Cut], suffix: str) -> Page:
+    text = "\n\n".join(each for each in texts if each)
+    lost = [cut.text for cut in cuts if cut.reason == "unreadable"]
+    failed = len(lost)
+    files = failed + sum(bool(piece.name and each) for piece, each in zip(pieces, texts, strict=True))
+    reason = ""
+    if failed > MAX_LOST * files:
+        reason = f"unreadable: {failed} of {files} parts failed, at most {MAX_LOST:.0%} may: {lost[0]}"
+    elif not text.strip():
+        reason = "empty: the book has no text"
+    page = page_of(
+        source_id,
+        "" if reason else f"{text}\n",
+        num_pages=files,
+        converter=name(),
+        reason=reason,
+        chosen=f"{suffix}: {files} parts by pandoc" + (f", {failed} of them unreadable" if failed else ""),
+    )
+    return replace(page, removed=[cut.text for cut in cuts], removed_for=[cut.reason for cut in cuts])

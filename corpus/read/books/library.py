@@ -1,0 +1,185 @@
+"""Formats of books by name, the books of a tree, and a book's parts made ready for pandoc."""
+
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from corpus.read.books.format import Format, Layout, Part, Tree
+from corpus.read.books.order import included, inlined, natural
+from corpus.read.books.pandoc import Cut
+from corpus.read.books.tree import Archive, Single
+from infuser_core.errors import DocumentError
+from infuser_core.plugins import Registry
+
+FORMATS = Registry(kind="book format", package="corpus.read.formats", outside="my_package.my_format")
+"""Ways of writing a book down: every module has its `FORMATS`."""
+ZIP = ".zip"
+TEXTS = (".md", ".markdown", ".mdown", ".txt", ".text")
+"""Suffixes of files that are Markdown already when they stand alone."""
+NO_BOOK = re.compile(
+    r"(?:^|/)(?:readme|license|licence|copying|contributing|code_of_conduct|changelog|changes|authors|security|makefile)"
+    r"[^/]*$",
+    re.IGNORECASE,
+)
+"""Files of a repository that are about it."""
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
+"""Errors of parsers over files that are not what their name says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One part, ready for pandoc."""
+
+    name: str
+    """Its file."""
+    reader: str
+    """Input format."""
+    depth: int
+    """Levels by which its headings are pushed down."""
+    text: str
+    """Input of pandoc; for a binary format nothing: its bytes are taken from the file."""
+    title: str
+    """Heading of a group that stands above it."""
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """Every format of the registry."""
+    modules = [importlib.import_module(f"{FORMATS.package}.{name}") for name in FORMATS.names()]
+    return tuple(each for module in modules for each in module.FORMATS)
+
+
+def format_of(name: str) -> Format | None:
+    """The format of a file by its name, the longest suffix first; None for no book's."""
+    found = [each for each in formats() if name.lower().endswith(each.suffixes)]
+    return max(found, key=lambda each: max(len(s) for s in each.suffixes if name.lower().endswith(s)), default=None)
+
+
+def suffix_of(name: str) -> str:
+    """The suffix by which a file is kept and read: a book format's or `.zip`; empty for any other name."""
+    if name.lower().endswith(ZIP):
+        return ZIP
+    kind = format_of(name)
+    return next((each for each in kind.suffixes if name.lower().endswith(each)), "") if kind else ""
+
+
+def books(tree: Tree) -> list[Layout]:
+    """The books of several parts in a tree, none inside another one; of two readings of a folder the longer one."""
+    sizes: dict[str, tuple[int, Layout]] = {}
+    for each in formats():
+        for layout in _tried(each, tree):
+            size = sum(len(tree.text(part.name)) for part in layout.parts)
+            key = f"{layout.base}|{layout.root}" if layout.root.endswith(".collection.xml") else layout.base
+            if size > sizes.get(key, (0, layout))[0]:
+                sizes[key] = (size, layout)
+    found = [layout for _, layout in sizes.values()]
+    return sorted((one for one in found if not _within(one, found)), key=lambda one: one.root)
+
+
+def _tried(kind: Format, tree: Tree) -> list[Layout]:
+    try:
+        return kind.layouts(tree)
+    except UNREADABLE:
+        # A table of contents that is none orders nothing; its files are still there for other formats.
+        return []
+
+
+def _within(one: Layout, others: Sequence[Layout]) -> bool:
+    """Whether a book lies in the folder of another one that a table of contents or a main file binds together."""
+    above = [each.base for each in others if each.base != one.base]
+    return any(one.base.startswith(f"{base}/" if base else "") for base in above)
+
+
+def belongs(name: str, layout: Layout) -> bool:
+    """Whether a file lies in the book's folder."""
+    return not layout.base or name.startswith(f"{layout.base}/")
+
+
+def prepare_file(path: str, suffix: str) -> dict[str, Any]:
+    """Entry of the limited process: the pieces of a file in order, and what is left out, as plain values."""
+    tree: Tree = Archive(Path(path)) if suffix == ZIP else Single(Path(path), f"book{suffix}")
+    pieces, cuts = [], []
+    for part, more in _parts(tree):
+        cuts += more
+        if part is not None:
+            found, failed = _pieces(tree, part)
+            pieces += found
+            cuts += failed
+    if not pieces:
+        told = "; ".join(f"{cut.reason}: {cut.text}" for cut in cuts[:3])
+        raise DocumentError(f"no part of it could be read: {told or 'no file of a known format'}", hint="unpack it")
+    return {"pieces": [asdict(each) for each in pieces], "cuts": [asdict(each) for each in cuts]}
+
+
+def _parts(tree: Tree) -> Iterator[tuple[Part | None, list[Cut]]]:
+    """The parts of a tree in reading order; then what is not among them."""
+    layouts = books(tree)
+    wanted = tree.root if isinstance(tree, Archive) else ""
+    chosen = [one for one in layouts if one.root == wanted] or layouts
+    if chosen:
+        parts = [part for layout in chosen for part in layout.parts]
+    else:
+        parts = [Part(name=name) for name in sorted(tree.names(), key=natural) if _is_part(name)]
+    seen = set()
+    for part in parts:
+        if not part.name or part.name not in seen:
+            seen.add(part.name)
+            yield part, []
+    reached = seen | _reached(tree, chosen)
+    left = [name for name in tree.names() if name not in reached and _is_part(name)]
+    yield None, [Cut(reason="unused", text=name) for name in left]
+
+
+def _is_part(name: str) -> bool:
+    return format_of(name) is not None and not NO_BOOK.search(name) and not name.endswith((".opf", ".collection.xml"))
+
+
+def _reached(tree: Tree, chosen: Sequence[Layout]) -> set[str]:
+    """Files that the parts include, at any depth."""
+    todo, seen = [part.name for layout in chosen for part in layout.parts if part.name], set()
+    while todo:
+        name = todo.pop()
+        kind = format_of(name)
+        if name in seen or kind is None or kind.include is None:
+            continue
+        seen.add(name)
+        todo += list(included(tree, name, kind.include, kind.suffixes))
+    return seen
+
+
+def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
+    """A part as one piece, or as many as it has chapters; or why it is none."""
+    if not part.name:
+        return [Piece(name="", reader="", depth=part.depth, text="", title=part.title)], []
+    kind = format_of(part.name)
+    if kind is None:
+        return [], [Cut(reason="unused", text=part.name)]
+    if kind.is_binary:
+        return [_piece(part, kind, "")], []
+    try:
+        text = kind.prepare(inlined(tree, part.name, kind.include, kind.suffixes))
+    except UNREADABLE as error:
+        return [], [Cut(reason="unreadable", text=f"{part.name}: {type(error).__name__}: {error}")]
+    return [_piece(part, kind, each) for each in _chapters(text, kind)], []
+
+
+def _piece(part: Part, kind: Format, text: str) -> Piece:
+    return Piece(name=part.name, reader=kind.reader, depth=part.depth, text=text, title="")
+
+
+def _chapters(text: str, kind: Format) -> list[str]:
+    """A text cut at its chapters, each with what stands before the first line of the body (LaTeX's definitions)."""
+    if kind.split is None:
+        return [text]
+    head, begin, body = text.partition(r"\begin{document}")
+    if not begin:
+        head, body = "", text
+    edges = sorted({0, *(match.start() for match in kind.split.finditer(body)), len(body)})
+    found = [body[start:stop] for start, stop in pairwise(edges) if body[start:stop].strip()]
+    return [f"{head}\n{each}" if head else each for each in found] or [text]

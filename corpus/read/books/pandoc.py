@@ -1,0 +1,93 @@
+"""pandoc as a limited child process: one part of a book to plain Markdown with LaTeX formulas, cleaned by a filter.
+
+pandoc is free software under the GPL 2 or later: it is run as a program of its own and never linked.
+"""
+
+import functools
+import importlib.util
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from infuser_core import child
+from infuser_core.errors import DocumentError
+
+FILTER = Path(__file__).with_name("clean.lua")
+WRITER = "commonmark+tex_math_dollars+pipe_tables+strikeout+footnotes"
+WITHOUT = "pandoc is not installed: pip install 'infuser[formats]', or pandoc 3.9 or later on the PATH"
+HEAP = "-M1536m"
+"""Largest heap of pandoc's run-time system."""
+RESIDENT_BYTES = 2 << 30
+"""Resident memory at which a pandoc process is ended, bytes."""
+ANSWER_BYTES = 256 << 20
+MARK = "REMOVED "
+"""Begin of the lines in which the filter tells what it took out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A piece of a book that is not in its Markdown."""
+
+    reason: str
+    """navigation, licence, image, markup, unreadable or unused."""
+    text: str
+    """The piece; a file's name and what was said of it where a whole part is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Markdown of one part."""
+
+    markdown: str
+    """The text."""
+    cuts: tuple[Cut, ...]
+    """Pieces taken out of it."""
+
+
+def program() -> str:
+    """Path of pandoc: that of the wheel `pypandoc_binary`, else the one on the PATH; empty without either."""
+    found = importlib.util.find_spec("pypandoc")
+    inside = Path(found.origin).parent / "files" / "pandoc" if found and found.origin else None
+    return str(inside) if inside and inside.is_file() else shutil.which("pandoc") or ""
+
+
+@functools.cache
+def version() -> str:
+    """Version of the pandoc that is used; empty without one."""
+    path = program()
+    if not path:
+        return ""
+    said = child.run([path, "--version"], wall_seconds=60.0).out.decode(errors="replace")
+    return said.partition("\n")[0].removeprefix("pandoc ").strip()
+
+
+def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written:
+    """One part as Markdown, its headings pushed down by `depth`. pandoc opens no file: what a text names is not read.
+
+    Raises DocumentError where pandoc is missing, refuses the text or breaks a limit.
+    """
+    path = program()
+    if not path:
+        raise DocumentError(WITHOUT, hint="the text of other formats is read by it")
+    words = [path, "--sandbox", "--from", reader, "--to", WRITER, "--wrap", "none", "--lua-filter", str(FILTER)]
+    ended = child.run(
+        [*words, "--shift-heading-level-by", str(depth), "--reference-location", "block", "+RTS", HEAP, "-RTS"],
+        wall_seconds=seconds,
+        given=content,
+        answer_bytes=ANSWER_BYTES,
+        resident_bytes=RESIDENT_BYTES,
+    )
+    if ended.killed:
+        raise child.killed("pandoc", ended.status)
+    if ended.fault or ended.status:
+        raise DocumentError(f"pandoc: {ended.fault or _complaint(ended)}", hint="see the file with pandoc by hand")
+    said = [line[len(MARK) :] for line in ended.err.decode(errors="replace").splitlines() if line.startswith(MARK)]
+    markdown = ended.out.decode("utf-8", errors="replace").strip("\n")
+    return Written(markdown=markdown, cuts=tuple(Cut(**json.loads(line)) for line in said))
+
+
+def _complaint(ended: child.Finished) -> str:
+    lines = ended.err.decode(errors="replace").splitlines()
+    told = [line for line in lines if line.strip() and not line.startswith((MARK, "[WARNING]", "  "))]
+    return " ".join(" ".join(told).split())[: child.REASON_CHARS] or f"exit status {ended.status}"

@@ -1,0 +1,169 @@
+"""Files of a book as one tree: a folder, an archive or a single file; paths never lead out of it."""
+
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from infuser_core.errors import DocumentError
+
+MAX_FILES = 50_000
+"""Files of one book."""
+MAX_BYTES = 512 << 20
+"""Bytes of one book, unpacked."""
+MAX_FILE_BYTES = 128 << 20
+"""Bytes of one of its files."""
+HIDDEN = frozenset({"node_modules", "__pycache__", "__MACOSX"})
+MAX_PART_BYTES = 32 << 20
+"""Bytes of one file of a book that lies in a folder."""
+NO_PARTS = frozenset({".svg", ".pdf", ".csv", ".tsv", ".css", ".js", ".eps", ".lock"})
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def decoded(content: bytes) -> str:
+    """Text in UTF-8, or UTF-16 with its mark; else Latin-1, which older sources are written in."""
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    try:
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def fault(path: Path) -> str:
+    """One line on why a path is no regular file, found without opening it; empty for one that is."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return f"missing: {error.strerror}"
+    kinds = {
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    found = kinds.get(stat.S_IFMT(mode), "")
+    return f"no_file: {found}; only regular files are read" if found else ""
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether a file can be a part of a book in text form: no picture, no data of another program."""
+    if path.stat().st_size > MAX_PART_BYTES or path.suffix.lower() in NO_PARTS:
+        return False
+    with path.open("rb") as file:
+        return b"\0" not in file.read(1024)
+
+
+class Folder:
+    """The files below a folder; hidden ones, links out of it and what is no regular file left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.refused: dict[str, str] = {}
+        """Paths that are not read, with the reason: links out of the folder, pipes, devices; known after `names`."""
+
+    def _files(self) -> Iterator[str]:
+        top = self._path.resolve()
+        for path in sorted(self._path.rglob("*")):
+            name = path.relative_to(self._path)
+            if any(part.startswith(".") or part in HIDDEN for part in name.parts):
+                continue
+            if not path.resolve().is_relative_to(top):
+                self.refused[str(path)] = f"link: it leads out of {self._path}"
+            elif path.is_file():
+                yield name.as_posix()
+            elif not path.is_dir():
+                self.refused[str(path)] = fault(path)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(self._files())
+
+    def names(self) -> Sequence[str]:
+        """Paths below the folder. Raises DocumentError for too many."""
+        if len(self._names) > MAX_FILES:
+            raise DocumentError(
+                f"too_long: {len(self._names)} files, at most {MAX_FILES} make a book", hint="name a part"
+            )
+        return self._names
+
+    def text(self, name: str) -> str:
+        """A file's text; empty where there is none, or it is larger than any text."""
+        path = self._path / name
+        if name not in self._known or path.stat().st_size > MAX_FILE_BYTES:
+            return ""
+        return decoded(path.read_bytes())
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+
+class Archive:
+    """The files of a ZIP archive, none of which is ever written to disk."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
+            raise DocumentError(f"no ZIP archive: {error}", hint="the file is damaged") from error
+        entries = [each for each in self._zip.infolist() if not each.is_dir() and _inside(each.filename)]
+        self._sizes = {each.filename: each.file_size for each in entries}
+        if len(self._sizes) > MAX_FILES or sum(self._sizes.values()) > MAX_BYTES:
+            raise DocumentError(
+                f"too_long: {len(self._sizes)} files of {sum(self._sizes.values())} bytes, "
+                f"at most {MAX_FILES} of {MAX_BYTES} are read",
+                hint="name a part of it",
+            )
+
+    def names(self) -> Sequence[str]:
+        """Paths in the archive."""
+        return sorted(self._sizes)
+
+    def content(self, name: str) -> bytes:
+        """A file's bytes, never more than its entry promised; none where there is no such file."""
+        if self._sizes.get(name, MAX_FILE_BYTES + 1) > MAX_FILE_BYTES:
+            return b""
+        try:
+            with self._zip.open(name) as file:
+                return file.read(self._sizes[name])
+        except (zipfile.BadZipFile, RuntimeError, EOFError, OSError, NotImplementedError):
+            return b""
+
+    def text(self, name: str) -> str:
+        """A file's text."""
+        return decoded(self.content(name))
+
+    @property
+    def root(self) -> str:
+        """The book that a packed folder stands for; empty for an archive of somebody else's."""
+        return self._zip.comment.decode("utf-8", "replace") if len(self._zip.comment) < 4096 else ""
+
+
+def _inside(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not name.startswith("/") and ".." not in parts and not set(parts) & HIDDEN
+
+
+class Single:
+    """One file alone."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, name
+
+    def names(self) -> Sequence[str]:
+        """Its name."""
+        return [self._name]
+
+    def text(self, name: str) -> str:
+        """Its text."""
+        return decoded(self._path.read_bytes()) if name == self._name else ""
+
+
+def pack(folder: Path, names: Sequence[str], root: str, target: Path) -> None:
+    """Some files of a folder as an archive: the same files give the same bytes, whatever their dates."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = root.encode()
+        for name in sorted(names):
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), (folder / name).read_bytes())

@@ -1,0 +1,58 @@
+"""Other markup that pandoc reads: HTML, DocBook, JATS, Org, Typst, Textile, and MediaWiki, exports included."""
+
+import posixpath
+import re
+from xml.etree import ElementTree
+
+from corpus.read.books.format import Format, Layout, Part, Tree
+from corpus.read.books.order import by_inclusion, by_numbers, of_contents
+
+HTML = (".html", ".htm", ".xhtml")
+INDEXES = ("index.html", "index.htm", "index.xhtml")
+LINK = re.compile(r"""href=["']([^"'#:?]+\.x?html?)(?:#[^"']*)?["']""")
+OPEN, CLOSE = re.compile(r"<(nav|footer)(?=[\s>])"), re.compile(r"</(nav|footer)\s*>")
+FEWEST = 3
+"""Pages that make a book."""
+TYPST = re.compile(r'(?m)^[ \t]*#include[ \t]+"(?P<name>[^"\n]+)"[ \t]*$')
+
+
+def _linked(tree: Tree) -> list[Layout]:
+    """The pages in the order in which an index links to them first; else in that of their numbers."""
+    made: list[Layout] = []
+    for name in tree.names():
+        if posixpath.basename(name) in INDEXES:
+            targets = [Part(name=target) for target in LINK.findall(tree.text(name))]
+            made += [one for one in of_contents(tree, name, targets, ()) if len(one.parts) >= FEWEST]
+    return made or by_numbers(tree, HTML)
+
+
+def _typst(tree: Tree) -> list[Layout]:
+    return by_inclusion(tree, (".typ",), TYPST)
+
+
+def marked(text: str) -> str:
+    """A page whose navigation and footer are marked in a way that the reader keeps, for the filter to take out."""
+    return CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text))
+
+
+def pages(text: str) -> str:
+    """The articles of a MediaWiki export one after the other, each below its title; wiki text as it is."""
+    if not text.lstrip().startswith("<mediawiki"):
+        return text
+    made = []
+    for page in ElementTree.fromstring(text).iterfind(".//{*}page"):
+        if page.findtext("{*}ns", "0") == "0":
+            texts = [each.text or "" for each in page.iterfind(".//{*}text")]
+            made.append(f"= {page.findtext('{*}title', '')} =\n\n{texts[-1] if texts else ''}")
+    return "\n\n".join(made)
+
+
+FORMATS = (
+    Format(suffixes=HTML, reader="html", prepare=marked, layouts=_linked),
+    Format(suffixes=(".docbook", ".dbk"), reader="docbook"),
+    Format(suffixes=(".jats",), reader="jats"),
+    Format(suffixes=(".org",), reader="org"),
+    Format(suffixes=(".typ",), reader="typst", include=TYPST, layouts=_typst),
+    Format(suffixes=(".textile",), reader="textile"),
+    Format(suffixes=(".mediawiki", ".wiki"), reader="mediawiki", prepare=pages),
+)

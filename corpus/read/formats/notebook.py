@@ -1,0 +1,47 @@
+"""Notebooks: text and code cells with their printed output; pictures and tables of markup are left out."""
+
+import json
+from typing import Any
+
+from corpus.read.books.format import Format, Layout, Tree
+from corpus.read.books.order import by_numbers
+
+SUFFIXES = (".ipynb",)
+OUTPUT_CHARS = 2000
+"""Longest printed output that is kept."""
+
+
+def prepare(text: str) -> str:
+    """The notebook with its text alone: no pictures, no errors' coloured traces, no outputs longer than a page."""
+    book = json.loads(text)
+    if isinstance(book, dict):
+        for cell in book.get("cells") or []:
+            cell.pop("attachments", None)
+            if cell.get("cell_type") == "code":
+                cell["outputs"] = [kept for output in cell.get("outputs") or [] if (kept := _printed(output))]
+    return json.dumps(book)
+
+
+def _printed(output: dict[str, Any]) -> dict[str, Any] | None:
+    kind = output.get("output_type")
+    if kind == "stream":
+        return output if output.get("name") == "stdout" and _length(output.get("text")) <= OUTPUT_CHARS else None
+    data = output.get("data") or {}
+    # Its latex is the formula; its plain text is what a terminal shows.
+    kept = next((name for name in ("text/latex", "text/markdown", "text/plain") if name in data), "")
+    if kind not in ("execute_result", "display_data") or not kept or _length(data[kept]) > OUTPUT_CHARS:
+        return None
+    if {"image/png", "image/svg+xml", "image/jpeg"} & data.keys():
+        return None
+    return {**output, "data": {kept: data[kept]}}
+
+
+def _length(text: Any) -> int:
+    return len(text if isinstance(text, str) else "".join(text or []))
+
+
+def _layouts(tree: Tree) -> list[Layout]:
+    return by_numbers(tree, SUFFIXES)
+
+
+FORMATS = (Format(suffixes=SUFFIXES, reader="ipynb", prepare=prepare, layouts=_layouts),)

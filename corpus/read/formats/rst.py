@@ -1,0 +1,54 @@
+"""reStructuredText and Sphinx: chapters in the order of the toctrees, from the index on."""
+
+import posixpath
+import re
+
+from corpus.read.books.format import Format, Layout, Part, Tree
+from corpus.read.books.order import found, of_contents
+
+SUFFIXES = (".rst", ".rest")
+INCLUDE = re.compile(r"(?m)^[ \t]*\.\. include:: *(?P<name>\S+)[ \t]*$")
+TOCTREE = re.compile(r"(?m)^([ \t]*)\.\. toctree::.*\n((?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))*)")
+ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
+DIRECTIVE = re.compile(
+    r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
+)
+
+
+def _entries(tree: Tree, name: str) -> list[str]:
+    lines = [line.strip() for match in TOCTREE.finditer(tree.text(name)) for line in match[2].splitlines()]
+    matches = [ENTRY.fullmatch(line) for line in lines if line and not line.startswith(":")]
+    named = [match["target"] or match["plain"] for match in matches if match]
+    return [path for one in named if (path := found(tree, name, one, SUFFIXES))]
+
+
+def _walk(tree: Tree, name: str, seen: dict[str, int], depth: int) -> None:
+    if name not in seen:
+        seen[name] = depth
+        for each in _entries(tree, name):
+            _walk(tree, each, seen, min(depth + 1, 5))
+
+
+def _layouts(tree: Tree) -> list[Layout]:
+    """One book for every index that no toctree names."""
+    mine = [name for name in tree.names() if name.endswith(SUFFIXES) and "toctree::" in tree.text(name)]
+    inner = {entry for name in mine for entry in _entries(tree, name)}
+    made = []
+    for root in (name for name in mine if name not in inner):
+        seen: dict[str, int] = {}
+        _walk(tree, root, seen, 0)
+        parts = [Part(name="/" + name, depth=max(depth - 1, 0)) for name, depth in seen.items()]
+        names = [
+            Part(name=posixpath.relpath(part.name[1:], posixpath.dirname(root) or "."), depth=part.depth)
+            for part in parts
+        ]
+        made += of_contents(tree, root, names, ())
+    return made
+
+
+def prepare(text: str) -> str:
+    """Without directives that print nothing of a book's own."""
+    return DIRECTIVE.sub("", text)
+
+
+FORMATS = (Format(suffixes=SUFFIXES, reader="rst", include=INCLUDE, prepare=prepare, layouts=_layouts),)

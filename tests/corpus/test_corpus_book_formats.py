@@ -1,0 +1,212 @@
+"""Books in every format become Markdown in which formulas, code, tables and captions survive, and navigation and
+licences do not; what is left out is named."""
+
+import json
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from corpus.read.books import library, pandoc
+from corpus.read.books.convert import BookConfig, convert_book
+from infuser_core.child import Limits
+from infuser_core.schemas import Page
+
+CONFIG = BookConfig(limits=Limits(wall_seconds=60.0, cpu_seconds=60))
+
+HTML = """<html><head><title>Falling</title></head><body><nav><a href="i.html">All chapters</a></nav>
+<p>Next: <a href="b.html">Bridges</a>, Up: <a href="i.html">Top</a></p>
+<h1><span class="secnum">4</span><span>Falling stones</span></h1>
+<p>A stone falls <math><msub><mi>h</mi><mn>0</mn></msub><mo>=</mo><mfrac><mn>1</mn><mn>2</mn></mfrac><mi>g</mi>
+<msup><mi>t</mi><mn>2</mn></msup></math> metres; 10<sup>6</sup> of them.<sup><a href="#f1">7</a></sup></p>
+<figure><img src="s.png" alt="A stone in the air"/><figcaption>The stone at noon.</figcaption></figure>
+<table><caption>Heights</caption><tr><th>t</th><th>h</th></tr><tr><td>1</td><td>$|x|$</td></tr>
+<tr><td colspan="2">both</td></tr></table>
+<dl><dt>drag</dt><dd>what air does</dd></dl>
+<pre><code class="python">for t in range(3):
+    print(t)</code></pre>
+<p>\u00a9 2020 Nobody. All rights reserved.</p>
+<p><a href="#top">Back to top</a></p></body></html>"""
+
+NOTEBOOK = {
+    "nbformat": 4, "nbformat_minor": 5, "metadata": {},
+    "cells": [
+        {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Sums\n\nHere $s_n = x^2$ and\n$$\\sum_i i^2$$\n"},
+        {"cell_type": "code", "id": "b", "metadata": {}, "execution_count": 1, "source": "print(sum(range(4)))",
+         "outputs": [{"output_type": "stream", "name": "stdout", "text": "6\n"},
+                     {"output_type": "display_data", "metadata": {}, "data": {"image/png": "aGk=", "text/plain": "<Figure>"}}]},
+    ],
+}  # fmt: skip
+
+CNXML = """<document xmlns="http://cnx.rice.edu/cnxml" xmlns:m="http://www.w3.org/1998/Math/MathML">
+<title>Springs</title><metadata><md:title xmlns:md="x">no</md:title></metadata><content>
+<para id="p">See <link target-id="f2"/> for <m:math><m:msup><m:mi>k</m:mi><m:mn>2</m:mn></m:msup></m:math>.</para>
+<section id="s"><title>Pulling</title>
+<figure id="f1"><media alt="hook"><image src="h.jpg"/></media><caption>A hook.</caption></figure>
+<figure id="f2"><media alt="spring"><image src="s.jpg"/></media><caption>A spring.</caption></figure>
+<equation id="e"><m:math><m:mi>F</m:mi><m:mo>=</m:mo><m:mtext>\u2212</m:mtext><m:mi>k</m:mi><m:mi>x</m:mi></m:math></equation>
+<note id="n"><title>Law</title><para id="q">Twice the pull, twice the length.</para></note>
+<table id="t"><tgroup cols="2"><tbody><row><entry>1</entry><entry>2</entry></row></tbody></tgroup></table>
+<exercise id="x"><problem><para id="r">How far?</para></problem><solution><para id="u">2 cm.</para></solution></exercise>
+</section></content><glossary><definition id="d"><term>spring</term><meaning>a coil</meaning></definition></glossary>
+</document>"""
+
+LATEX = r"""\documentclass{book}
+\newcommand{\tide}[1]{T_{#1}}
+\makeatletter\def\@loop#1{\@loop{#1#1}}\def\again#1;{\@loop{#1}}\makeatother
+\begin{document}
+\chapter{Tides} The tide $\tide{3}^2$ rises. % not \chapter{this}
+\begin{equation} h = \frac{a}{b} \end{equation}
+\begin{lstlisting}
+rise(3)
+\end{lstlisting}
+\chapter{Ebb} It falls by 50\%.
+\end{document}
+"""
+
+TEXTS = {
+    ".html": (HTML, ["# 4 Falling stones", r"$h_{0} = \frac{1}{2}gt^{2}$", "$10^{6}$", "\\[7\\]", "The stone at noon.", "Heights",
+                     "print(t)", "**drag**", "what air does", "both"]),
+    ".ipynb": (json.dumps(NOTEBOOK), ["# Sums", "$s_n = x^2$", "\n$$\\sum_i i^2$$\n", "print(sum(range(4)))", "6"]),
+    ".cnxml": (CNXML, ["# Springs", "Figure 2", "$k^{2}$", "## Pulling", "**Figure 2** A spring.", "\n$$F = - kx$$\n", "**Law**",
+                       "**Table 1**", "**Solution**", "2 cm.", "## Glossary", "**spring**"]),
+    ".tex": (LATEX, ["# Tides", "$T_{3}^2$", r"h = \frac{a}{b}", "rise(3)", "# Ebb", "50%"]),
+    ".adoc": ("= Locks\n\n[[gates]]\n== Gates\n\nA gate holds stem:[p_1^2].\n\n[source,c]\n----\nopen();\n----\n\n"
+              "|===\n|a |b\n\n|1 |2\n|===\n", ["Gates", "open();", "| 1"]),
+    ".rst": ("Mills\n=====\n\n.. currentmodule:: mill\n\nPower :math:`P_1^2` is\n\n.. math::\n\n   P = F v\n\n.. code-block:: c\n\n   grind();\n",
+             ["# Mills", "$P_1^2$", "P = F v", "grind();"]),
+    ".qmd": ("---\ntitle: Dunes\n---\n\n# Dunes\n\n```{r, echo=FALSE}\n#| label: fig-a\nplot(x)\n```\n\nSand $s_1$.\n"
+             "1.  first\n2.  second\n", ["# Dunes", "``` r\nplot(x)\n```", "$s_1$", "first"]),
+    ".mdx": ("import Tabs from 'tabs'\n\n# Hives\n\n<Tabs kind=\"a\">\n\nBees $b^2$ fly.\n\n</Tabs>\n\n```jsx\nimport Bee from 'bee'\n"
+             "<Bee/>\n```\n", ["# Hives", "$b^2$", "import Bee from 'bee'\n<Bee/>"]),
+    ".wiki": ("= Ovens =\n\nHeat <math>q_1^2</math> in [[Bread|loaves]].\n\n{| class=\"wikitable\"\n! a !! b\n|-\n| 1 || 2\n|}\n",
+              ["# Ovens", "$q_1^2$", "loaves", "| 1"]),
+    ".org": ("* Kilns\n\nHeat \\(q_1^2\\).\n\n#+begin_src c\nfire();\n#+end_src\n", ["# Kilns", "$q_1^2$", "fire();"]),
+    ".typ": ("= Wells\n\nDepth $d_1^2$.\n", ["# Wells", "$d_{1}^{2}$"]),
+    ".docbook": ("<article><title>Nets</title><section><title>Knots</title><para>Tie <emphasis>two</emphasis>.</para>"
+                 "<programlisting>tie();</programlisting></section></article>", ["Knots", "*two*", "tie();"]),
+}  # fmt: skip
+"""A book of each text format, and what must be in its Markdown."""
+
+
+def convert(path: Path) -> Page:
+    return convert_book(path, "book", CONFIG)
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("suffix", sorted(TEXTS))
+def test_what_a_format_says_survives(tmp_path, suffix):
+    text, expected = TEXTS[suffix]
+    page = convert(written(tmp_path, f"book{suffix}", text))
+    assert not page.reason and [each for each in expected if each not in page.markdown] == [], page.markdown
+    assert page.converter.startswith("pandoc-1/3.") and page.status == "converted"
+
+
+def test_navigation_and_licences_go_with_a_record(tmp_path):
+    page = convert(written(tmp_path, "book.html", HTML))
+    assert not [word for word in ("Next", "Back to top", "rights", "chapters", "<", "s.png") if word in page.markdown]
+    left = dict(zip(page.removed, page.removed_for, strict=True))
+    assert left["Back to top"] == "navigation" and left["A stone in the air"] == "image"
+    assert left["\u00a9 2020 Nobody. All rights reserved."] == "licence" and left["All chapters"] == "navigation"
+    assert set(page.removed_for) == {"navigation", "licence", "image"}
+
+
+def test_a_chapter_about_copyright_is_no_licence(tmp_path):
+    text = "<h1>Scraping</h1><h2>Copyright</h2><p>Lists are not copyrightable; think of it before you scrape.</p>"
+    page = convert(written(tmp_path, "book.html", text))
+    assert "Lists are not copyrightable" in page.markdown and page.removed == []
+
+
+def test_a_bar_in_a_formula_ends_no_cell(tmp_path):
+    text = "<table><tr><th>a</th></tr><tr><td><math><mo>|</mo><mi>x</mi><mo>|</mo></math></td></tr></table>"
+    rows = convert(written(tmp_path, "book.html", text)).markdown.splitlines()
+    assert all(row.count("|") == 2 for row in rows if row)
+
+
+def office(folder: Path, suffix: str) -> Path:
+    """A file of a word processor or an electronic book, made of Markdown."""
+    text = "# Weirs\n\nWater $v_1^2$ runs.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n``` c\nrun();\n```\n"
+    path = folder / f"book{suffix}"
+    words = [pandoc.program(), "--mathml", "--from", "markdown", "--to", suffix[1:], "--output", str(path)]
+    subprocess.run(words, input=text.encode(), check=True, timeout=60)
+    if suffix == ".odt":
+        # LibreOffice names the objects so.
+        with zipfile.ZipFile(path) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        files["content.xml"] = files["content.xml"].replace(b'"Formula-0/"', b'"./Formula-0"')
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".odt", ".epub"])
+def test_formulas_tables_and_code_of_packed_formats_survive(tmp_path, suffix):
+    page = convert(office(tmp_path, suffix))
+    expected = ["# Weirs", "run();", "| 1", "$v_1^2$"]
+    assert [each for each in expected if each not in page.markdown.replace("{1}^{2}", "1^2")] == [], page.markdown
+
+
+def test_endless_macros_cost_their_chapter_alone(tmp_path):
+    body = (
+        r"\documentclass{book}\begin{document}"
+        "\n\\chapter{One} Fine $a^2$.\n\\chapter{Two} \\def\\x{\\x\\x\\x}\\x $\\x$"
+    )
+    body += "".join(f"\n\\chapter{{More {n}}} Text {n}." for n in range(8)) + r"\end{document}"
+    page = convert_book(written(tmp_path, "book.tex", body), "book", CONFIG)
+    assert "Fine $a^2$" in page.markdown and "Text 7" in page.markdown
+    assert all(
+        "book.tex: pandoc:" in text
+        for text, why in zip(page.removed, page.removed_for, strict=True)
+        if why == "unreadable"
+    )
+
+
+def test_a_text_reads_no_file_of_the_machine(tmp_path):
+    secret = written(tmp_path, "secret.txt", "zebra crossing\n")
+    sources = {
+        "a.tex": rf"\documentclass{{book}}\begin{{document}}Hi \input{{{secret}}} there\end{{document}}",
+        "a.adoc": f"Hi\n\ninclude::{secret}[]\n\nthere\n",
+        "a.rst": f"Hi\n\n.. include:: {secret}\n\nthere\n",
+    }
+    for name, text in sources.items():
+        page = convert(written(tmp_path / "in", name, text))
+        assert "zebra" not in page.markdown and "there" in page.markdown, name
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04broken", b"", b"\x00" * 100])
+@pytest.mark.parametrize("suffix", [".zip", ".epub", ".docx", ".ipynb", ".cnxml"])
+def test_a_damaged_file_is_a_rejected_row(tmp_path, suffix, content):
+    path = tmp_path / f"book{suffix}"
+    path.write_bytes(content)
+    page = convert(path)
+    assert page.reason.split(":")[0] in ("unreadable", "empty") and not page.markdown
+
+
+def test_an_archive_that_unpacks_without_an_end_is_refused(tmp_path):
+    path = tmp_path / "book.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(6):
+            archive.writestr(f"{number}.html", bytes(100 << 20))
+    reason = convert(path).reason
+    assert f"at most 50000 of {512 << 20} are read" in reason and str(600 << 20) in reason
+
+
+def test_without_pandoc_the_reason_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(pandoc, "program", lambda: "")
+    page = convert(written(tmp_path, "book.html", HTML))
+    assert page.reason == "pandoc is not installed: pip install 'infuser[formats]', or pandoc 3.9 or later on the PATH"
+
+
+def test_every_format_has_a_name_of_its_own():
+    suffixes = [suffix for each in library.formats() for suffix in each.suffixes]
+    assert len(suffixes) == len(set(suffixes)) and all(name.startswith(".") and name.islower() for name in suffixes)
+    assert shutil.which("pandoc") or pandoc.program()
