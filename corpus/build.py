@@ -122,6 +122,7 @@ class Built:
 
 _SETTINGS = {
     r"too_long: \d+ pages": "corpus.convert.max_pages",
+    r"unreadable: (?:.*: )?(?:pandoc: )?(?:still running|used more than \d+ s)": "corpus.convert.seconds",
     "marker: ": "corpus.convert.marker_pages, corpus.convert.seconds",
     "licence not allowed: ": "corpus.catalogue.licences",
     "language ": "corpus.catalogue.languages",

@@ -28,7 +28,7 @@ from infuser_core.schemas import Source
 
 MAX_AT_ONCE = 8
 """Downloads under way at one time; each host serves one of them."""
-MAX_SECONDS = 1800.0
+MAX_SECONDS = 900.0
 """Wall-clock limit of one transfer, seconds."""
 PAGE_BYTES = 4 << 20
 """Largest part that is read of a web page where a file was expected, bytes."""
@@ -294,7 +294,7 @@ def _refusal(response: httpx.Response, config: WebConfig) -> str:
     if kind in HYPERTEXT or kind.startswith(("image/", "audio/", "video/")):
         return f"content type {kind}, no document"
     length = headers.get("content-length", "")
-    return _too_large(config) if length.isdecimal() and int(length) > config.max_bytes else ""
+    return _too_large(int(length), config) if length.isdecimal() and int(length) > config.max_bytes else ""
 
 
 def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
@@ -305,16 +305,16 @@ def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
             for block in response.iter_raw():
                 file.write(block)
                 if file.tell() > config.max_bytes:
-                    return _too_large(config)
+                    return _too_large(file.tell(), config)
                 if config.clock.now() > deadline:
-                    return f"slower than {MAX_SECONDS:g} s"
+                    return f"too slow: {file.tell()} bytes in {MAX_SECONDS:g} s, which is the limit for one file"
         except httpx.TransportError as error:
             raise _Broken(str(error)) from error
     return ""
 
 
-def _too_large(config: WebConfig) -> str:
-    return f"larger than {config.max_bytes} bytes"
+def _too_large(count: int, config: WebConfig) -> str:
+    return f"too large: {count} bytes or more, at most {config.max_bytes} are fetched"
 
 
 def _kind(response: httpx.Response) -> str:

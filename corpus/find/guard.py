@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpcore
 import httpx
@@ -22,6 +23,8 @@ AGENT = "infuser-corpus/0.1"
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 16
 """Connections open at one time, to all hosts together."""
+SLOW_SECONDS, LEAST_RATE = 30.0, 4096.0
+"""Seconds of waiting after which an answer must have come at so many bytes a second."""
 WEB_PORTS = frozenset({80, 443})
 # The only IPv6 block from which hosts are numbered; NAT64 and IPv4-compatible addresses lie outside.
 UNICAST = ipaddress.ip_network("2000::/3")
@@ -55,6 +58,10 @@ class WebConfig:
     """Limit for opening a connection, seconds."""
     stall_seconds: float = 30.0
     """Limit for a pause between two reads, seconds."""
+    slow_seconds: float = SLOW_SECONDS
+    """Time waited for an answer's bytes after which their rate is looked at, seconds."""
+    least_rate: float = LEAST_RATE
+    """Rate below which an answer is given up then, bytes per second; a server that drips holds nobody up."""
     delay_seconds: float = 1.0
     """Least time between the end of a request and the next one to the same host, seconds."""
     robots_exempt: tuple[str, ...] = ()
@@ -99,11 +106,55 @@ def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
         if not is_public(address):
             raise CatalogueError(
                 f"refused address: {host} is {address}, which is not public",
-                hint="name the host in allowed_hosts if it is meant to be reached",
+                hint="a private address is fetched where it is the only one that a command names",
             )
     if not addresses:
         raise httpcore.ConnectError(f"{host}: no address")
     return addresses
+
+
+class PacedStream(httpcore.NetworkStream):
+    """A stream that gives an answer up whose bytes drip in: each comes before any time-out, the whole never ends."""
+
+    def __init__(self, inner: httpcore.NetworkStream, slow_seconds: float, least_rate: float) -> None:
+        self._inner, self._slow_seconds, self._least_rate = inner, slow_seconds, least_rate
+        self._seconds, self._bytes = 0.0, 0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Some bytes. Raises CatalogueError when those of the last while came too slowly."""
+        begin = time.monotonic()
+        block = self._inner.read(max_bytes, timeout)
+        self._seconds += time.monotonic() - begin
+        self._bytes += len(block)
+        if self._seconds > self._slow_seconds and block:
+            if self._bytes < self._least_rate * self._seconds:
+                raise CatalogueError(
+                    f"too slow: {self._bytes} bytes in {self._seconds:.0f} s, "
+                    f"at least {self._least_rate:g} a second are waited for",
+                    hint="fetch the file by hand and name it",
+                )
+            self._seconds, self._bytes = 0.0, 0
+        return block
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send; what comes from here on is another answer."""
+        self._inner.write(buffer, timeout)
+        self._seconds, self._bytes = 0.0, 0
+
+    def close(self) -> None:
+        """Close the stream below."""
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        """The encrypted stream, paced as well."""
+        inner = self._inner.start_tls(ssl_context, server_hostname, timeout)
+        return PacedStream(inner, self._slow_seconds, self._least_rate)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Facts about the connection."""
+        return self._inner.get_extra_info(info)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +167,10 @@ class GuardedBackend(httpcore.NetworkBackend):
     """The backend that opens what passed the check."""
     lookup: Lookup = look_up
     """The name server, asked once per connection."""
+    slow_seconds: float = SLOW_SECONDS
+    """See WebConfig."""
+    least_rate: float = LEAST_RATE
+    """See WebConfig."""
 
     def connect_tcp(
         self,
@@ -125,17 +180,21 @@ class GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """A stream to the address that was checked, so that no second look-up can change it."""
+        """A paced stream to the address that was checked, so that no second look-up can change it."""
+        options = timeout, local_address, socket_options
         if host in self.allowed_hosts:
-            return self.sockets.connect_tcp(host, port, timeout, local_address, socket_options)
+            return self._paced(host, port, *options)
         if port not in WEB_PORTS:
             raise CatalogueError(f"refused port: {host}:{port}", hint="only ports 80 and 443 are reached")
         addresses = resolve(host, port, self.lookup)
         for address in addresses[:-1]:
             # A host with IPv6 addresses is not lost to a machine without IPv6.
             with contextlib.suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
-                return self.sockets.connect_tcp(address, port, timeout, local_address, socket_options)
-        return self.sockets.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+                return self._paced(address, port, *options)
+        return self._paced(addresses[-1], port, *options)
+
+    def _paced(self, host: str, port: int, *options: Any) -> PacedStream:
+        return PacedStream(self.sockets.connect_tcp(host, port, *options), self.slow_seconds, self.least_rate)
 
 
 @functools.cache
@@ -153,7 +212,9 @@ class GuardedTransport(httpx.HTTPTransport):
         self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(),
             max_connections=MAX_CONNECTIONS,
-            network_backend=GuardedBackend(allowed_hosts=config.allowed_hosts),
+            network_backend=GuardedBackend(
+                allowed_hosts=config.allowed_hosts, slow_seconds=config.slow_seconds, least_rate=config.least_rate
+            ),
         )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:

@@ -152,10 +152,12 @@ def _source(source_id: str, title: str, address: str, reason: str) -> Source:
 
 
 def _fetched(urls: Sequence[str], folder: Path, config: "WebConfig", progress: Progress) -> list[Item]:
-    """Addresses, fetched. Their own hosts may be private: somebody typed them; where they redirect to may not."""
+    """Addresses, fetched. The only one may be of a private host, since somebody typed it; those of a list may not, and
+    where any redirects to may not either."""
     from corpus.find.download import Holdings, download
 
-    config = replace(config, allowed_hosts=config.allowed_hosts.union(filter(None, map(identifiers.host_of, urls))))
+    if len(urls) == 1:
+        config = replace(config, allowed_hosts=config.allowed_hosts | ({identifiers.host_of(urls[0])} - {""}))
     sources = [_source(identifiers.url(url) or f"url:{url}", url, url, "") for url in urls]
     files, shelf = folder / "files", Holdings(folder / "books")
     rows = download(sources, lambda url: url, files, shelf, config, progress=progress).sources
