@@ -81,7 +81,7 @@ class Built:
             num_pages=page.num_pages if page else 0,
             num_chars=self.num_chars,
             num_documents=len(self.documents),
-            num_discarded=sum(row.reason != "blank" for row in self.discarded),
+            num_discarded=sum(row.is_span for row in self.discarded),
             markdown=f"{MARKDOWN}/{markdown_name(source.source_id)}" if page and not page.reason else "",
             status="rejected" if stage else "admitted",
             stage=stage,
@@ -98,9 +98,7 @@ class Built:
         if self.documents:
             return "", ""
         reasons = Counter(
-            row.stage if row.stage in ("judge", "overlap") else row.reason
-            for row in self.discarded
-            if row.reason != "blank"
+            row.stage if row.stage in ("judge", "overlap") else row.reason for row in self.discarded if row.is_span
         )
         stage = next((name for name in ("overlap", "judge") if name in reasons), "chunk")
         told = [f"{count} {'span' if count == 1 else 'spans'} {name}" for name, count in sorted(reasons.items())]
@@ -137,6 +135,11 @@ def with_setting(reason: str) -> str:
     return f"{reason} ({found[0]})" if found else reason
 
 
+def without_text(page: Page) -> Page:
+    """The facts of a conversion."""
+    return replace(page, markdown="", page_starts=[], math_garbled=[], removed=[], removed_for=[], removed_pages=[])
+
+
 def overlapping(
     findings: Sequence[Finding], questions: Sequence[str], rules: OverlapSettings
 ) -> dict[str, tuple[str, str, str]]:
@@ -170,8 +173,6 @@ def write(
 
     def text_of(row: Discarded) -> str:
         # Only sampled spans are asked for: the texts of a large pool would not fit into memory together.
-        if row.stage == "convert":
-            return row.text
         return (folder / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
 
     given = report.ReportInput(documents=documents, discarded=discarded, sources=sources, text_of=text_of, told=told)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corpus.chunk.chunk import Discarded
+from corpus.chunk.chunk import CONVERT, Discarded
 from corpus.find.registry import Coverage
 from corpus.find.search import Failure
 from corpus.markup import controls_table, excerpt, records_table, table
@@ -62,7 +62,7 @@ class ReportInput:
 def facts(given: ReportInput) -> dict[str, Any]:
     """Everything that is counted, as JSON values."""
     documents, sources = given.documents, given.sources
-    spans = [row for row in given.discarded if row.reason != "blank"]
+    spans = [row for row in given.discarded if row.is_span]
     return {
         "documents": len(documents),
         "sources": len(sources),
@@ -79,6 +79,7 @@ def facts(given: ReportInput) -> dict[str, Any]:
         "coverage": _covered(given),
         "source_rejects": _counted((row.stage, _short(row.reason)) for row in sources if row.status != "admitted"),
         "span_rejects": _counted((row.stage, _span_reason(row)) for row in spans),
+        "left_out": _left_out(given),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
         "audit": dict(given.told.audit or {}),
         "search_failures": [asdict(row) for row in given.told.failures],
@@ -118,6 +119,19 @@ def _covered(given: ReportInput) -> list[dict[str, Any]]:
 def _counted(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
         {"stage": stage, "reason": reason, "count": count} for (stage, reason), count in Counter(reasons).most_common()
+    ]
+
+
+def _left_out(given: ReportInput) -> list[dict[str, Any]]:
+    """Printed lines that are in no Markdown, by reason, and their share of all characters of the sources."""
+    rows = [row for row in given.discarded if row.stage == CONVERT]
+    lines, characters = Counter(row.reason for row in rows), Counter[str]()
+    for row in rows:
+        characters[row.reason] += len(row.text)
+    total = sum(row.num_chars for row in given.sources) + characters.total()
+    return [
+        {"reason": name, "lines": count, "characters": characters[name], "share": _share(characters[name], total)}
+        for name, count in lines.most_common()
     ]
 
 
@@ -161,6 +175,8 @@ def markdown(given: ReportInput) -> str:
         records_table(found["source_rejects"], ["stage", "reason", "count"]),
         "Spans:",
         records_table(found["span_rejects"], ["stage", "reason", "count"]),
+        "Left out by the converter:",
+        records_table(found["left_out"], ["reason", "lines", "characters", "share"]),
         "## Licences",
         table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
         "## Overlap audit",
@@ -209,7 +225,7 @@ def _audit(found: Mapping[str, Any]) -> list[str]:
 def _samples(given: ReportInput) -> list[str]:
     draw = random.Random(seed_of(0, "corpus-report"))
     kept = draw.sample(list(given.documents), min(SAMPLES, len(given.documents)))
-    spans = [row for row in given.discarded if row.reason != "blank"]
+    spans = [row for row in given.discarded if row.is_span]
     dropped = draw.sample(spans, min(SAMPLES, len(spans)))
     titles = {row.source_id: row.title for row in given.sources}
     parts = [f"## {len(kept)} random documents"]

@@ -270,7 +270,9 @@ class Page:
     removed: list[str] = field(default_factory=list)
     """Pieces of the source that the converter left out of `markdown`."""
     removed_for: list[str] = field(default_factory=list)
-    """Why, one reason for each piece: navigation, licence, image, markup, unused, unreadable."""
+    """One reason for each piece: running_head, page_number, navigation, licence, image, markup, unused, unreadable."""
+    removed_pages: list[int] = field(default_factory=list)
+    """Page index of each piece, 0-based; empty where the source has no pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

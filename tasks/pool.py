@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -275,7 +275,7 @@ def _made(
                 durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
             built = Built(
                 item=books[name],
-                page=replace(page, markdown="", page_starts=[], math_garbled=[], removed=[], removed_for=[]),
+                page=building.without_text(page),
                 documents=[row for row in chunks if row.source_id == name],
                 discarded=[*unconverted(page), *(row for row in left if row.source_id == name)],
                 num_chars=len(page.markdown),

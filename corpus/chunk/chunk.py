@@ -12,6 +12,8 @@ from infuser_core.schemas import Document, Page
 
 PATH_JOINT = " > "
 """Stands between the titles of a header path."""
+CONVERT = "convert"
+"""Stage of text that is not in the Markdown."""
 PROMPT_TYPE = "mcq"
 """Generator route written into every document."""
 
@@ -63,7 +65,7 @@ class Discarded:
     stage: str
     """convert, structure, chunk, judge or overlap."""
     reason: str
-    """Kind of what conversion left out (navigation, licence, image, ...), front_matter, back_matter, too_short,
+    """Kind of what conversion left out (running_head, navigation, image, ...), front_matter, back_matter, too_short,
     too_long, blank, the judge's own words, or what the text overlaps with."""
     header_path: str
     """Ancestor headings, joined by " > "."""
@@ -73,6 +75,13 @@ class Discarded:
     """The judging model's reply; empty where a rule decided."""
     text: str = ""
     """Text that the converter left out: it is in no Markdown, so that start and end are -1; empty for a span."""
+    page: int = -1
+    """Page of the file that such a text stands on, 0-based; -1 for a span, and where there are no pages."""
+
+    @property
+    def is_span(self) -> bool:
+        """Whether it is text of the Markdown, and not blank."""
+        return self.stage != CONVERT and self.reason != "blank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,19 +252,21 @@ def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
 
 def unconverted(page: Page) -> list[Discarded]:
     """Pieces that the converter left out of the Markdown, in the order of the source."""
+    pages = page.removed_pages or [-1] * len(page.removed)
     return [
         Discarded(
             source_id=page.source_id,
             start=-1,
             end=-1,
-            stage="convert",
+            stage=CONVERT,
             reason=reason,
             header_path="",
             num_tokens=0,
             response="",
             text=text,
+            page=number,
         )
-        for text, reason in zip(page.removed, page.removed_for, strict=True)
+        for text, reason, number in zip(page.removed, page.removed_for, pages, strict=True)
     ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from corpus.read import garble
 from corpus.read.file_kinds import pdf_fault
 from corpus.read.page import page_of, reason_of
-from corpus.read.printed import Printed
+from corpus.read.printed import Printed, Removed
 from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
@@ -59,6 +59,8 @@ class Reading:
     """Offset at which each page's text begins, in characters."""
     math_garbled: list[float]
     """Per page, the share of tokens that are debris of formulas."""
+    removed: list[Removed]
+    """Printed lines that are not in the Markdown."""
     num_pages: int
     """Pages of the file."""
     num_empty: int
@@ -85,6 +87,7 @@ def convert_pdf(path: Path, source_id: str, config: ConvertConfig) -> Page:
         reason=made["reason"],
         page_starts=made["page_starts"],
         math_garbled=made["math_garbled"],
+        removed=[Removed(**row) for row in made["removed"]],
         chosen=f"text layer on {made['num_pages'] - made['num_empty']} of {made['num_pages']} pages",
     )
 
@@ -117,33 +120,43 @@ def convert(path: str, config: ReadingConfig) -> Reading:
 
 
 def _refused(num_pages: int, empty: int, reason: str) -> Reading:
-    return Reading(markdown="", page_starts=[], math_garbled=[], num_pages=num_pages, num_empty=empty, reason=reason)
+    return Reading(
+        markdown="", page_starts=[], math_garbled=[], removed=[], num_pages=num_pages, num_empty=empty, reason=reason
+    )
 
 
 def _read(printed: Printed, config: ReadingConfig, empty: int) -> Reading:
-    made = markdown(printed, config)
+    made, removed = markdown(printed, config)
     edges = [*made.page_starts, len(made.markdown)]
     scores = [garble.math_garbled(made.markdown[start:end]) for start, end in pairwise(edges)]
     return Reading(
         markdown=made.markdown,
         page_starts=made.page_starts,
         math_garbled=scores,
+        removed=removed,
         num_pages=len(printed.pages),
         num_empty=empty,
         reason="",
     )
 
 
-def markdown(printed: Printed, config: ReadingConfig) -> "Marked":
-    """Reading order, running heads, headings, paragraphs, print: one step each."""
+def markdown(printed: Printed, config: ReadingConfig) -> tuple["Marked", list[Removed]]:
+    """The Markdown, and what is left out: reading order, running heads, headings, paragraphs, print, one step each."""
     # Imported here, with all their patterns: a plan knows the converter and converts nothing.
-    from corpus.read import headings, lines, paragraphs
+    from corpus.read import headings, lines, paragraphs, running_heads
     from corpus.read.markdown import print_texts
 
     outline = printed.outline if config.use_outline else []
-    pages = [lines.lines_of(page, index) for index, page in enumerate(printed.pages)]
+    pages: list[list[lines.Line]] = []
+    counted: list[Removed] = []
+    for index, page in enumerate(printed.pages):
+        kept, numbers = lines.without_line_numbers(page)
+        pages.append(lines.lines_of(kept, index))
+        counted += [Removed(page=index, text=piece.text, reason="line_number") for piece in numbers]
     titles = headings.titles_of(outline)
-    cleaned = lines.without_running_heads(pages, min_repeats=config.running_head_repeats, titles=titles)
+    cleaned, removed = running_heads.without_running_heads(
+        pages, min_repeats=config.running_head_repeats, titles=titles
+    )
     marked = headings.mark_headings(cleaned, outline)
     texts = paragraphs.texts_of(marked, paragraph_gap=config.paragraph_gap, body=lines.body_size(cleaned))
-    return print_texts(texts, len(pages))
+    return print_texts(texts, len(pages)), sorted([*counted, *removed], key=lambda row: row.page)

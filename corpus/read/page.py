@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
+from corpus.read.printed import Removed
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
@@ -17,6 +18,7 @@ def page_of(
     chosen: str = "",
     page_starts: Sequence[int] = (),
     math_garbled: Sequence[float] = (),
+    removed: Sequence[Removed] = (),
 ) -> Page:
     """A page row; its status follows from the reason."""
     return Page(
@@ -30,6 +32,9 @@ def page_of(
         chosen=chosen,
         page_starts=list(page_starts),
         math_garbled=list(math_garbled),
+        removed=[row.text for row in removed],
+        removed_for=[row.reason for row in removed],
+        removed_pages=[row.page for row in removed],
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from corpus.read.fractions import Rule, with_fractions
+from corpus.read.formulas.fractions import Rule, with_fractions
+from corpus.read.formulas.scripts import assembled
 from corpus.read.printed import OutlineEntry, Piece, Printed
-from corpus.read.scripts import assembled
 
 # PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})

@@ -55,3 +55,15 @@ class Printed:
     """Bookmarks in order."""
     unreadable: list[int]
     """Indices of pages that PDFium could not load; they are empty in `pages`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Printed text that the converter left out of the Markdown."""
+
+    page: int
+    """Page index, 0-based."""
+    text: str
+    """The line as printed."""
+    reason: str
+    """running_head, page_number or line_number."""

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
+from corpus_books import BookPlan, write_book
 from corpus_sources import pdf_bytes
 from launcher import Launcher
 from loopback import Loopback, Say, serving
@@ -69,6 +70,18 @@ def test_a_book_that_is_too_short_is_refused_with_its_length_the_limit_and_the_s
     longest = max(span.num_tokens for span in rows)
     told = f"2 spans too_short (the longest has {longest} tokens, corpus.chunk.min_tokens is 200)"
     assert row.reason == f"no documents: {told}" and f"chunk: {row.reason}" in (tmp_path / "out" / REPORT).read_text()
+
+
+def test_what_the_converter_leaves_out_is_a_row_with_its_page_and_text(tmp_path: Path):
+    write_book(tmp_path / "woods.pdf", BookPlan(chapters=2, sections=2))
+    made = build([str(tmp_path / "woods.pdf")], tmp_path / "out")
+    rows = [row for row in read_rows(tmp_path / "out" / DISCARDED, Discarded) if row.stage == "convert"]
+    assert {row.reason for row in rows} <= {"running_head", "page_number"}
+    (source,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)
+    assert len(rows) >= source.num_pages // 2
+    assert all(row.text and row.start == row.end == -1 and 0 <= row.page < source.num_pages for row in rows)
+    assert sum(row["lines"] for row in made.facts["left_out"]) == len(rows)
+    assert source.num_discarded == made.facts["discarded"], "lines of the page's edge are no spans of the text"
 
 
 def tables(out: Path):

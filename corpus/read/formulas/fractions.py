@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from corpus.read.formulas.scripts import assembled
 from corpus.read.printed import Piece
-from corpus.read.scripts import assembled
 
 SQUARE_ROOT = "\u221a"
 FIT = 0.6
