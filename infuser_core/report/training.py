@@ -89,21 +89,19 @@ REASONS = "Why rollouts were no questions"
 
 
 def updates(query: Query, found: Sequence[Chosen]) -> Section:
-    """Health of the AdamW steps."""
-    per_run = """    SELECT c.variant, u.role AS part, u.run, u.iteration, avg(u.gradient_norm) AS value,
-        count(*) AS steps, avg(u.clip_fraction) AS clipped, avg(u.mean_ratio) AS "mean ratio",
-        avg(u.mean_tis) AS "mean TIS weight", avg(u.sampler_kl) AS "KL to sampler", avg(u.entropy) AS entropy,
-        sum(u.cut) / sum(u.num_responses) AS "cut at the limit", avg(u.flat_share) AS "groups without variance",
-        avg(u.below_epsilon) AS "below epsilon", sum(u.skipped::INT) AS skipped
-    FROM updates u JOIN chosen c ON c.run = u.run GROUP BY ALL"""
+    """Health of the optimizer's steps."""
     fine = partial(number, digits=4)
-    drawn = band_section(
-        query, found, per_run, title="Updates", name="updates", label="gradient norm", part="role",
-        missing="No optimizer steps: roles whose update is on have them.",
-        beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine,
-                "KL to sampler": fine, "entropy": fine, "cut at the limit": percent,
-                "groups without variance": percent, "below epsilon": percent, "skipped": small},
-    )  # fmt: skip
+    drawn = [
+        band_section(
+            query, found, STEPS.replace("{value}", value), title="Updates" if label == "gradient norm" else label,
+            name=f"updates-{place}" if place else "updates", label=label, part="role", share=share,
+            missing="No optimizer steps: roles whose update is on have them.",
+            beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine,
+                    "KL to sampler": fine, "entropy": fine, "cut at the limit": percent,
+                    "groups without variance": percent, "below epsilon": percent, "skipped": small},
+        )
+        for place, (label, value, share) in enumerate(WATCHED)
+    ]  # fmt: skip
     lost = by_variant(
         query,
         found,
@@ -112,9 +110,24 @@ SELECT c.variant, n.phase, n.quantity, count(*) AS groups, min(n.iteration) AS "
     max(n.iteration) AS "last iteration"
 FROM not_finite n JOIN chosen c ON c.run = n.run GROUP BY ALL ORDER BY groups DESC, n.phase""",
     )
-    return replace(drawn, tables=[*drawn.tables, *([table(LOST, lost)] if lost else [])])
+    figures = [figure for section in drawn for figure in section.figures]
+    return replace(drawn[0], figures=figures, tables=[*drawn[0].tables, *([table(LOST, lost)] if lost else [])])
 
 
+STEPS = """    SELECT c.variant, u.role AS part, u.run, u.iteration, {value} AS value,
+        count(*) AS steps, avg(u.clip_fraction) AS clipped, avg(u.mean_ratio) AS "mean ratio",
+        avg(u.mean_tis) AS "mean TIS weight", avg(u.sampler_kl) AS "KL to sampler", avg(u.entropy) AS entropy,
+        sum(u.cut) / sum(u.num_responses) AS "cut at the limit", avg(u.flat_share) AS "groups without variance",
+        avg(u.below_epsilon) AS "below epsilon", sum(u.skipped::INT) AS skipped
+    FROM updates u JOIN chosen c ON c.run = u.run GROUP BY ALL"""
+WATCHED = (
+    ("gradient norm", "avg(u.gradient_norm)", False),
+    ("entropy per token, nats", "avg(u.entropy)", False),
+    ("KL between sampler and trainer per token, nats", "avg(u.sampler_kl)", False),
+    ("clipped tokens", "avg(u.clip_fraction)", True),
+    ("groups without variance", "avg(u.flat_share)", True),
+)
+"""Curves of an update: label, measure, whether it is a share."""
 LOST = "Groups left out because a number of theirs is not finite"
 
 

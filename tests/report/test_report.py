@@ -54,7 +54,7 @@ def test_the_whole_run_is_told():
     assert "| r | update\\_solver | 1 | 2.0 | 5.0 | 0.0 |" in text
     assert "- the headroom is constructed" in text and "right keys" not in text
     assert text.count("### Iteration 1") == text.count("### Iteration 2") == 3
-    assert html.count("<svg") == 13 and "25.0% \u2192 45.0%" in html
+    assert html.count("<svg") == 17 and "25.0% \u2192 45.0%" in html
 
 
 def test_the_same_data_gives_the_same_bytes_in_every_process():
