@@ -17,6 +17,7 @@ import peak_memory
 import torch
 import transformers
 from measure import Row, shown
+from vmap_probe import VmapProbe
 from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, seconds
 
 from infuser_core.algorithm.score import cosine
@@ -103,11 +104,16 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
         "fast": made.make(),
     }
     results: dict[str, list[Similarity]] = {}
+    (folder / "now").mkdir()
+    step = engines["fast"].save(folder / "now")
+    apart = VmapProbe(folder / "now", made.reference, made.objective, chunk=8)
+    sums = apart.sums(groups, step=step)
 
     def score(name: str) -> Callable[[], None]:
         return lambda: results.update({name: engines[name].probe(groups, made.objective, made.reference)})
 
-    times = seconds({name: score(name) for name in engines}, repeats=repeats)
+    work: dict[str, Callable[[], object]] = {name: score(name) for name in engines}
+    times = seconds(work | {"torch.func vmap": lambda: apart.sums(groups, step=step)}, repeats=repeats)
     for name, target in (("plain", ">= 2.5"), ("plain, prompts shared", "")):
         yield Row(
             name=f"scoring, {label}: fast against {name}",
@@ -116,6 +122,16 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
             target=target,
             detail=probe_error(results["fast"], results[name]),
         )
+    norm = results["fast"][0].reference_norm
+    scores = [cosine(dot, squares**0.5, norm) for dot, _, squares, _ in sums.tolist()]
+    error = max(abs(cosine(e.dot, e.direction_norm, norm) - s) for e, s in zip(results["fast"], scores, strict=True))
+    yield Row(
+        name=f"scoring, {label}: fast against torch.func vmap, prompts repeated",
+        value=times["torch.func vmap"] / times["fast"],
+        unit="times",
+        target="",
+        detail=f"error {error:.1e}",
+    )
 
 
 def update_rows(folder: Path, repeats: int) -> Iterator[Row]:
