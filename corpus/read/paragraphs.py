@@ -117,6 +117,8 @@ SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\
 BULLET = re.compile(
     r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u27a2\u2713]\s*|^[\u2013\u2014*-]\s+(?=\S)"
 )
+SIGN = re.compile(r"^[*\u2013\u2014-]\s")
+"""Bullets that are operators as well."""
 ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
 
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
@@ -191,7 +193,7 @@ def _continues(text: Text, line: Line, *, pitch: float, paragraph_gap: float) ->
         return line.mono and _same_listing(above, line, pitch)
     if line.mono and not _wrapped(above, line):
         return False
-    if abs(above.size - line.size) > 1 or BULLET.match(line.text):
+    if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _is_operator(text, line)):
         return False
     if CONTENTS_LINE.search(above.text) and (LEADERS.search(above.text) or CONTENTS_LINE.search(line.text)):
         return False
@@ -205,6 +207,15 @@ def _continues(text: Text, line: Line, *, pitch: float, paragraph_gap: float) ->
     if above.y - line.y > paragraph_gap * max(pitch, 1.0) * max(line.size, above.size):
         return False
     return not _begins(text, line)
+
+
+def _is_operator(text: Text, line: Line) -> bool:
+    """Whether a sign in front of a line is the operator of a formula that the margin divided, not a bullet."""
+    above, first = text.lines[-1], text.lines[0]
+    if not SIGN.match(line.text) or SENTENCE_END.search(above.text) or above.page != line.page:
+        return False
+    listed = first.text[:1] == line.text[0] and abs(first.x0 - line.x0) < 2
+    return not listed and abs(above.x0 - line.x0) < 2 and _full(above, line)
 
 
 def _same_listing(above: Line, line: Line, pitch: float) -> bool:

@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
+from corpus.read.fonts import BRACKETS, EXTENSION, EXTENSION_SIGNS, Fonts
 from corpus.read.formulas.fractions import Rule, with_fractions
 from corpus.read.formulas.scripts import assembled
 from corpus.read.printed import OutlineEntry, Piece, Printed
@@ -45,36 +45,6 @@ def clean(text: str) -> str:
     return " ".join(text.translate(DROPPED).split())
 
 
-BOLD = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|ecbx|cmb\d|-bd|\bmedi\b", re.IGNORECASE)
-MONO = re.compile(r"mono|courier|typewriter|consol|cmtt|sftt|ectt|txtt|code\b|menlo|inconsolata", re.IGNORECASE)
-SUBSET = re.compile(r"^[A-Z]{6}\+")
-BOLD_WEIGHT = 600
-FIXED_PITCH = 1
-ITALIC = 1 << 6
-SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IGNORECASE)
-EXTENSION = re.compile(r"cmex|math-?extension|mathex|txex|pxex|esint", re.IGNORECASE)
-"""Fonts of large operators and brackets; their signs hang below the baseline."""
-EXTENSION_SIGNS = {
-    **dict.fromkeys((0x50, 0x58), "\u2211"),
-    **dict.fromkeys((0x51, 0x59), "\u220f"),
-    **dict.fromkeys((0x52, 0x5A), "\u222b"),
-    **dict.fromkeys((0x48, 0x49), "\u222e"),
-    0x53: "\u22c3",
-    0x54: "\u22c2",
-    **dict.fromkeys((0x4C, 0x4D), "\u2295"),
-    **dict.fromkeys((0x4E, 0x4F), "\u2297"),
-    **dict.fromkeys((0x70, 0x71, 0x72, 0x73), "\u221a"),
-}
-"""Signs of these fonts by their code, for files that give them no Unicode value."""
-BRACKETS = {
-    **dict.fromkeys((0x00, 0x10, 0x12), "("),
-    **dict.fromkeys((0x01, 0x11, 0x13), ")"),
-    **dict.fromkeys((0x14,), "["),
-    **dict.fromkeys((0x03, 0x15), "]"),
-    **dict.fromkeys((0x08, 0x1A), "{"),
-    **dict.fromkeys((0x1B,), "}"),
-}
-"""Brackets of these fonts by their code."""
 AXIS = 0.25
 """Height of the axis that signs are centred on above the baseline, in units of the font size."""
 RULE_HEIGHT = 1.5
@@ -169,19 +139,19 @@ class _Reader:
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
-        self.name = ctypes.create_string_buffer(128)
         self.matrix = raw.FS_MATRIX()
-        self.fonts: dict[bytes, tuple[str, bool, bool]] = {}
+        self.fonts = Fonts(textpage, self.codes)
         self._name_brackets()
         self.lines = list(_lines(self.codes))
         self.turns = self._turns()
+        self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
         # Only below a root does a rule divide text that goes on along the line.
         self.ends = [rule.x1 for rule in rules] if 0x221A in self.codes and not self.turns else []
 
     def _name_brackets(self) -> None:
         """Large brackets have control codes in fonts without Unicode values."""
         for index, code in enumerate(self.codes):
-            if code in BRACKETS and EXTENSION.search(self._font(index)[0]):
+            if code in BRACKETS and EXTENSION.search(self.fonts.of(index)[0]):
                 self.codes[index] = ord(BRACKETS[code])
 
     def _turns(self) -> int:
@@ -252,7 +222,7 @@ class _Reader:
     def _run(self, first: int, last: int, gaps: list[tuple[int, int, float]], broken: bool) -> Piece:
         """A stretch of a line with several baselines."""
         piece = self._piece(first, last, gaps, None, broken)
-        piece = replace(piece, run=True, slanted=self._is_slanted(last - 1))
+        piece = replace(piece, run=True, slanted=self.fonts.is_slanted(last - 1))
         return self._hung(piece, first) if EXTENSION.search(piece.font) else piece
 
     def _hung(self, piece: Piece, first: int) -> Piece:
@@ -265,11 +235,6 @@ class _Reader:
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
         raw.FPDFText_GetCharBox(self.textpage, index, left, right, bottom, top)
         return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
-
-    def _is_slanted(self, index: int) -> bool:
-        flags = ctypes.c_int()
-        raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
-        return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, float]]:
         """(last character before, first character after, width in points) of every run of blanks."""
@@ -289,8 +254,8 @@ class _Reader:
     ) -> Piece:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
         middle = self._middle(first, last)
-        name, bold, mono = self._font(middle)
-        ends = [(bold, mono)] if last - first < 3 else [self._font(first)[1:], self._font(last - 1)[1:]]
+        name, bold, mono = self.fonts.of(middle)
+        ends = [(bold, mono)] if last - first < 3 else [self.fonts.of(first)[1:], self.fonts.of(last - 1)[1:]]
         # The number in front of a line of a listing is often set in another font.
         mono = mono and all(fixed for _, fixed in ends[self._is_digit(first) :])
         return Piece(
@@ -334,17 +299,6 @@ class _Reader:
         if raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
             scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
         return round(raw.FPDFText_GetFontSize(self.textpage, index) * scale, 1)
-
-    def _font(self, index: int) -> tuple[str, bool, bool]:
-        """(name, bold, typewriter)"""
-        flags = ctypes.c_int()
-        raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
-        value = self.name.value
-        if value not in self.fonts:
-            name = SUBSET.sub("", value.decode("utf-8", "replace"))
-            heavy = raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT or bool(BOLD.search(name))
-            self.fonts[value] = (name, heavy, bool(MONO.search(name)) or bool(flags.value & FIXED_PITCH))
-        return self.fonts[value]
 
 
 def _lines(codes: list[int]) -> Iterator[tuple[int, int, bool]]:

@@ -164,3 +164,68 @@ def test_leaders_of_a_contents_page_are_shortened_and_each_line_stands_alone(tmp
         drawn(tmp_path / "a.pdf", lines)
         == "1.1 Of the kiln ... 4\n\n2.1 Of the jetty ... 5\n\n3.1 Of the ingot ... 6\n"
     )
+
+
+PROGRAM = ["if x in list then", "  return multiplied * 2;", "fi;", "# the answer", "}"]
+
+
+def bitmap_font_book(path: Path, widths: list[int]) -> None:
+    """A page of code in a Type 3 font, which PDFium gives no name, as old TeX installations embed their bitmaps."""
+    glyphs = " ".join(f"/g{code} 1 0 R" for code in range(33, 127))
+    names = " ".join(f"/g{code}" for code in range(33, 127))
+    map_rows = "\n".join(f"<{code:02x}> <{code:04x}>" for code in range(33, 127))
+    unicode_map = f"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange 94 beginbfchar\n{map_rows}\nendbfchar endcmap end"
+    shown = "".join(
+        f"BT /F0 10 Tf {72 + 6 * (len(text) - len(text.lstrip()))} {700 - 12 * row} Td ({escaped(text.lstrip())}) Tj ET\n"
+        for row, text in enumerate(PROGRAM)
+    )
+    prose = "".join(f"BT /F1 10 Tf 72 {600 - 12 * row} Td ({FILLER[:90]}) Tj ET\n" for row in range(8))
+    objects = [
+        stream("600 0 0 0 500 700 d1 0 0 500 700 re f"),
+        f"<< /Type /Font /Subtype /Type3 /FontBBox [0 -200 600 800] /FontMatrix [0.001 0 0 0.001 0 0] /CharProcs << {glyphs} >> /Encoding << /Type /Encoding /Differences [33 {names}] >> /FirstChar 32 /LastChar 126 /Widths [{' '.join(map(str, widths))}] /ToUnicode 3 0 R /Resources << >> >>",
+        stream(unicode_map),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman >>",
+        stream(shown + prose),
+        "<< /Type /Page /Parent 7 0 R /MediaBox [0 0 612 792] /Contents 5 0 R /Resources << /Font << /F0 2 0 R /F1 4 0 R >> >> >>",
+        "<< /Type /Pages /Kids [6 0 R] /Count 1 >>",
+        "<< /Type /Catalog /Pages 7 0 R >>",
+    ]
+    body = "%PDF-1.4\n" + "".join(f"{number} 0 obj\n{text}\nendobj\n" for number, text in enumerate(objects, 1))
+    path.write_text(f"{body}trailer << /Root 8 0 R /Size 9 >>\n%%EOF\n", encoding="latin-1")
+
+
+def stream(text: str) -> str:
+    return f"<< /Length {len(text)} >>\nstream\n{text}\nendstream"
+
+
+def escaped(text: str) -> str:
+    return text.replace("(", r"\(").replace(")", r"\)")
+
+
+def test_code_in_a_nameless_fixed_pitch_font_is_a_listing(tmp_path):
+    bitmap_font_book(tmp_path / "a.pdf", [600] * 95)
+    assert "```\n" + "\n".join(PROGRAM) + "\n```" in read(tmp_path / "a.pdf")
+
+
+def test_a_nameless_font_of_different_widths_is_no_typewriter(tmp_path):
+    bitmap_font_book(tmp_path / "a.pdf", [400 + 40 * (code % 7) for code in range(95)])
+    assert "```" not in read(tmp_path / "a.pdf")
+
+
+def test_an_operator_that_the_margin_puts_in_front_of_a_line_is_no_bullet(tmp_path):
+    lines = [
+        "The harbor carries timber over the ridge and to the valley where 25 + 0",
+        "* [1 .. 100] is the sum of a list, and the kiln is waiting for all of it.",
+    ]
+    text = drawn(tmp_path / "a.pdf", [(72, 700 - 12 * row, line) for row, line in enumerate(lines)])
+    assert text == f"{' '.join(lines)}\n"
+
+
+def test_stars_in_front_of_items_are_bullets(tmp_path):
+    lines = [
+        "The harbor has all of these things, which are used up by the kiln there:",
+        "* timber that comes over the ridge and is carried to the valley and back",
+        "* amber that the lagoon leaves on the beach in the morning of each day",
+    ]
+    text = drawn(tmp_path / "a.pdf", [(72, 700 - 12 * row, line) for row, line in enumerate(lines)])
+    assert text.count("\n- ") == 2

@@ -1,0 +1,123 @@
+"""Fonts of a page's characters: bold, typewriter, slanted, and the signs of fonts without Unicode values."""
+
+import ctypes
+import re
+from collections.abc import Sequence, Set
+from statistics import median
+from typing import Any
+
+import pypdfium2.raw as raw
+
+BOLD = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|ecbx|cmb\d|-bd|\bmedi\b", re.IGNORECASE)
+MONO = re.compile(r"mono|courier|typewriter|consol|cmtt|sftt|ectt|txtt|code\b|menlo|inconsolata", re.IGNORECASE)
+SUBSET = re.compile(r"^[A-Z]{6}\+")
+BOLD_WEIGHT = 600
+FIXED_PITCH = 1
+PITCH = 0.04
+"""Difference of the advances of a typewriter font that rounding leaves, as a share."""
+PROBED = 25
+"""Characters before and behind a place that say how wide those of a font are."""
+ITALIC = 1 << 6
+SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IGNORECASE)
+EXTENSION = re.compile(r"cmex|math-?extension|mathex|txex|pxex|esint", re.IGNORECASE)
+"""Fonts of large operators and brackets; their signs hang below the baseline."""
+EXTENSION_SIGNS = {
+    **dict.fromkeys((0x50, 0x58), "\u2211"),
+    **dict.fromkeys((0x51, 0x59), "\u220f"),
+    **dict.fromkeys((0x52, 0x5A), "\u222b"),
+    **dict.fromkeys((0x48, 0x49), "\u222e"),
+    0x53: "\u22c3",
+    0x54: "\u22c2",
+    **dict.fromkeys((0x4C, 0x4D), "\u2295"),
+    **dict.fromkeys((0x4E, 0x4F), "\u2297"),
+    **dict.fromkeys((0x70, 0x71, 0x72, 0x73), "\u221a"),
+}
+"""Signs of these fonts by their code, for files that give them no Unicode value."""
+BRACKETS = {
+    **dict.fromkeys((0x00, 0x10, 0x12), "("),
+    **dict.fromkeys((0x01, 0x11, 0x13), ")"),
+    **dict.fromkeys((0x14,), "["),
+    **dict.fromkeys((0x03, 0x15), "]"),
+    **dict.fromkeys((0x08, 0x1A), "{"),
+    **dict.fromkeys((0x1B,), "}"),
+}
+"""Brackets of these fonts by their code."""
+BLANK, NO_BREAK = 0x20, 0xA0
+
+
+class Fonts:
+    """Fonts of one page; those without a name, as bitmap fonts are, by the advance of their characters."""
+
+    def __init__(self, textpage: Any, codes: list[int]) -> None:
+        self.textpage = textpage
+        self.codes = codes
+        self.x, self.y = ctypes.c_double(), ctypes.c_double()
+        self.name = ctypes.create_string_buffer(128)
+        self.fixed: dict[int, bool] = {}
+        self.named: dict[bytes, tuple[str, bool, bool]] = {}
+        self.turns = 0
+        self.probes: list[int] = []
+
+    def expect(self, probes: list[int], turns: int) -> None:
+        """Characters of every line, from which fonts without a name are measured, and the page's quarter turns."""
+        self.probes, self.turns, self.fixed = probes, turns, {}
+
+    def of(self, index: int) -> tuple[str, bool, bool]:
+        """(name, bold, typewriter)"""
+        flags = ctypes.c_int()
+        raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
+        value = self.name.value
+        if not value:
+            return "", raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT, self._is_fixed(index)
+        if value not in self.named:
+            name = SUBSET.sub("", value.decode("utf-8", "replace"))
+            heavy = raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT or bool(BOLD.search(name))
+            self.named[value] = (name, heavy, bool(MONO.search(name)) or bool(flags.value & FIXED_PITCH))
+        return self.named[value]
+
+    def is_slanted(self, index: int) -> bool:
+        """Whether a character is in italics or a font of mathematical letters."""
+        flags = ctypes.c_int()
+        raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
+        return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
+
+    def _is_fixed(self, index: int) -> bool:
+        """Whether a font without a name, as bitmap fonts are, is a typewriter's: by the advance of its characters."""
+        if not self.fixed:
+            self.fixed[0] = False
+            for probe in self.probes:
+                self._measure(probe)
+        return self.fixed.get(self._font_of(index), False)
+
+    def _font_of(self, index: int) -> int:
+        """Identity of a character's font on this page."""
+        drawn = raw.FPDFText_GetTextObject(self.textpage, index)
+        font = raw.FPDFTextObj_GetFont(drawn) if drawn else None
+        return ctypes.cast(font, ctypes.c_void_p).value or 0 if font else 0
+
+    def _measure(self, index: int) -> None:
+        font = self._font_of(index)
+        if not font or font in self.fixed:
+            return
+        codes, advances, seen, before = self.codes, [], set[int](), None
+        for place in range(max(0, index - PROBED), min(len(codes), index + PROBED)):
+            if codes[place] <= BLANK or codes[place] == NO_BREAK or self._font_of(place) != font:
+                before = None
+                continue
+            raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)
+            here = (self.x.value, self.y.value, -self.x.value, -self.y.value)[self.turns]
+            if before is not None and here > before:
+                advances.append(here - before)
+                seen.add(codes[place - 1])
+            before = here
+        found = _fixed_pitch(advances, seen)
+        if found is not None:
+            self.fixed[font] = found
+
+
+def _fixed_pitch(advances: Sequence[float], codes: Set[int]) -> bool | None:
+    """Whether the characters of a font are equally wide; None where too few different ones say so."""
+    if len(advances) < 6 or len(codes) < 4:
+        return None
+    usual = median(advances)
+    return sum(abs(advance - usual) < PITCH * usual for advance in advances) >= 0.9 * len(advances)
