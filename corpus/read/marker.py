@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
@@ -54,8 +54,16 @@ GIVEN_UP = re.compile(
 SERVER_LOGS = ".cache/datalab/surya/*.log"
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300
+FENCED = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$")
+ANCHOR = re.compile(r"<span id=[\"'][^\"'>]*[\"']>\s*</span>|<a (?:id|name)=[\"'][^\"'>]*[\"']>\s*</a>")
+PICTURE = re.compile(r"!\[([^\]\n]*)\]\(([^()\n]*)\)")
+JUMP = re.compile(r"(?<!!)\[((?:[^\[\]\n\\]|\\.)*)\]\(#[^()\s]*\)")
+RAISED = re.compile(r"(\d+|\w?)<(sup|sub)>([\w+\u2212-]+)</\2>")
+BREAK = re.compile(r"<br ?/?>")
+STYLE = re.compile(r"</?(?:b|i|u|strong|em|span|mark)(?: [^<>]*)?>")
+BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
-KEPT_VERSION = 1
+KEPT_VERSION = 2
 REAL_HOME = {
     "XDG_CACHE_HOME": ".cache",
     "DOCKER_CONFIG": ".docker",
@@ -99,6 +107,8 @@ class _Range:
     """Markdown without page separators."""
     starts: dict[int, int]
     """Page index to the offset of its text, for the pages the command told apart."""
+    pictures: list[str]
+    """Captions or names of pictures that were left out."""
 
 
 def is_installed(command: str) -> bool:
@@ -174,11 +184,14 @@ def _kept(kept: Path, first: int, last: int) -> _Range | None:
         value = sealed.read(kept / f"{first:06}-{last:06}.json")
     except (OSError, ValueError):
         return None
-    return _Range(text=value["text"], starts={int(page): start for page, start in value["starts"].items()})
+    starts = {int(page): start for page, start in value["starts"].items()}
+    return _Range(text=value["text"], starts=starts, pictures=value["pictures"])
 
 
 def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
-    sealed.write(kept / f"{first:06}-{last:06}.json", {"text": made.text, "starts": made.starts})
+    sealed.write(
+        kept / f"{first:06}-{last:06}.json", {"text": made.text, "starts": made.starts, "pictures": made.pictures}
+    )
 
 
 def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
@@ -251,16 +264,37 @@ def _read(folder: Path, first: int) -> _Range:
     # Some versions count the pages of the range instead of those of the file.
     shift = first if marks and int(marks[0][1]) < first else 0
     edges = [*(mark.start() for mark in marks), len(source)]
-    texts = [source[: edges[0]].strip()] if source[: edges[0]].strip() else []
+    pictures: list[str] = []
+    before = cleaned(source[: edges[0]], pictures).strip()
+    texts = [before] if before else []
     starts: dict[int, int] = {first: 0} if texts else {}
     position = len(texts[0]) + 2 if texts else 0
     for mark, end in zip(marks, edges[1:], strict=True):
-        part = source[mark.end() : end].strip("\n")
+        part = cleaned(source[mark.end() : end], pictures).strip("\n")
         starts.setdefault(int(mark[1]) + shift, position)
         if part.strip():
             texts.append(part)
             position += len(part) + 2
-    return _Range(text="\n\n".join(texts), starts=starts)
+    return _Range(text="\n\n".join(texts), starts=starts, pictures=pictures)
+
+
+def cleaned(text: str, pictures: list[str]) -> str:
+    """marker's Markdown without anchors, jumps within the file, pictures and styles, save in code.
+
+    Raised and lowered marks become LaTeX. The captions of pictures, or their names, are added to `pictures`.
+    """
+    made, place = [], 0
+    for match in FENCED.finditer(text):
+        made += [_without_markup(text[place : match.start()], pictures), match[0]]
+        place = match.end()
+    return BLANK.sub("\n\n", "".join([*made, _without_markup(text[place:], pictures)]))
+
+
+def _without_markup(text: str, pictures: list[str]) -> str:
+    pictures += [match[1] or match[2] for match in PICTURE.finditer(text)]
+    text = JUMP.sub(r"\1", PICTURE.sub("", ANCHOR.sub("", text)))
+    text = RAISED.sub(lambda match: f"${match[1]}{'^' if match[2] == 'sup' else '_'}{{{match[3]}}}$", text)
+    return STYLE.sub("", BREAK.sub(" ", text))
 
 
 def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: MarkerConfig) -> Page:
@@ -275,7 +309,7 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: Marker
     filled: list[int] = []
     for page in range(num_pages):
         filled.append(min(max(starts.get(page, 0), filled[-1] if filled else 0), len(text)))
-    return page_of(
+    page = page_of(
         source_id,
         text,
         num_pages=num_pages,
@@ -284,3 +318,5 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: Marker
         page_starts=filled,
         chosen="marker was asked for",
     )
+    pictures = [name for part in ranges for name in part.pictures]
+    return replace(page, removed=pictures, removed_for=["image"] * len(pictures))

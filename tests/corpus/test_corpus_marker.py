@@ -9,7 +9,7 @@ import pytest
 from places import DATA
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.read.marker import OPTIONS, MarkerConfig, convert_marker
+from corpus.read.marker import OPTIONS, MarkerConfig, cleaned, convert_marker
 from infuser_core.errors import DocumentError
 
 PAGES = 7
@@ -218,3 +218,40 @@ def test_every_option_is_one_of_the_commands(book, tmp_path):
     known = HELP.read_text().split()
     assert {option for option in OPTIONS if option.startswith("--")} | {"--page_range", "--output_dir"} <= set(known)
     assert "[markdown|json|html|chunks]" in known and OPTIONS[1] == "markdown"
+
+
+MARKED = """<span id="page-3-0"></span># <b>Tides</b>
+
+See [Section 2](#page-9-1) and [the moon](https://moon.example), 10<sup>6</sup> of x<sub>1</sub>.<sup>4</sup>
+
+![](_page_3_Picture_1.jpeg)
+
+![A buoy](_page_3_Figure_2.jpeg)
+
+| a<br>b | c |
+|---|---|
+
+```
+<span id="page-0-0"></span> ![](kept.png)
+```
+"""
+
+
+def test_anchors_jumps_and_pictures_do_not_stay():
+    pictures: list[str] = []
+    text = cleaned(MARKED, pictures)
+    assert text.startswith(
+        "# Tides\n\nSee Section 2 and [the moon](https://moon.example), $10^{6}$ of $x_{1}$.$^{4}$\n\n|"
+    )
+    assert "| a b | c |" in text and '<span id="page-0-0"></span> ![](kept.png)' in text
+    assert pictures == ["_page_3_Picture_1.jpeg", "A buoy"]
+
+
+def test_pictures_of_every_page_are_told_and_offsets_fit_the_cleaned_text(book, tmp_path):
+    anchor = "text of <span id='page-0-1'></span>![](p.jpeg)"
+    config = command(tmp_path)
+    script = Path(config.command)
+    script.write_text(script.read_text().replace("text of ", anchor))
+    page = convert_marker(book, "book", config)
+    assert page.removed_for == ["image"] * PAGES and set(page.removed) == {"p.jpeg"} and "<span" not in page.markdown
+    assert [page.markdown[start : start + 8] for start in page.page_starts] == [f"# Page {n}" for n in range(PAGES)]
