@@ -14,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
 from corpus.read.page import page_of, reason_of
+from corpus.read.printed import Removed
 from infuser_core import child, sealed
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
@@ -309,7 +310,8 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: Marker
     filled: list[int] = []
     for page in range(num_pages):
         filled.append(min(max(starts.get(page, 0), filled[-1] if filled else 0), len(text)))
-    page = page_of(
+    pictures = [name for part in ranges for name in part.pictures]
+    return page_of(
         source_id,
         text,
         num_pages=num_pages,
@@ -317,6 +319,5 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: Marker
         reason="" if text.strip() else "marker: wrote no text",
         page_starts=filled,
         chosen="marker was asked for",
+        removed=[Removed(text=name, reason="image", page=-1) for name in pictures],
     )
-    pictures = [name for part in ranges for name in part.pictures]
-    return replace(page, removed=pictures, removed_for=["image"] * len(pictures))

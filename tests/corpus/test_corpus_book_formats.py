@@ -125,6 +125,18 @@ def test_a_chapter_about_copyright_is_no_licence(tmp_path):
     assert "Lists are not copyrightable" in page.markdown and page.removed == []
 
 
+def test_a_sidebar_of_a_book_is_a_part_of_it(tmp_path):
+    text = "# Depth\n\n::: sidebar\nA digression on wells.\n:::\n"
+    assert "A digression on wells." in convert(written(tmp_path, "book.qmd", text)).markdown
+
+
+def test_comments_within_a_paragraph_and_index_terms_stop_no_reader(tmp_path):
+    text = "== Gates\n\nA gate(((gates, kinds of (all)))) holds\n//TODO: more\nwater.\n\n----\n// code\n(((x)))\n----\n"
+    page = convert(written(tmp_path, "book.adoc", text))
+    assert "A gate holds" in page.markdown and "TODO" not in page.markdown, page.reason
+    assert "// code\n(((x)))" in page.markdown
+
+
 def test_a_bar_in_a_formula_ends_no_cell(tmp_path):
     text = "<table><tr><th>a</th></tr><tr><td><math><mo>|</mo><mi>x</mi><mo>|</mo></math></td></tr></table>"
     rows = convert(written(tmp_path, "book.html", text)).markdown.splitlines()

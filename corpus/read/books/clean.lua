@@ -20,7 +20,7 @@ local STEPS = {
 }
 local CALLS = { top = true, up = true, next = true, prev = true, previous = true, home = true, back = true, edit = true, discussions = true, ["open in colab"] = true, ["download notebook"] = true }
 local ARROWS = { ["⇡"] = true, ["⇣"] = true, ["↑"] = true, ["←"] = true, ["→"] = true, ["«"] = true, ["»"] = true }
-local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true, sidebar = true,
+local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true,
   navigation = true, navheader = true, navfooter = true, ["page-footer"] = true, ["site-footer"] = true }
 
 local function removed(reason, text)
@@ -300,6 +300,10 @@ local blocks = {
   end,
   Div = function(div) return div.content end,
   RawBlock = raw,
+  -- Without a language it would be written by indentation alone.
+  CodeBlock = function(code)
+    if #code.classes == 0 then return pandoc.CodeBlock(code.text, pandoc.Attr("", { "text" })) end
+  end,
   Table = plain_table,
   DefinitionList = definitions,
   LineBlock = lines,

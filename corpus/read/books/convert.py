@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus.read.books import pandoc
@@ -10,6 +10,7 @@ from corpus.read.books.library import ZIP, Piece, format_of, suffix_of
 from corpus.read.books.pandoc import Cut
 from corpus.read.books.tree import Archive
 from corpus.read.page import page_of, reason_of
+from corpus.read.printed import Removed
 from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
@@ -91,12 +92,12 @@ def _page(source_id: str, pieces: list[Piece], texts: list[str], cuts: list[Cut]
         reason = f"unreadable: {failed} of {files} parts failed, at most {MAX_LOST:.0%} may: {lost[0]}"
     elif not text.strip():
         reason = "empty: the book has no text"
-    page = page_of(
+    return page_of(
         source_id,
         "" if reason else f"{text}\n",
         num_pages=files,
         converter=name(),
         reason=reason,
         chosen=f"{suffix}: {files} parts by pandoc" + (f", {failed} of them unreadable" if failed else ""),
+        removed=[Removed(text=cut.text, reason=cut.reason, page=-1) for cut in cuts],
     )
-    return replace(page, removed=[cut.text for cut in cuts], removed_for=[cut.reason for cut in cuts])

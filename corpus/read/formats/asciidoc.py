@@ -11,8 +11,25 @@ CHAPTER = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*== (?=\S)")
 """With the lines of attributes above the title."""
 
 
+COMMENT = re.compile(r"(?m)^//(?!//).*\n?")
+HIDDEN = re.compile(r"\(\(\((?:[^()]|\([^()]*\))*\)\)\)")
+"""Index terms that print nothing."""
+BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
+
+
+def prepare(text: str) -> str:
+    """Without comment lines, at which the reader stops within a paragraph, and index terms, save in listings."""
+    made, place = [], 0
+    for match in BLOCK.finditer(text):
+        made += [HIDDEN.sub("", COMMENT.sub("", text[place : match.start()])), match[0]]
+        place = match.end()
+    return "".join([*made, HIDDEN.sub("", COMMENT.sub("", text[place:]))])
+
+
 def _layouts(tree: Tree) -> list[Layout]:
     return by_inclusion(tree, SUFFIXES, INCLUDE)
 
 
-FORMATS = (Format(suffixes=SUFFIXES, reader="asciidoc", include=INCLUDE, split=CHAPTER, layouts=_layouts),)
+FORMATS = (
+    Format(suffixes=SUFFIXES, reader="asciidoc", include=INCLUDE, prepare=prepare, split=CHAPTER, layouts=_layouts),
+)

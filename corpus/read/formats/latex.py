@@ -11,9 +11,7 @@ INCLUDE = re.compile(r"\\(?:input|include|subfile)\s*\{(?P<name>[^{}\n]+)\}")
 BEGIN = r"\begin{document}"
 COMMENT = re.compile(r"(?m)(?<!\\)((?:\\\\)*)%.*$")
 # What a formula needs, where it begins a line: what is indented is inside another definition.
-DEFINITION = re.compile(
-    r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|newtheorem|def|newenvironment)(?![A-Za-z])"
-)
+DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|newtheorem|def)(?![A-Za-z])")
 CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b")
 BRACES = re.compile(r"\\[{}\\]")
 DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
@@ -47,7 +45,8 @@ def _definitions(text: str) -> Iterator[str]:
                 break
         made = "\n".join(lines)
         place = match.start() + len(made)
-        if opened and depth == 0 and "@" not in made and not DELIMITED.match(made):
+        whole = made.count(r"\begin{") == made.count(r"\end{")
+        if opened and depth == 0 and whole and "@" not in made and not DELIMITED.match(made):
             yield made
 
 

@@ -1,7 +1,9 @@
 """Books of Markdown files: Quarto, R Markdown, MDX, Jupyter Book, mdBook, MkDocs and folders with a toc block."""
 
+import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -13,7 +15,9 @@ QUARTO = (".qmd", ".rmd", ".rmarkdown")
 MDX = (".mdx",)
 PLAIN = (".md", ".markdown", ".mdown", ".myst")
 SUFFIXES = (*QUARTO, *MDX, *PLAIN, ".ipynb", ".rst")
-INCLUDE = re.compile(r"(?m)^[ \t]*\{\{<[ \t]*include[ \t]+(?P<name>\S+)[ \t]*>\}\}[ \t]*$")
+INCLUDE = re.compile(
+    r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+(?P<name>[^\s}:>]+)[^}\n]*\}\}[ \t]*$"
+)
 CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{(?:\.|=)?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t].*\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
@@ -123,7 +127,10 @@ def _layouts(tree: Tree) -> list[Layout]:
                     Part(name=f"docs/{each.name}" if each.name else "", title=each.title, depth=each.depth)
                     for each in entries
                 ]
-            made += of_contents(tree, name, entries, SUFFIXES)
+            base = posixpath.dirname(name)
+            # mdBook's listings lie beside its texts.
+            top = base.rpartition("/")[0] if posixpath.basename(base) == "src" and file == "SUMMARY.md" else base
+            made += [replace(layout, base=top) for layout in of_contents(tree, name, entries, SUFFIXES)]
         elif file == "index.md" and TOC.search(tree.text(name)):
             folder = name.removesuffix(file)
             entries = [
