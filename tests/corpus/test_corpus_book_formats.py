@@ -125,6 +125,56 @@ def test_a_chapter_about_copyright_is_no_licence(tmp_path):
     assert "Lists are not copyrightable" in page.markdown and page.removed == []
 
 
+MYST = """(sec:ponds)=
+# Ponds
+
+Depth {math}`d_1` as in {ref}`the plan <sec:plan>`.
+
+```{math}
+:label: eq_d
+
+d = a^2
+```
+
+````{note}
+Mind the {doc}`frogs`.
+
+```{code-cell} ipython3
+---
+tags: [hide]
+---
+frogs = 3
+```
+````
+
+```{prf:theorem} Frogs
+Every pond has $f^2$ frogs.
+```
+
+```{toctree}
+hidden
+```
+
+```text
+{note}
+```
+"""
+
+
+def test_directives_of_a_markdown_book_are_formulas_code_and_prose(tmp_path):
+    page = convert(written(tmp_path, "book.myst", MYST))
+    expected = ["Depth $d_1$ as in the plan.", "\n$$d = a^2$$\n", "Mind the frogs.", "``` python\nfrogs = 3\n```"]
+    expected += ["**Theorem Frogs**\n\nEvery pond has $f^2$ frogs.", "``` text\n{note}\n```"]
+    assert [each for each in expected if each not in page.markdown] == [], page.markdown
+    assert not [each for each in ("hidden", "eq_d", "tags", "sec:", "{math}") if each in page.markdown]
+
+
+def test_an_environment_of_latex_in_markdown_is_a_formula(tmp_path):
+    text = "# Sums\n\n\\begin{align*}\na &= b \\\\\nc &= d\n\\end{align*}\n\nEnd.\n"
+    page = convert(written(tmp_path, "book.qmd", text))
+    assert "$$\\begin{align*}\na &= b" in page.markdown and "\\end{align*}$$" in page.markdown and not page.removed
+
+
 def test_a_sidebar_of_a_book_is_a_part_of_it(tmp_path):
     text = "# Depth\n\n::: sidebar\nA digression on wells.\n:::\n"
     assert "A digression on wells." in convert(written(tmp_path, "book.qmd", text)).markdown

@@ -90,7 +90,15 @@ local function raised(mark)
   end
 end
 
+local FORMULAS = { equation = true, align = true, gather = true, multline = true, eqnarray = true, alignat = true,
+  flalign = true, displaymath = true, aligned = true, cases = true, split = true }
+
 local function raw(element)
+  local environment = element.text:match("^%s*\\begin{(%a+)%*?}")
+  if environment and FORMULAS[environment] then
+    local formula = pandoc.Math("DisplayMath", element.text:gsub("\n%s*\n", "\n"))
+    return element.t == "RawBlock" and pandoc.Para({ formula }) or formula
+  end
   if not element.text:match("^%s*<!%-%-") then removed("markup", element.text) end
   return {}
 end

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from corpus.read.books.format import Format, Layout, Part, Tree
+from corpus.read.books.myst import plain
 from corpus.read.books.order import by_numbers, natural, of_contents
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
@@ -160,6 +161,11 @@ def prepare(text: str) -> str:
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
+def from_myst(text: str) -> str:
+    """A part of a book of Markdown files, which may be MyST."""
+    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(text))))
+
+
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
     made, place = [], 0
@@ -179,5 +185,5 @@ READER = "".join(
 FORMATS = (
     Format(suffixes=QUARTO, reader=READER, include=INCLUDE, prepare=prepare, layouts=_layouts),
     Format(suffixes=MDX, reader=READER, prepare=components),
-    Format(suffixes=PLAIN, reader=READER, include=INCLUDE, prepare=prepare),
+    Format(suffixes=PLAIN, reader=READER, include=INCLUDE, prepare=from_myst),
 )
