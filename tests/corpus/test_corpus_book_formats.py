@@ -232,6 +232,11 @@ def test_endless_macros_cost_their_chapter_alone(tmp_path):
     )
 
 
+def test_a_title_without_braces_is_a_title(tmp_path):
+    text = "\\documentclass{book}\n\\newcommand{\\tasks}{Problems}\n\\begin{document}\n\\section\\tasks\nOne.\n\\end{document}\n"
+    assert "# Problems\n\nOne." in convert(written(tmp_path, "book.tex", text)).markdown
+
+
 def test_a_text_reads_no_file_of_the_machine(tmp_path):
     secret = written(tmp_path, "secret.txt", "zebra crossing\n")
     sources = {

@@ -15,12 +15,15 @@ DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMath
 CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b")
 BRACES = re.compile(r"\\[{}\\]")
 DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
+BARE = re.compile(r"\\((?:sub)*section|chapter|paragraph)(\*?)(\\[A-Za-z]+)")
+"""A title that is a macro without braces."""
 MAX_LINES = 12
 """Lines of one definition."""
 
 
 def prepare(text: str) -> str:
     """The body behind the definitions of the preamble; a piece of a book without a preamble is a body."""
+    text = BARE.sub(r"\\\1\2{\3}", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
         return text
