@@ -8,6 +8,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
 from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.formulas.scripts import assembled
+from corpus.read.printed import Piece
 
 SUPER, SUB = 3.6, -1.5
 Part = tuple[str, float, float]
@@ -102,6 +104,19 @@ def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
     half = stringWidth("2", "Times-Roman", 10) / 2
     draw = [(72, 700, 10, "y ="), (90, 706.8, 10, "n + 1"), (90 + width / 2 - half, 693.1, 10, "2")]
     assert page(tmp_path / "a.pdf", draw, [(90, 90 + width, 702.5)]) == "y = \\frac{n + 1}{2}\n"
+
+
+@pytest.mark.parametrize(
+    ("font", "text"),
+    [("CMSY7", "y\u2032\u2032 = 2y"), ("ABCDEF+Fourier-Math-Symbols", "y\u2032\u2032 = 2y"), ("CMR7", "y^{00} = 2y")],
+)
+def test_primes_that_a_font_of_symbols_codes_as_noughts(font, text):
+    def piece(words: str, x0: float, x1: float, y: float, size: float, font: str) -> Piece:
+        return Piece(text=words, x0=x0, x1=x1, y=y, size=size, font=font, bold=False, mono=False, run=True)
+
+    parts = [piece("y", 72, 77, 700, 10, "CMMI10"), piece("00", 77, 82, 703.6, 7, font)]
+    (whole,) = assembled([*parts, piece("= 2y", 85, 105, 700, 10, "CMR10")])
+    assert whole.text == text
 
 
 def test_words_around_a_rule_are_no_fraction(tmp_path):

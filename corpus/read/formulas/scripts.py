@@ -45,6 +45,8 @@ TRADE = re.compile(r"^(?:TM|SM|\u2122|\u00ae|\u00a9)$")
 OPENING = re.compile(r"^[\w(\[{|\\]")
 """Beginnings of what stands close behind an exponent, and never behind the mark of a note."""
 NO_SCRIPT = re.compile(r"^[_.,]+$")
+SYMBOLS = re.compile(r"cmsy|cmbsy|msbm|math-?symbols|mathsy|mtsy|txsy|pxsy", re.IGNORECASE)
+NOUGHTS = re.compile(r"^0{1,4}$")
 PRIMES = re.compile(r"^[\u2032'\u2033\u2034]+$")
 WORD_END = re.compile(r"[^\W\d_]+$")
 YEAR_END = re.compile(r"[a-z]{2,}[ ,.(]+(?:1[5-9]|20[0-3])\d\d$")
@@ -201,6 +203,7 @@ def _with_scripts(text: str, scripts: Sequence[Piece], main: Piece, slanted: boo
     if main.mono:
         return "".join(piece.text for piece in scripts)
     upper, lower = _parted(scripts, main)
+    upper = [_primed(piece) for piece in upper]
     above, below = (linear(part, _main(part)) if part else "" for part in (upper, lower))
     if not below and (plain := _plain(text, above, slanted, upper, after)) is not None:
         return plain
@@ -210,6 +213,13 @@ def _with_scripts(text: str, scripts: Sequence[Piece], main: Piece, slanted: boo
         + (f"_{{{below}}}" if below else "")
         + (f"^{{{above}}}" if above and not primes else "")
     )
+
+
+def _primed(piece: Piece) -> Piece:
+    """A superscript whose noughts are primes: their code in fonts of symbols without Unicode values."""
+    if not SYMBOLS.search(piece.font) or not NOUGHTS.match(piece.text):
+        return piece
+    return replace(piece, text="\u2032" * len(piece.text))
 
 
 def _parted(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Piece]]:
