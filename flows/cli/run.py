@@ -35,7 +35,7 @@ Name = Annotated[str, typer.Option(help="Name of the run; derived from its setti
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
-    for command in (run, resume, plan, sweep, serve, quickstart):
+    for command in (run, resume, plan, rehearse, sweep, serve, quickstart):
         app.command()(command)
     for former in (fork, undo):
         app.command(hidden=True)(former)
@@ -275,6 +275,27 @@ def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -
         to.write_text(as_yaml(constants, origin=f"fitted on {', '.join(names)} on {gpus}"), encoding="utf-8")
     facts = {"constants": asdict(constants), "residuals": [{**asdict(row), "error": row.error} for row in rows]}
     show(facts, lambda: as_text(constants, calibrated(), rows), as_json=as_json)
+
+
+def rehearse(
+    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="YAML files or names of shipped ones.")],
+    gpus: Annotated[str, typer.Option(help="Compare speeds with the planner's forecast, e.g. 8xH100 or cpu.")] = "",
+    set_: Changes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start every engine once with a random model and the longest batch: what fails or is slow, before a run is paid.
+
+    Exit code 1 where a step failed.
+    """
+    from infuser_core.config.overlays import load
+    from tasks.rehearsal.command import rehearse as start
+    from tasks.rehearsal.table import FAILED, as_text
+    from tasks.rehearsal.table import as_json as in_json
+
+    lines, forecast = start(load(configs, set_ or []), gpus)
+    show(in_json(lines, forecast), lambda: as_text(lines, forecast), as_json=as_json)
+    if any(line.status == FAILED for line in lines):
+        raise typer.Exit(1)
 
 
 def sweep(

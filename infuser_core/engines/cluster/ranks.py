@@ -128,6 +128,11 @@ class RankGroup:
         waiting = [actor.call.remote(method, each) for actor, each in zip(self._actors, rows, strict=True)]
         return self._wait(waiting, method, progress=progress, total=total)
 
+    @property
+    def pids(self) -> list[int]:
+        """Processes of the ranks by rank, where all of them are on this machine; else none."""
+        return [self._pids[rank] for rank in sorted(self._pids)]
+
     def alive(self) -> bool:
         """Whether every rank answers now."""
         if self.failed:

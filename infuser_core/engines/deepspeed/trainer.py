@@ -96,6 +96,11 @@ class DeepSpeedTrainer:
         """Whether the ranks are gone: a new trainer is needed."""
         return self._group.failed
 
+    @property
+    def pids(self) -> list[int]:
+        """Processes of the ranks, where all of them are on this machine; else none."""
+        return self._group.pids
+
     def alive(self) -> bool:
         """Whether every rank answers."""
         return self._group.alive()

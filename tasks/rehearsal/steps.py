@@ -1,0 +1,282 @@
+"""Rehearsal of a configuration on its own node: every engine once, with a random model and the longest batch."""
+
+import gc
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from infuser_core.config.run import RunConfig
+from infuser_core.engines.configured import run_pool
+from infuser_core.engines.hf.causal_lm import read_config
+from infuser_core.engines.pool import noting
+from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
+from infuser_core.engines.vllm.sync_check import LIMITS
+from infuser_core.errors import EngineError, InfuserError
+from infuser_core.phases import dev_gradient, score_influence, update_solver
+from infuser_core.schemas import Checkpoint, Rollout
+from infuser_core.store import verify
+from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_model
+from tasks.rehearsal.table import FAILED, UNREACHED, Forecast, Line, judged, peak_memory
+
+LEARNING_RATE = 1e-2
+"""Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
+PROVED = 16
+"""Most tokens of a response by which a change of weights is proved."""
+FAULTS = (InfuserError, OSError, RuntimeError, ValueError, TypeError, MemoryError, ImportError, LookupError)
+"""Errors of engines that become a line of the table; others are bugs of the rehearsal."""
+
+
+class Rehearsal:
+    """The steps in their order; what a step leaves for later ones is kept here."""
+
+    def __init__(self, config: RunConfig, folder: Path, forecast: Forecast | None) -> None:
+        self.lines: list[Line] = []
+        self._config, self._folder, self._forecast = config, folder, forecast
+        self._pool = run_pool(config)
+        self._engines: dict[str, Any] = {}
+        self._passed: set[str] = set()
+
+    def run(self) -> list[Line]:
+        """Go through all steps; one whose needs have failed is not reached. Engines end in any case."""
+        try:
+            self._step("model", (), self._model)
+            self._step("sampler start", ("model",), self._sampler)
+            self._step("generation", ("sampler start",), self._generate, phase="generate_questions")
+            self._step("trainer start", ("model",), self._trainer)
+            trained = ("trainer start", "generation")
+            self._step("dev gradient", trained, self._dev_gradient, phase="dev_gradient")
+            self._step("scoring", ("dev gradient",), self._score, phase="score_influence")
+            self._step("update", trained, self._update, phase="update_solver")
+            self._step("save", ("update",), self._save)
+            self._step("weight change", ("save",), self._change)
+            self._step("proof", ("weight change",), self._prove)
+            self._step("kill and resume", ("save",), self._resume)
+            for kind in ("trainer", "sampler"):
+                if hasattr(self._engines.get(kind), "sleep"):
+                    self._step(f"{kind} sleep", ("proof", "kill and resume"), partial(self._sleep, kind))
+        finally:
+            self._pool.close()
+        return self.lines
+
+    def _step(self, name: str, needs: Sequence[str], work: Callable[[], tuple[int, str]], *, phase: str = "") -> None:
+        absent = [need for need in needs if need not in self._passed]
+        if absent:
+            self.lines.append(Line(step=name, status=UNREACHED, told=f"needs {absent[0]}"))
+            return
+        started = time.monotonic()
+        try:
+            with noting() as engines:
+                tokens, told = work()
+        except (
+            InfuserError,
+            OSError,
+            RuntimeError,
+            ValueError,
+            TypeError,
+            MemoryError,
+            ImportError,
+            LookupError,
+        ) as error:
+            seconds = time.monotonic() - started
+            told = f"{type(error).__name__}: {error}"
+            self.lines.append(Line(step=name, status=FAILED, seconds=seconds, told=told))
+            return
+        finally:
+            self._engines |= engines
+        seconds = time.monotonic() - started
+        planned = self._forecast.seconds(phase, tokens) if self._forecast and phase else None
+        memory = peak_memory([os.getpid(), *(pid for engine in self._engines.values() for pid in pids_of(engine))])
+        self._passed.add(name)
+        self.lines.append(
+            Line(
+                step=name,
+                status=judged(seconds, planned),
+                seconds=seconds,
+                tokens=tokens,
+                planned=planned,
+                gigabytes=memory,
+                told=told,
+            )
+        )
+
+    def _model(self) -> tuple[int, str]:
+        self._first = random_model(self._config, self._folder)
+        config = read_config(self._folder / "random")
+        self._vocabulary: int = config.get_text_config().vocab_size
+        gc.collect()
+        return 0, f"{config.model_type}, random weights"
+
+    def _sampler(self) -> tuple[int, str]:
+        self._pool.sampler(self._first)
+        return 0, self._config.engine.sampler
+
+    def _generate(self) -> tuple[int, str]:
+        cotrain = self._config.cotrain
+        longest = max(cotrain.generator_tokens, cotrain.solver_tokens)
+        groups = prompts(self._config, self._vocabulary, groups=max(2, self._config.engine.ranks))
+        self._groups = groups
+        drawn = self._drawn(self._first, self._groups, longest)
+        check_drawn(groups, drawn, vocabulary=self._vocabulary)
+        self._rollouts: list[Rollout] = longest_rollouts(self._groups, drawn, tokens=longest)
+        tokens = [len(row.token_ids) for rows in drawn for row in rows]
+        return self._count(sum(tokens)), f"{len(tokens)} responses, the longest {max(tokens)} of {longest} tokens"
+
+    def _count(self, responses: int) -> int:
+        """Tokens as the planner counts them: every prompt once."""
+        return responses + sum(len(group.token_ids) for group in self._groups)
+
+    def _trained(self) -> int:
+        return self._count(sum(len(row.token_ids) for row in self._rollouts))
+
+    def _drawn(self, checkpoint: Checkpoint, groups: Sequence[PromptGroup], tokens: int) -> list[list[Completion]]:
+        params = SamplingParams(temperature=self._config.cotrain.sampling.temperature, max_tokens=tokens)
+        return self._pool.sampler(checkpoint).sample(groups, params)
+
+    def _trainer(self) -> tuple[int, str]:
+        self._pool.trainer(self._first)
+        return 0, self._config.engine.trainer
+
+    def _dev_gradient(self) -> tuple[int, str]:
+        trainer, settings = self._pool.trainer(self._first), dev_gradient.settings_of(self._config)
+        found = dev_gradient.dev_gradient(self._rollouts, trainer, settings, workspace=self._folder)
+        if not found.facts.norm > 0:
+            raise EngineError(f"the dev gradient's norm is {found.facts.norm}, and rewards differ in every group")
+        self._norm = found.facts.norm
+        return self._trained(), f"norm {self._norm:.3g}"
+
+    def _score(self) -> tuple[int, str]:
+        trainer = self._pool.trainer(self._first)
+        settings = score_influence.settings_of(self._config, iteration=1, probe=True)
+        found = score_influence.score_influence(
+            [question_of(group.group_id) for group in self._groups],
+            self._rollouts,
+            trainer,
+            settings,
+            reference=self._folder / dev_gradient.FILE,
+            reference_norm=self._norm,
+            workspace=self._folder,
+        )
+        return self._trained(), f"cosine {found.scores[0].cosine:.3f}"
+
+    def _update(self) -> tuple[int, str]:
+        config, saved = self._config, self._folder / "updated"
+        saved.mkdir()
+        settings = update_solver.settings_of(config, iteration=1)
+        whole = replace(settings, band=None, step=replace(settings.step, learning_rate=LEARNING_RATE))
+        done = update_solver.update_solver(
+            [question_of(group.group_id) for group in self._groups],
+            self._rollouts,
+            self._pool.trainer(self._first),
+            whole,
+            workspace=saved,
+            before=self._first,
+            anchor=self._first,
+        )
+        if not done.updates:
+            raise EngineError("the update took no optimizer step, and rewards differ in every group")
+        self._after = checkpoint_at(saved, step=self._first.step + len(done.updates))
+        self._pool.adopt(self._after)
+        return self._trained(), f"{len(done.updates)} steps, gradient norm {done.updates[0].gradient_norm:.3g}"
+
+    def _save(self) -> tuple[int, str]:
+        size = self._saved("saved")
+        return 0, f"{size / 1e6:,.1f} MB"
+
+    def _saved(self, name: str) -> int:
+        """Write the trainer's state into a new folder; bytes. Raises EngineError where its files are others."""
+        folder = self._folder / name
+        folder.mkdir()
+        self._pool.trainer(self._after).save(folder)
+        files = sorted(folder.glob("*.safetensors"))
+        other = [self._folder / "updated" / file.name for file in files]
+        if verify.digests(files) != verify.digests(other):
+            raise EngineError(f"{folder} differs from what the update wrote, and nothing was trained between the two")
+        return sum(file.stat().st_size for file in files)
+
+    def _change(self) -> tuple[int, str]:
+        self._before = self._drawn(self._first, self._groups, PROVED)
+        started = time.monotonic()
+        self._pool.sampler(self._after)
+        return 0, f"the load alone {time.monotonic() - started:.2f} s"
+
+    def _prove(self) -> tuple[int, str]:
+        drawn = self._drawn(self._after, self._groups, PROVED)
+        mean, largest = self._distance(drawn)
+        limits = LIMITS.get(self._config.engine.dtype, LIMITS["float32"])
+        # Written so that a NaN fails.
+        if not (mean <= limits[0] and largest <= limits[1]):
+            raise EngineError(
+                f"the sampler does not hold the trainer's weights: log-probabilities differ by {mean:.3g} nats on "
+                f"average and {largest:.3g} at most (limits {limits[0]:g} and {limits[1]:g})"
+            )
+        old, _ = self._distance(self._before)
+        if not old > limits[0]:
+            raise EngineError(f"nothing is proved: the old weights are off by {old:.3g} nats, limit {limits[0]:g}")
+        return 0, f"off by {mean:.1e} nats, {largest:.1e} at most; the old weights by {old:.2g}"
+
+    def _distance(self, drawn: Sequence[Sequence[Completion]]) -> tuple[float, float]:
+        """Mean and largest difference between the sampler's log-probabilities and the trainer's after the update."""
+        pairs = zip(self._groups, drawn, strict=True)
+        groups = [scored_group(group, completions) for group, completions in pairs]
+        temperature = self._config.cotrain.sampling.temperature
+        found = self._pool.trainer(self._after).logprobs(groups, temperature=temperature)
+        gaps = [
+            abs(left - right)
+            for group, values in zip(groups, found, strict=True)
+            for row, own in zip(group.rows, values, strict=True)
+            for left, right in zip(row.sampler_logprobs, own, strict=True)
+        ]
+        return math.fsum(gaps) / len(gaps), max(gaps, key=lambda gap: (math.isnan(gap), gap))
+
+    def _resume(self) -> tuple[int, str]:
+        self._pool.trainer(self._after)
+        pids = pids_of(self._engines["trainer"])
+        if pids:
+            os.kill(pids[0], signal.SIGKILL)
+            how = f"rank of process {pids[0]} killed"
+        else:
+            self._pool.close()
+            how = "the trainer works in this process: dropped and loaded again"
+        self._saved("resumed")
+        return 0, f"{how}; its files are the same bit for bit"
+
+    def _sleep(self, kind: str) -> tuple[int, str]:
+        engine = self._engines[kind]
+        engine.sleep()
+        engine.wake()
+        if getattr(engine, "forgets", False):
+            engine.load(self._after)
+        mean, _ = self._distance(self._drawn(self._after, self._groups, PROVED))
+        limit = LIMITS.get(self._config.engine.dtype, LIMITS["float32"])[0]
+        if not mean <= limit:
+            raise EngineError(f"after its sleep the {kind} is off by {mean:.3g} nats, limit {limit:g}")
+        return 0, f"awake again, off by {mean:.1e} nats"
+
+
+def check_drawn(groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], *, vocabulary: int) -> None:
+    """Raises EngineError for responses that are missing, empty, of unknown tokens or without log-probabilities."""
+    for group, rows in zip(groups, drawn, strict=True):
+        if len(rows) != len(group.seeds) or not all(row.token_ids for row in rows):
+            raise EngineError(f"{group.group_id}: {len(rows)} responses to {len(group.seeds)} seeds, or empty ones")
+        for row in rows:
+            if max(row.token_ids) >= vocabulary:
+                raise EngineError(f"token {max(row.token_ids)} was sampled, and the vocabulary has {vocabulary}")
+            if len(row.logprobs) != len(row.token_ids) or not all(map(math.isfinite, row.logprobs)):
+                raise EngineError(f"{group.group_id}: log-probabilities are missing or not finite")
+
+
+def scored_group(group: PromptGroup, completions: Sequence[Completion]) -> TrainGroup:
+    """A sampler's completions as the trainer scores them."""
+    rows = [TrainRow(token_ids=row.token_ids, advantage=1.0, sampler_logprobs=row.logprobs) for row in completions]
+    return TrainGroup(group_id=group.group_id, prompt_token_ids=group.token_ids, rows=rows)
+
+
+def pids_of(engine: Any) -> list[int]:
+    """Processes of an engine of this machine; none where it works in this one."""
+    return list(getattr(engine, "pids", ()))

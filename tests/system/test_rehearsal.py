@@ -1,0 +1,85 @@
+"""`infuser rehearse`: a sound configuration passes, and each of six faults is named by the step that meets it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from infuser_core.config.overlays import load
+from tasks.rehearsal.command import forecast_of, rehearse
+from tasks.rehearsal.table import FAILED, PASSED, SLOWER, UNREACHED, Line, as_text, judged
+
+NANO = ROOT / "configs/nano.yaml"
+SMALL = ["cotrain.group_size=4", "cotrain.prompt_tokens=48", "cotrain.generator_tokens=24"]
+RANKS = ROOT / "configs/engine/deepspeed-cpu.yaml"
+LIMIT = 300.0
+"""Seconds within which a rehearsal of the nano lab ends."""
+FAULTS = {
+    "model": ("anchor={type: folder, path: /nowhere}", {}),
+    "sampler start": ("engine.sampler=vllm", {"INFUSER_VLLM_PYTHON": "/nowhere/python"}),
+    "trainer start": ("engine.trainer=fake", {}),
+    "proof": ("engine.sampler=fake", {}),
+    "weight change": ("seed=42", {"INFUSER_CRASH_AT": "raise@checkpoint:load-sampler-solver:2"}),
+    "kill and resume": ("seed=42", {"INFUSER_CRASH_AT": "raise@checkpoint:load-trainer-solver:2"}),
+}
+
+
+def rehearsed(store: Path, monkeypatch: pytest.MonkeyPatch, *changes: str) -> dict[str, Line]:
+    monkeypatch.setenv("INFUSER_STORE", str(store))
+    lines, _ = rehearse(load([NANO], [*SMALL, *changes]), "")
+    return {line.step: line for line in lines}
+
+
+def test_a_sound_configuration_passes_every_step_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lines = rehearsed(tmp_path, monkeypatch)
+    assert {line.status for line in lines.values()} == {PASSED}
+    assert {"generation", "dev gradient", "scoring", "update", "save", "proof", "kill and resume"} < set(lines)
+    # 2 groups of one prompt and four responses, every one as long as it may be.
+    assert lines["update"].tokens == 2 * (48 + 4 * 24)
+    assert list(tmp_path.glob("rehearsal-*")) == []
+
+
+@pytest.mark.parametrize("step", FAULTS)
+def test_a_broken_engine_fails_at_its_own_step_alone(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    change, environment = FAULTS[step]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    lines = rehearsed(tmp_path, monkeypatch, change)
+    assert [name for name, line in lines.items() if line.status == FAILED] == [step]
+    assert f"{step} failed: {lines[step].told}" in as_text([*lines.values()], None)
+    assert list(tmp_path.glob("rehearsal-*")) == []
+
+
+def test_a_step_behind_a_failed_one_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lines = rehearsed(tmp_path, monkeypatch, "engine.trainer=fake")
+    assert (lines["update"].status, lines["update"].told) == (UNREACHED, "needs trainer start")
+
+
+def test_twice_the_planned_seconds_is_slower_than_planned():
+    assert [judged(2.0, 1.0), judged(2.1, 1.0), judged(2.1, None)] == [PASSED, SLOWER, PASSED]
+
+
+def test_the_forecast_gives_seconds_for_every_phase_that_is_rehearsed():
+    forecast = forecast_of(load([NANO], []), "cpu")
+    assert forecast is not None
+    phases = ("generate_questions", "dev_gradient", "score_influence", "update_solver")
+    assert all((forecast.seconds(phase, 1000) or 0) > 0 for phase in phases)
+
+
+@pytest.mark.distributed
+def test_two_ranks_are_rehearsed_and_one_is_killed(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli.main", "rehearse", "--json", str(NANO), str(RANKS)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "INFUSER_STORE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = {line["step"]: line["told"] for line in json.loads(done.stdout)["lines"]}
+    assert "killed; its files are the same bit for bit" in told["kill and resume"]
