@@ -288,7 +288,7 @@ def rehearse(
     Exit code 1 where a step failed.
     """
     from infuser_core.config.overlays import load
-    from tasks.rehearsal.command import rehearse as start
+    from tasks.rehearsal.steps import rehearse as start
     from tasks.rehearsal.table import FAILED, as_text
     from tasks.rehearsal.table import as_json as in_json
 

@@ -5,14 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging as transformers_logging
-
 from infuser_core.anchors import anchor_folder
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import constants
-from infuser_core.engines.hf.causal_lm import copy_companions, read_config
 from infuser_core.engines.local import hub
 from infuser_core.engines.protocols import Completion, PromptGroup
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout
@@ -23,15 +18,10 @@ SEED = 0
 """Seed of weights and prompts: two rehearsals are alike."""
 
 
-def random_model(config: RunConfig, folder: Path) -> Checkpoint:
-    """A first checkpoint with the anchor's shape and tokenizer, and weights that nobody trained."""
-    source, plain = anchor_folder(config.anchor), folder / "random"
-    plain.mkdir(parents=True)
-    torch.manual_seed(SEED)
-    transformers_logging.disable_progress_bar()
-    shape = read_config(source)
-    AutoModelForCausalLM.from_config(shape, dtype=torch.float32).save_pretrained(plain)
-    copy_companions(source, plain)
+def random_anchor(config: RunConfig, folder: Path) -> tuple[Checkpoint, str, int]:
+    """A first checkpoint with the anchor's shape and tokenizer; the name of its architecture, and its vocabulary."""
+    plain = folder / "random"
+    name, vocabulary = hub.random_model(anchor_folder(config.anchor), plain, seed=SEED)
     optimizer, adapter = constants(config.cotrain.optimizer), config.cotrain.adapter
     first = folder / "anchor"
     if adapter is None:
@@ -39,7 +29,7 @@ def random_model(config: RunConfig, folder: Path) -> Checkpoint:
     else:
         first.mkdir()
         hub.prepare_adapter(plain, first, adapter=adapter, seed=SEED, optimizer=optimizer)
-    return checkpoint_at(first, step=0)
+    return checkpoint_at(first, step=0), name, vocabulary
 
 
 def checkpoint_at(folder: Path, *, step: int) -> Checkpoint:

@@ -4,6 +4,7 @@ import gc
 import math
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,23 +12,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from infuser_core import settings
+from infuser_core.capacity.asked import Asked
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool
-from infuser_core.engines.hf.causal_lm import read_config
 from infuser_core.engines.pool import noting
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.vllm.sync_check import LIMITS
-from infuser_core.errors import EngineError, InfuserError
+from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
-from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_model
+from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_anchor
 from tasks.rehearsal.table import FAILED, UNREACHED, Forecast, Line, judged, peak_memory
 
 LEARNING_RATE = 1e-2
 """Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
 PROVED = 16
 """Most tokens of a response by which a change of weights is proved."""
+HINT = "a run would meet this as well: look at the engine's settings and versions"
 FAULTS = (InfuserError, OSError, RuntimeError, ValueError, TypeError, MemoryError, ImportError, LookupError)
 """Errors of engines that become a line of the table; others are bugs of the rehearsal."""
 
@@ -106,11 +109,9 @@ class Rehearsal:
         )
 
     def _model(self) -> tuple[int, str]:
-        self._first = random_model(self._config, self._folder)
-        config = read_config(self._folder / "random")
-        self._vocabulary: int = config.get_text_config().vocab_size
+        self._first, name, self._vocabulary = random_anchor(self._config, self._folder)
         gc.collect()
-        return 0, f"{config.model_type}, random weights"
+        return 0, f"{name}, random weights"
 
     def _sampler(self) -> tuple[int, str]:
         self._pool.sampler(self._first)
@@ -146,7 +147,9 @@ class Rehearsal:
         trainer, settings = self._pool.trainer(self._first), dev_gradient.settings_of(self._config)
         found = dev_gradient.dev_gradient(self._rollouts, trainer, settings, workspace=self._folder)
         if not found.facts.norm > 0:
-            raise EngineError(f"the dev gradient's norm is {found.facts.norm}, and rewards differ in every group")
+            raise EngineError(
+                f"the dev gradient's norm is {found.facts.norm}, and rewards differ in every group", hint=HINT
+            )
         self._norm = found.facts.norm
         return self._trained(), f"norm {self._norm:.3g}"
 
@@ -179,7 +182,7 @@ class Rehearsal:
             anchor=self._first,
         )
         if not done.updates:
-            raise EngineError("the update took no optimizer step, and rewards differ in every group")
+            raise EngineError("the update took no optimizer step, and rewards differ in every group", hint=HINT)
         self._after = checkpoint_at(saved, step=self._first.step + len(done.updates))
         self._pool.adopt(self._after)
         return self._trained(), f"{len(done.updates)} steps, gradient norm {done.updates[0].gradient_norm:.3g}"
@@ -196,7 +199,9 @@ class Rehearsal:
         files = sorted(folder.glob("*.safetensors"))
         other = [self._folder / "updated" / file.name for file in files]
         if verify.digests(files) != verify.digests(other):
-            raise EngineError(f"{folder} differs from what the update wrote, and nothing was trained between the two")
+            raise EngineError(
+                f"{folder} differs from what the update wrote, and nothing was trained between the two", hint=HINT
+            )
         return sum(file.stat().st_size for file in files)
 
     def _change(self) -> tuple[int, str]:
@@ -213,11 +218,14 @@ class Rehearsal:
         if not (mean <= limits[0] and largest <= limits[1]):
             raise EngineError(
                 f"the sampler does not hold the trainer's weights: log-probabilities differ by {mean:.3g} nats on "
-                f"average and {largest:.3g} at most (limits {limits[0]:g} and {limits[1]:g})"
+                f"average and {largest:.3g} at most (limits {limits[0]:g} and {limits[1]:g})",
+                hint=HINT,
             )
         old, _ = self._distance(self._before)
         if not old > limits[0]:
-            raise EngineError(f"nothing is proved: the old weights are off by {old:.3g} nats, limit {limits[0]:g}")
+            raise EngineError(
+                f"nothing is proved: the old weights are off by {old:.3g} nats, limit {limits[0]:g}", hint=HINT
+            )
         return 0, f"off by {mean:.1e} nats, {largest:.1e} at most; the old weights by {old:.2g}"
 
     def _distance(self, drawn: Sequence[Sequence[Completion]]) -> tuple[float, float]:
@@ -255,7 +263,7 @@ class Rehearsal:
         mean, _ = self._distance(self._drawn(self._after, self._groups, PROVED))
         limit = LIMITS.get(self._config.engine.dtype, LIMITS["float32"])[0]
         if not mean <= limit:
-            raise EngineError(f"after its sleep the {kind} is off by {mean:.3g} nats, limit {limit:g}")
+            raise EngineError(f"after its sleep the {kind} is off by {mean:.3g} nats, limit {limit:g}", hint=HINT)
         return 0, f"awake again, off by {mean:.1e} nats"
 
 
@@ -263,12 +271,16 @@ def check_drawn(groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completi
     """Raises EngineError for responses that are missing, empty, of unknown tokens or without log-probabilities."""
     for group, rows in zip(groups, drawn, strict=True):
         if len(rows) != len(group.seeds) or not all(row.token_ids for row in rows):
-            raise EngineError(f"{group.group_id}: {len(rows)} responses to {len(group.seeds)} seeds, or empty ones")
+            raise EngineError(
+                f"{group.group_id}: {len(rows)} responses to {len(group.seeds)} seeds, or empty ones", hint=HINT
+            )
         for row in rows:
             if max(row.token_ids) >= vocabulary:
-                raise EngineError(f"token {max(row.token_ids)} was sampled, and the vocabulary has {vocabulary}")
+                raise EngineError(
+                    f"token {max(row.token_ids)} was sampled, and the vocabulary has {vocabulary}", hint=HINT
+                )
             if len(row.logprobs) != len(row.token_ids) or not all(map(math.isfinite, row.logprobs)):
-                raise EngineError(f"{group.group_id}: log-probabilities are missing or not finite")
+                raise EngineError(f"{group.group_id}: log-probabilities are missing or not finite", hint=HINT)
 
 
 def scored_group(group: PromptGroup, completions: Sequence[Completion]) -> TrainGroup:
@@ -280,3 +292,26 @@ def scored_group(group: PromptGroup, completions: Sequence[Completion]) -> Train
 def pids_of(engine: Any) -> list[int]:
     """Processes of an engine of this machine; none where it works in this one."""
     return list(getattr(engine, "pids", ()))
+
+
+def forecast_of(config: RunConfig, gpus: str) -> Forecast | None:
+    """The planner's answer for `gpus`; None where nobody names any, or the anchor's shape cannot be had.
+
+    A missing anchor is the first step's to tell of.
+    """
+    if not gpus:
+        return None
+    try:
+        asked = Asked.of(config, gpus)
+    except ConfigError:
+        return None
+    return Forecast.of(asked)
+
+
+def rehearse(config: RunConfig, gpus: str) -> tuple[list[Line], Forecast | None]:
+    """Rehearse a configuration beside the store, where its checkpoints will lie; removes the folder."""
+    forecast = forecast_of(config, gpus)
+    root = settings.writable_store_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder:
+        return Rehearsal(config, Path(folder), forecast).run(), forecast

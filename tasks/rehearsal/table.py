@@ -22,7 +22,7 @@ class Line:
     """One step of a rehearsal and its result."""
 
     step: str
-    """What was rehearsed."""
+    """Name of the step."""
     status: str
     """passed, failed, slower than planned, or not reached."""
     seconds: float = 0.0

@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 
 from infuser_core.config.overlays import load
-from tasks.rehearsal.command import forecast_of, rehearse
+from tasks.rehearsal.steps import forecast_of, rehearse
 from tasks.rehearsal.table import FAILED, PASSED, SLOWER, UNREACHED, Line, as_text, judged
 
 NANO = ROOT / "configs/nano.yaml"

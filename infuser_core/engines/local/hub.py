@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from infuser_core.adapters import CONFIG, NAMED, pointer
 from infuser_core.adapters import WEIGHTS as ADAPTER
@@ -53,6 +53,20 @@ def prepare_anchor(
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
     _begin(out, tensors, optimizer, outer=outer_layers(model))
     copy_companions(source, out)
+
+
+def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
+    """Write a model of random weights, in the shape of the one in `source` and with its tokenizer, into a new folder.
+
+    Returns its architecture's name and the size of its vocabulary.
+    """
+    out.mkdir(parents=True)
+    torch.manual_seed(seed)
+    config = read_config(source)
+    with redirect_stdout(sys.stderr):
+        AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(out)
+    copy_companions(source, out)
+    return str(config.model_type), int(config.get_text_config().vocab_size)
 
 
 def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: Given = None) -> None:
