@@ -28,15 +28,6 @@ class Elementwise:
         return cls(decayed=beta2 / correction, fresh=(1.0 - beta2) / correction, eps=eps)
 
 
-def newest_share(decay: float, count: int) -> float:
-    """Weight of the last of `count` values in their mean with exponential decay: (1 - d) / (1 - d^count).
-
-    mean_t = share_t * value_t + (1 - share_t) * mean_(t-1) is Adam's first moment, bias corrected (arXiv 1412.6980,
-    algorithm 1).
-    """
-    return (1.0 - decay) / (1.0 - decay**count)
-
-
 PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
 """Gamma = g, where v is one."""
 

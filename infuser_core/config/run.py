@@ -258,6 +258,10 @@ class EngineSettings(Settings):
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)
     """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
+    max_num_seqs: Count | None = None
+    """Responses that an engine of the sampler `vllm` computes at a time; null is its own number for the device."""
+    max_num_batched_tokens: Tokens | None = None
+    """Tokens, prompts included, of one step of such an engine; null is its own number for the device."""
 
     @model_validator(mode="after")
     def _side_by_side(self) -> "EngineSettings":

@@ -94,6 +94,8 @@ def _vllm(engine: EngineSettings) -> Options:
         "memory": engine.sampler_memory / 2 if pooled else engine.sampler_memory,
         "sleep": engine.placement == "colocated",
         "reserved": engine.ranks if pooled else 0,
+        "max_num_seqs": engine.max_num_seqs,
+        "max_num_batched_tokens": engine.max_num_batched_tokens,
     }
     return _common(engine) | placing
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.influence import newest_share
+from infuser_core.algorithm.score import newest_share
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost

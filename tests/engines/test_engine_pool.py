@@ -206,7 +206,7 @@ def test_phases_that_share_a_sampler_draw_each_from_their_own_checkpoint(tmp_pat
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnginePool]:
     """A pool whose samplers are processes."""
     monkeypatch.setenv("PYTHONPATH", str(Path(napping_engines.__file__).parent))
-    options = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_sequences": 4}
+    options = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_num_seqs": 4}
     found = EnginePool(sampler="vllm", trainer="fake", sampler_options=options)
     yield found
     found.close()

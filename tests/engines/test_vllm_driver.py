@@ -39,7 +39,7 @@ GROUPS = [
     for place in range(6)
 ]
 NONE = PromptGroup(group_id="none", token_ids=[2], seeds=[])
-CUDA, MODEL = torch.device("cuda"), Path("model")
+CUDA, MODEL = torch.device("cuda"), "./model"
 
 Make = Callable[..., VLLMSampler]
 
@@ -57,7 +57,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[VLLMSampler] = []
 
     def build(checkpoint: Checkpoint | None = None, **options: object) -> VLLMSampler:
-        defaults = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_sequences": 4}
+        defaults = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_num_seqs": 4}
         made.append(VLLMSampler(**(defaults | options)))  # type: ignore[arg-type]
         if checkpoint is not None:
             made[-1].load(checkpoint)
@@ -132,14 +132,14 @@ def test_thousands_of_rows_that_end_in_one_step_do_not_block_the_pipe(
         )
         for place in range(2000 // per_group)
     ]
-    sampler = make(flat, max_sequences=2000, silent_seconds=30.0)
+    sampler = make(flat, max_num_seqs=2000, silent_seconds=30.0)
     drawn = sampler.sample(groups, PARAMS)
     expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in groups]
     assert [[(each.token_ids, each.finish_reason) for each in samples] for samples in drawn] == expected
 
 
 def test_an_engine_that_is_stopped_with_commands_before_it_is_named(make: Make, flat: Checkpoint) -> None:
-    sampler = make(flat, engines=2, max_sequences=400, silent_seconds=2.0)
+    sampler = make(flat, engines=2, max_num_seqs=400, silent_seconds=2.0)
     groups = [PromptGroup(group_id=f"g{i}", token_ids=[5] * 200, seeds=[2 * i, 2 * i + 1]) for i in range(400)]
     pids, started = sampler.pids, time.monotonic()
     os.kill(pids[1], signal.SIGSTOP)
@@ -173,7 +173,7 @@ def test_an_engine_that_cannot_start_says_why(
     with pytest.raises(EngineError, match="cannot be started with"):
         make(flat, python=str(tmp_path / "python"))
     with pytest.raises(EngineError, match=r"ended with status 1: AssertionError"):
-        make(flat, max_sequences=0)
+        make(flat, max_num_seqs=0)
     with pytest.raises(EngineError, match="not in float64"):
         VLLMSampler(dtype="float64")
     monkeypatch.delenv("INFUSER_VLLM_PYTHON", raising=False)
@@ -191,13 +191,12 @@ def test_an_engines_python_sees_this_package_and_no_other_of_this_environment(
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\nls "${PYTHONPATH%%:*}" && echo "${PYTHONPATH#*:} $PYTHONSAFEPATH"\n')
     python.chmod(0o755)
-    log = tmp_path / "engine.log"
-    launch = Launch(name="seen", python=str(python), module="any", settings={}, environment={}, log=log)
+    launch = Launch(name="seen", python=str(python), module="any", settings={}, environment={}, folder=tmp_path)
     for _ in range(2):
         engine = EngineProcess(launch, threading.Event())
         with pytest.raises(EngineError, match="ended with status 0"):
             engine.receive(60.0)
-        assert log.read_text().split() == ["infuser_core", "mine", "1"]
+        assert launch.log.read_text().split() == ["infuser_core", "mine", "1"]
         engine.kill()
 
 

@@ -52,7 +52,7 @@ def anchor(model: str, folder: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def sampler(anchor: Checkpoint) -> Iterator[VLLMSampler]:
-    engine = VLLMSampler(dtype="float32", device="cpu", python=WHERE, max_sequences=16)
+    engine = VLLMSampler(dtype="float32", device="cpu", python=WHERE, max_num_seqs=16)
     engine.load(anchor)
     yield engine
     engine.close()

@@ -36,6 +36,7 @@ class ScriptedEngine(VLLMEngine):
 
     def __init__(self, settings: dict[str, Any]) -> None:
         assert settings["max_num_seqs"] > 0, "no room"
+        self._room = settings["max_num_seqs"]
         assert not Path(settings["model"], "optimizer.safetensors").exists()
         self._waiting: list[tuple[dict[str, Any], str, list[int], int]] = []
         self._awake = True
@@ -43,7 +44,7 @@ class ScriptedEngine(VLLMEngine):
         self._logprob = float(os.environ.get("SCRIPTED_LOGPROB") or -math.log(VOCABULARY))
 
     def facts(self) -> dict[str, Any]:
-        return {"pid": os.getpid()}
+        return {"pid": os.getpid(), "max_num_seqs": self._room}
 
     def busy(self) -> bool:
         return bool(self._waiting)
@@ -64,6 +65,9 @@ class ScriptedEngine(VLLMEngine):
             time.sleep(600)
         tokens, reason = reply(seed, params["max_tokens"], params["stop_token_ids"])
         return Row(key=key, tokens=tokens, logprobs=[self._logprob] * len(tokens), reason=reason)
+
+    def under_way(self) -> int:
+        return 0
 
     def sleep(self) -> None:
         self._awake = False

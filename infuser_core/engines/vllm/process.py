@@ -58,8 +58,10 @@ class VLLMOptions:
     """Accelerators that share one engine's weights."""
     memory: float = 0.85
     """Share of an accelerator's memory that an engine may take."""
-    max_sequences: int = 256
-    """Responses that an engine computes at a time."""
+    max_num_seqs: int | None = None
+    """Responses that an engine computes at a time; None is vLLM's own number for offline work on its device."""
+    max_num_batched_tokens: int | None = None
+    """Tokens of one step of an engine, prompts included; None is vLLM's own number."""
     max_model_len: int | None = None
     """Prompt and response tokens of one sequence of a run's two roles, so that memory is cut for what is asked; never
     above the model's own limit, which None and every other role take."""
@@ -91,8 +93,13 @@ class Launch:
     """Arguments of the engine."""
     environment: dict[str, str]
     """Variables beside the caller's own."""
-    log: Path
-    """Where its output goes."""
+    folder: Path
+    """Where it runs and its output goes."""
+
+    @property
+    def log(self) -> Path:
+        """File of its output."""
+        return self.folder / f"{self.name.replace(' ', '-')}.log"
 
 
 def interpreter(options: VLLMOptions) -> str:
@@ -107,9 +114,13 @@ def interpreter(options: VLLMOptions) -> str:
 
 
 def launches(
-    options: VLLMOptions, *, model: Path, scratch: Path, dtype: str, device: torch.device, threads: int
+    options: VLLMOptions, *, model: str, scratch: Path, dtype: str, device: torch.device, threads: int
 ) -> list[Launch]:
-    """One start per engine. Raises EngineError where there are fewer accelerators than asked for."""
+    """One start per engine, in the folder `scratch`, where the model lies under that name.
+
+    The name enters the key of vLLM's compile cache: a path that is never the same would never find anything there.
+    Raises EngineError where there are fewer accelerators than asked for.
+    """
     cards = visible_cards()[options.reserved :] if device.type == "cuda" else []
     count = options.engines or max(1, len(cards) // options.tensor_parallel)
     if device.type == "cuda" and count * options.tensor_parallel > len(cards):
@@ -127,19 +138,20 @@ def launches(
             module=options.worker,
             settings=engine_settings(options, model=model, dtype=dtype, device=device),
             environment=own | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
-            log=scratch / f"engine-{place}.log",
+            folder=scratch,
         )
         for place, share in enumerate(shares)
     ]
 
 
-def engine_settings(options: VLLMOptions, *, model: Path, dtype: str, device: torch.device) -> dict[str, Any]:
+def engine_settings(options: VLLMOptions, *, model: str, dtype: str, device: torch.device) -> dict[str, Any]:
     """Arguments of a vLLM engine, by its own names."""
     return {
-        "model": str(model),
+        "model": model,
         "dtype": dtype,
         "tensor_parallel_size": options.tensor_parallel,
-        "max_num_seqs": options.max_sequences,
+        "max_num_seqs": options.max_num_seqs,
+        "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_model_len": options.max_model_len,
         "enforce_eager": device.type == "cpu",
         "enable_sleep_mode": options.sleep and device.type == "cuda",
@@ -167,7 +179,8 @@ class EngineProcess:
             with launch.log.open("wb") as output:
                 self._process = subprocess.Popen(
                     command,
-                    env=_environment(launch.environment, code=_own_code(launch.log.parent)),
+                    cwd=launch.folder,
+                    env=_environment(launch.environment, code=_own_code(launch.folder)),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -282,38 +282,36 @@ class VLLMSampler:
         with self._whole(), closing(Reference(folder)) as reference:
             self.close()
             self._start(folder)
-            self.agreements = [self._agreement(engine, reference) for engine in self._engines]
+            groups = fixed_groups(self._vocabulary)
+            drawn = [self._draw([engine], groups, PARAMS, no_progress, no_keep) for engine in self._engines]
+            names = [engine.name for engine in self._engines]
+            self.agreements = reference.check(names, groups, drawn, self._dtype)
 
-    def _view(self, folder: Path) -> Path:
-        """A folder of links to the model's files alone: the engine would take optimizer state for weights.
-
-        With adapters merged, where these are what the folder holds.
-        """
-        assert self._scratch is not None
-        view = Path(tempfile.mkdtemp(prefix="model-", dir=self._scratch))
+    def _view(self, folder: Path, scratch: Path) -> str:
+        """Name in `scratch` of a folder of links to the model's files: the engine would take optimizer state for
+        weights. With adapters merged, where these are what the folder holds."""
+        view = scratch / "model"
+        view.mkdir()
         if base_of(folder) is None:
-            return link_model_files(folder, view)
-        return save_merged(folder, view, dtype=choose_dtype(self._dtype))
+            link_model_files(folder, view)
+        else:
+            save_merged(folder, view, dtype=choose_dtype(self._dtype))
+        return f"./{view.name}"
 
     def _start(self, folder: Path) -> None:
-        self._scratch = Path(tempfile.mkdtemp(prefix="infuser-vllm-"))
+        self._scratch = scratch = Path(tempfile.mkdtemp(prefix="infuser-vllm-"))
         planned = launches(
             replace(self._options, max_model_len=self._longest),
-            model=self._view(folder),
-            scratch=self._scratch,
+            model=self._view(folder, scratch),
+            scratch=scratch,
             dtype=self._dtype,
             device=self._device,
             threads=self._threads,
         )
         for launch in planned:
             self._engines.append(EngineProcess(launch, self._bell))
-        for engine in self._engines:
-            engine.expect("ready", seconds=self._options.start_seconds)
-
-    def _agreement(self, engine: EngineProcess, reference: Reference) -> Agreement:
-        groups = fixed_groups(self._vocabulary)
-        drawn = self._draw([engine], groups, PARAMS, no_progress, no_keep)
-        return reference.check(engine.name, groups, drawn, self._dtype)
+        ready = [engine.expect("ready", seconds=self._options.start_seconds)[1] for engine in self._engines]
+        self._capacity = min(facts["max_num_seqs"] for facts in ready)
 
     def _draw(
         self,
@@ -329,7 +327,7 @@ class VLLMSampler:
             groups,
             params,
             ends=self._ends,
-            capacity=self._options.max_sequences,
+            capacity=self._capacity,
             silent_seconds=self._options.silent_seconds,
         )
         with self._whole():

@@ -4,8 +4,10 @@ A few fixed prompts are continued by the sampler, and a plain model of the check
 tokens. Temperature, top-p and top-k are set, so that their conversion is checked along with the weights.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +25,16 @@ PROMPTS = 4
 PROMPT_TOKENS = 12
 
 LIMITS = {"float32": (1e-3, 1e-2), "bfloat16": (0.1, 1.0)}
-"""Largest mean and single difference, nats, by the sampler's dtype. Other weights are off by whole nats."""
+"""Largest mean difference, and the single one that few tokens may exceed, nats, by the sampler's dtype.
+
+SmolLM2-135M in bf16 beside fp32 on a CPU, 576 tokens of such prompts: mean .049, of one check's tokens at most .055,
+99th percentile .22, largest .34. One random matrix of its 30 layers moves the mean to .23, a zeroed one to .36, a
+missing norm to 4.9, noise of .001 on every weight to .12.
+"""
+FAR = 0.03
+"""Share of tokens that may exceed the single limit: three of some hundred, each as unlikely as it was drawn."""
+THREADS = 16
+"""Most CPU threads that compute the plain model: everybody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,8 @@ class Agreement:
     """Mean absolute difference, nats."""
     largest: float
     """Largest absolute difference, nats."""
+    far: float
+    """Share of tokens beyond the limit of a single one."""
 
 
 def fixed_groups(vocabulary: int) -> list[PromptGroup]:
@@ -64,36 +77,75 @@ class Reference:
         del self._model
 
     def check(
-        self, name: str, groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], dtype: str
-    ) -> Agreement:
-        """Distance of `drawn` from the plain model. Raises EngineError naming the sampler where it is too far."""
-        model = self._model.result()
-        found = compare(model, groups, drawn)
+        self,
+        names: Sequence[str],
+        groups: Sequence[PromptGroup],
+        drawn: Sequence[Sequence[Sequence[Completion]]],
+        dtype: str,
+    ) -> list[Agreement]:
+        """Distance of what each engine has drawn from the plain model.
+
+        Raises EngineError naming the first engine that is too far from it.
+        """
+        model, found = self._model.result(), []
         mean, largest = LIMITS[dtype]
-        # Written so that a NaN fails.
-        if not (found.mean <= mean and found.largest <= largest):
-            raise EngineError(
-                f"{name} does not hold the weights of {self._folder}: log-probabilities of {found.tokens} sampled "
-                f"tokens differ from the checkpoint's by {found.mean:.3g} nats on average and {found.largest:.3g} at "
-                f"most (limits {mean:g} and {largest:g} for {dtype})",
-                hint="the engines were fresh, so this build of vllm computes something else: try another version",
-            )
+        with _threads(min(THREADS, os.cpu_count() or 1)):
+            plain = _Scores(model)
+            found = [compare(plain, groups, each, limit=largest) for each in drawn]
+        for name, one in zip(names, found, strict=True):
+            # Written so that a NaN fails.
+            if not (one.mean <= mean and one.far <= FAR):
+                raise EngineError(
+                    f"{name} does not hold the weights of {self._folder}: log-probabilities of {one.tokens} sampled "
+                    f"tokens differ from the checkpoint's by {one.mean:.3g} nats on average, {one.far:.0%} of them by "
+                    f"more than {largest:g} (limits {mean:g} and {FAR:.0%} for {dtype})",
+                    hint="the engines were fresh, so this build of vllm computes something else: try another version",
+                )
         return found
 
 
-@torch.inference_mode()
-def compare(model: PreTrainedModel, groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]]) -> Agreement:
-    """Differences of the log-probabilities in `drawn`, sampled with PARAMS, from those of `model`."""
-    gaps: list[torch.Tensor] = []
-    for group, completions in zip(groups, drawn, strict=True):
-        for completion in completions:
-            ids = torch.tensor([[*group.token_ids, *completion.token_ids]])
-            logits = model(ids, use_cache=False).logits[0, len(group.token_ids) - 1 : -1].float() / PARAMS.temperature
-            targets = torch.tensor(completion.token_ids)[:, None]
-            expected = torch.log_softmax(logits, -1).gather(1, targets)[:, 0]
-            gaps.append((expected - torch.tensor(completion.logprobs)).abs())
-    every = torch.cat(gaps)
-    return Agreement(tokens=len(every), mean=float(every.mean()), largest=float(every.max()))
+class _Scores:
+    """Log-probabilities under the plain model, once for each response: engines with the same seeds mostly agree."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], torch.Tensor] = {}
+
+    @torch.inference_mode()
+    def of(self, prompt: Sequence[int], tokens: Sequence[int]) -> torch.Tensor:
+        """Of every response token, drawn with PARAMS, nats."""
+        key = (tuple(prompt), tuple(tokens))
+        if key not in self._known:
+            hidden = self._model(torch.tensor([[*prompt, *tokens]]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+            logprobs = torch.log_softmax(hidden.float() / PARAMS.temperature, -1)
+            self._known[key] = logprobs.gather(1, torch.tensor(list(tokens))[:, None])[:, 0]
+        return self._known[key]
+
+
+def compare(
+    plain: _Scores, groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], *, limit: float
+) -> Agreement:
+    """Differences of the log-probabilities in `drawn`, sampled with PARAMS, from those of the plain model."""
+    every = torch.cat(
+        [
+            (plain.of(group.token_ids, completion.token_ids) - torch.tensor(completion.logprobs)).abs()
+            for group, completions in zip(groups, drawn, strict=True)
+            for completion in completions
+        ]
+    )
+    far = float((every > limit).double().mean())
+    return Agreement(tokens=len(every), mean=float(every.mean()), largest=float(every.max()), far=far)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many CPU threads for torch, and then as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _plain_model(folder: Path) -> PreTrainedModel:

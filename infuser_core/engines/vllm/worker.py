@@ -25,16 +25,16 @@ PROCESSORS = "infuser_core.engines.vllm.logits:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One response as far as it has come."""
+    """One complete response."""
 
     key: str
     """Group and sample, as the sampler named them."""
     tokens: list[int]
     """Response tokens."""
     logprobs: list[float]
-    """Their log-probabilities, nats; empty until the response is complete."""
+    """Their log-probabilities, nats."""
     reason: str
-    """Why it ended; empty until then."""
+    """Why it ended."""
 
 
 class VLLMEngine:
@@ -43,9 +43,13 @@ class VLLMEngine:
     def __init__(self, settings: dict[str, Any]) -> None:
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import EngineArgs
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
         self._version, self._params = __version__, SamplingParams
+        # A response comes once, when it is complete: the engine copies what it has of each at every step otherwise.
+        self._whole = RequestOutputKind.FINAL_ONLY
         self._engine = LLMEngine.from_engine_args(
             EngineArgs(
                 **settings,
@@ -58,13 +62,21 @@ class VLLMEngine:
                 logits_processors=[f"{PROCESSORS}NormaliseRaw", f"{PROCESSORS}NormaliseScaled"],
                 generation_config="vllm",
                 disable_log_stats=True,
-            )
+            ),
+            # Decides how many responses and tokens a step takes, where the settings do not: offline work, not serving.
+            usage_context=UsageContext.LLM_CLASS,
         )
 
     def facts(self) -> dict[str, Any]:
-        """Version, limit and dtype, in plain values."""
-        config = self._engine.model_config
-        return {"vllm": self._version, "max_model_len": config.max_model_len, "dtype": str(config.dtype)}
+        """Version, limits and dtype, in plain values."""
+        config, limits = self._engine.model_config, self._engine.vllm_config.scheduler_config
+        return {
+            "vllm": self._version,
+            "max_model_len": config.max_model_len,
+            "dtype": str(config.dtype),
+            "max_num_seqs": limits.max_num_seqs,
+            "max_num_batched_tokens": limits.max_num_batched_tokens,
+        }
 
     def busy(self) -> bool:
         """Whether responses are under way."""
@@ -72,12 +84,17 @@ class VLLMEngine:
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
         """Take one more response to compute; `params` are SamplingParams by name and the tokens that end a response."""
-        wanted = self._params(**params, seed=seed, logprobs=0, detokenize=False)
+        wanted = self._params(**params, seed=seed, logprobs=0, detokenize=False, output_kind=self._whole)
         self._engine.add_request(key, {"prompt_token_ids": prompt}, wanted)
 
     def step(self) -> list[Row]:
-        """One token of every response under way, as far as memory goes."""
+        """One token of every response under way, as far as memory goes; those that it completes."""
         return [_row(output) for output in self._engine.step()]
+
+    def under_way(self) -> int:
+        """Tokens of the responses that are not complete."""
+        states = self._engine.output_processor.request_states.values()
+        return sum(state.detokenizer.num_output_tokens() for state in states)
 
     def sleep(self) -> None:
         """Give the accelerator's memory back."""
@@ -91,8 +108,6 @@ class VLLMEngine:
 def _row(output: Any) -> Row:
     (made,) = output.outputs
     tokens = list(made.token_ids)
-    if not output.finished:
-        return Row(key=output.request_id, tokens=tokens, logprobs=[], reason="")
     logprobs = [found[token].logprob for token, found in zip(tokens, made.logprobs, strict=True)]
     return Row(key=output.request_id, tokens=tokens, logprobs=logprobs, reason=str(made.finish_reason))
 
@@ -102,7 +117,6 @@ class Server:
 
     def __init__(self, engine: VLLMEngine, pipe: Connection) -> None:
         self._engine, self._pipe = engine, pipe
-        self._lengths: dict[str, int] = {}
         self._said = time.monotonic()
 
     def serve(self) -> None:
@@ -119,13 +133,9 @@ class Server:
         while not self._engine.busy() or self._pipe.poll():
             self._obey(*self._pipe.recv())
         for row in self._engine.step():
-            if row.reason:
-                self._lengths.pop(row.key, None)
-                self._say("done", row.key, row.tokens, row.logprobs, row.reason)
-            else:
-                self._lengths[row.key] = len(row.tokens)
+            self._say("done", row.key, row.tokens, row.logprobs, row.reason)
         if time.monotonic() - self._said > BEAT_SECONDS:
-            self._say("beat", sum(self._lengths.values()))
+            self._say("beat", self._engine.under_way())
 
     def _obey(self, command: str, *values: Any) -> None:
         if command == "sample":
