@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from infuser_core import settings
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, guess, nearest, shown
 from infuser_core.schemas import Document, InfluenceScore, Question
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from infuser_core.verifiers.parts.grading import Finding
 
 _OURS = ("infuser_core", "corpus")
+_LISTED = 40
 MAIN_ROUTE = "mcq"
 """Route of a textbook's chunk, unless its row or the configuration says otherwise."""
 BATCH = "rewards"
@@ -205,9 +206,32 @@ def verifier(name: str) -> Verifier:
 
 
 def benchmark(name: str) -> Load:
-    """The loader of the benchmark called `name`. Raises ConfigError listing what exists when there is none."""
+    """The loader of the benchmark called `name`; of its questions it gives those that the settings ask for.
+
+    Raises ConfigError listing what exists when there is none.
+    """
     _, found = BENCHMARKS.find(name, "load", "BENCHMARK")
-    return cast(Load, getattr(found, "load", found))
+    load = cast(Load, getattr(found, "load", found))
+    return lambda settings: asked(load(settings), settings)
+
+
+def asked(questions: Sequence[Question], settings: "BenchmarkSettings") -> list[Question]:
+    """The questions of the domains or subdomains that the settings name, or all.
+
+    Raises ConfigError listing what there is for a name that no question has.
+    """
+    if not settings.only:
+        return list(questions)
+    wanted = {name.casefold(): name for name in settings.only}
+    there = {part.casefold(): part for row in questions for part in (row.domain, row.subdomain) if part}
+    for folded, name in wanted.items():
+        if folded not in there:
+            listed = ", ".join(sorted(there.values())[:_LISTED]) or "none at all"
+            raise ConfigError(
+                f"{settings.name} has no domain or subdomain {name!r}",
+                hint=f"{guess(nearest(name, there.values()))}there are {listed}",
+            )
+    return [row for row in questions if wanted.keys() & {row.domain.casefold(), row.subdomain.casefold()}]
 
 
 def describe(name: str) -> "Benchmark | None":

@@ -295,6 +295,8 @@ class BenchmarkSettings(Settings):
     """Data file or folder, where the benchmark reads one."""
     label: str = ""
     """Name in tables; the module's name when empty."""
+    only: list[str] = Field(default=[])
+    """Domains or subdomains that are asked, as the data spell them; all when empty."""
     samples: Count | None = None
     """Responses per question; the benchmark's own number when null."""
     max_tokens: Tokens | None = None

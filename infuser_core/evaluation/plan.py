@@ -160,7 +160,7 @@ def _sheet(
         samples=samples or benchmark.samples or (known.samples if known else 1),
         max_tokens=benchmark.max_tokens or (known.max_tokens if known else None) or settings.max_tokens,
         num_available=available,
-        expected=known.rows if known else None,
+        expected=known.rows if known and not benchmark.only else None,
     )
 
 
@@ -182,7 +182,10 @@ def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: 
 def _benchmarks(
     wanted: str, settings: EvaluationSettings, *, nano: bool, warn: Callable[[str], None]
 ) -> list[BenchmarkSettings]:
-    """The named benchmarks: configured labels first, then modules, `NAME=FILE`, `module:load=FILE`, or `all`."""
+    """The named benchmarks: configured labels first, then modules, `NAME=FILE`, `module:load=FILE`, or `all`.
+
+    `NAME:PART+PART` are the questions of these domains or subdomains alone.
+    """
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"]:
@@ -216,10 +219,13 @@ def _belongs(benchmark: Benchmark | None, settings: EvaluationSettings, *, nano:
 
 def _named(text: str) -> BenchmarkSettings:
     name, mark, path = text.partition("=")
+    module, own, part = name.partition(":")
+    if own and module in plugins.BENCHMARKS.names():
+        parts = [each.strip() for each in part.split("+")]
+        return BenchmarkSettings(name=module, path=path, only=parts, label="-".join([module, *parts]))
     if not mark:
         plugins.benchmark(name)
         return BenchmarkSettings(name=name)
-    module, own, _ = name.partition(":")
     if own:
         return BenchmarkSettings(name=name, label=module.rpartition(".")[2], path=path)
     return BenchmarkSettings(name=name if name in plugins.BENCHMARKS.names() else "released", label=name, path=path)
@@ -248,7 +254,7 @@ def _questions(benchmark: BenchmarkSettings, known: Benchmark | None, warn: Call
     for line in lines:
         warn(line)
     expected = known.rows if known else None
-    if expected is not None and len(found) != expected and not lines:
+    if expected is not None and len(found) != expected and not (lines or benchmark.only):
         warn(f"{benchmark.name}: {len(found):,} questions, expected {expected:,}")
     return list(found)
 

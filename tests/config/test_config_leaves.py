@@ -103,6 +103,13 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
         "evaluate.benchmarks.0.path": {
             "evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "copy.json")}]}
         },
+        "evaluate.benchmarks.0.only": {
+            "evaluate": {
+                "benchmarks": [
+                    {"name": "released", "label": "exam", "path": str(world / "exam.json"), "only": ["products"]}
+                ]
+            }
+        },
         "evaluate.benchmarks.0.name": {"evaluate": {"benchmarks": [{"name": "nano_target", "label": "exam"}]}},
     }
 

@@ -47,6 +47,23 @@ def math500(folder: Path, rows: int) -> None:
     (folder / "math500.jsonl").write_text("\n".join(map(json.dumps, values)))
 
 
+def test_parts_of_a_benchmark_are_asked_by_their_domains(tmp_path: Path):
+    math500(tmp_path, 6)
+    rows = [json.loads(line) for line in (tmp_path / "math500.jsonl").read_text().splitlines()]
+    for number, row in enumerate(rows):
+        row["subject"] = ["Algebra", "Geometry", "Number Theory"][number % 3]
+    (tmp_path / "math500.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    plan, _ = planned(tmp_path, "math500:geometry+Number Theory", data=tmp_path)
+    assert [sheet.label for sheet in plan.sheets] == ["math500-geometry-Number Theory"]
+    assert {question.domain for question in plan.questions} == {"Geometry", "Number Theory"}
+    assert len(plan.questions) == plan.sheets[0].num_available == 4 and plan.sheets[0].expected is None
+    both, _ = planned(tmp_path, "math500, math500:Algebra", data=tmp_path)
+    assert [sheet.num_available for sheet in both.sheets] == [6, 2]
+    with pytest.raises(ConfigError, match="math500 has no domain or subdomain 'Geometri'") as caught:
+        planned(tmp_path, "math500:Geometri", data=tmp_path)
+    assert caught.value.hint.startswith("did you mean Geometry? there are Algebra, Geometry, Number Theory")
+
+
 def test_the_nano_lab_asks_as_its_runs_do(tmp_path: Path):
     settings = settings_for(find_model(tmp_path, "nano"), None, {})
     assert (settings.prompts, settings.prompt_tokens, settings.max_tokens) == ("nano", 160, 24)

@@ -26,7 +26,10 @@ from tasks.run import opened
 from tasks.run_control import LookUp
 
 NANO = ROOT / "configs" / "nano.yaml"
-EXAM = [{"question_id": "q1", "question_text": "6 * 7?", "choices": ["41", "42"], "ground_truth": "42"}]
+EXAM = [
+    {"question_id": f"q{n}", "question_text": f"6 * {n}?", "choices": ["41", "42"], "ground_truth": "42", "domain": d}
+    for n, d in ((7, "products"), (8, "errors"))
+]
 DOCUMENTS = [
     Document(
         document_id=f"d{number}", source_id=f"s{number}", header_path="", start=0, end=1, text="t", num_tokens=1,
