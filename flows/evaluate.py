@@ -148,13 +148,20 @@ def _exported(
 
 
 def rescore(
-    source: str, *, presets: Sequence[str], questions: Path | None, out: Path | None, too_long: str, as_json: bool
+    source: str,
+    *,
+    presets: Sequence[str],
+    questions: Path | None,
+    benchmark: str,
+    out: Path | None,
+    too_long: str,
+    as_json: bool,
 ) -> dict[str, Any] | str:
     """Score saved answers under the presets; the verdicts are kept, the comparison is returned."""
     from infuser_core.evaluation import comparison
     from infuser_core.evaluation.results import export_verdicts
 
-    answers, scored = _scored(source, presets, questions=questions, too_long=too_long)
+    answers, scored = _scored(source, presets, questions=questions, benchmark=benchmark, too_long=too_long)
     found = comparison.agreement(answers.plan, scored)
     if out is not None:
         export_verdicts(out, scored)
@@ -170,12 +177,13 @@ def passk(
     preset: str,
     benchmarks: Sequence[str],
     questions: Path | None,
+    benchmark: str,
     as_json: bool,
 ) -> dict[str, Any] | str:
     """pass@k curves of saved answers."""
     from infuser_core.evaluation import comparison
 
-    answers, (scored,) = _scored(source, [preset], questions=questions, wanted=benchmarks)
+    answers, (scored,) = _scored(source, [preset], questions=questions, benchmark=benchmark, wanted=benchmarks)
     found = comparison.curves(answers.plan, scored.questions, ks)
     if as_json:
         return comparison.curves_json(answers.name, preset, found)
@@ -187,6 +195,7 @@ def _scored(
     presets: Sequence[str],
     *,
     questions: Path | None,
+    benchmark: str,
     too_long: str = "wrong",
     wanted: Sequence[str] = (),
 ) -> "tuple[Answers, list[Scored]]":
@@ -199,7 +208,7 @@ def _scored(
     from tasks.run import evaluating
     from tasks.work import execute
 
-    named = find(Store(settings.store_root()), source, questions)
+    named = find(Store(settings.store_root()), source, questions, benchmark)
     with evaluating(f"{named.name}-rescored", pool=pool_of(EvaluationSettings())) as run:
         answers = _taken_in(run, named).of(wanted)
         scored = []

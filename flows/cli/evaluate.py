@@ -14,6 +14,9 @@ from infuser_core.errors import NUMBER, UsageError
 
 Source = Annotated[str, typer.Argument(help="An evaluation, its exported folder, a run, or a file of responses.")]
 Questions = Annotated[Path | None, typer.Option(help="For a file: the questions it answers (parquet or JSON).")]
+Dumped = Annotated[
+    str, typer.Option(help="For a file of lm-eval, MMLU-Pro, LiveCodeBench or Inspect: the benchmark that it answers.")
+]
 _READ = 1_048_576
 """Bytes read at a time."""
 _TOGETHER = 256
@@ -105,6 +108,7 @@ def rescore(
     source: Source,
     preset: Annotated[str, typer.Option(help="all, or presets joined by commas; the first is the reference.")] = "all",
     questions: Questions = None,
+    benchmark: Dumped = "",
     out: Annotated[Path | None, typer.Option(help="Export the verdicts to this folder.")] = None,
     too_long: Annotated[str, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")] = "wrong",
     as_json: AsJson = False,
@@ -114,7 +118,15 @@ def rescore(
 
     if too_long not in ("wrong", "drop"):
         raise UsageError(f"--too-long {too_long}: unknown", hint="wrong or drop")
-    found = go(source, presets=_presets(preset), questions=questions, out=out, too_long=too_long, as_json=as_json)
+    found = go(
+        source,
+        presets=_presets(preset),
+        questions=questions,
+        benchmark=benchmark,
+        out=out,
+        too_long=too_long,
+        as_json=as_json,
+    )
     _print(found)
 
 
@@ -124,6 +136,7 @@ def passk(
     preset: Annotated[str, typer.Option(help="paper, official, strict-last or phrase.")] = "paper",
     benchmarks: Annotated[str, typer.Option(help="Only these, joined by commas.")] = "",
     questions: Questions = None,
+    benchmark: Dumped = "",
     as_json: AsJson = False,
 ) -> None:
     """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
@@ -133,7 +146,10 @@ def passk(
     if chosen == "all":
         raise UsageError("--preset all: a curve has one preset", hint="paper, official, strict-last or phrase")
     labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
-    _print(go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, as_json=as_json))
+    found = go(
+        source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, benchmark=benchmark, as_json=as_json
+    )
+    _print(found)
 
 
 def check(

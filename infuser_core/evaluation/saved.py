@@ -12,6 +12,7 @@ from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
 from infuser_core.errors import DocumentError, UsageError
+from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.plan import Plan, Sheet, asked_question, single
 from infuser_core.evaluation.record import Record, folder_of, read_record
 from infuser_core.phases.evaluate import Key
@@ -71,8 +72,10 @@ class Files:
     """Name in tables."""
     path: Path
     """File with the responses."""
-    questions: Path
-    """File with the questions that they answer."""
+    questions: Path | None
+    """File with the questions that they answer; None for another harness's dump, which has them itself."""
+    benchmark: str = ""
+    """Benchmark whose answers a dump holds."""
     sheets: Sequence[Sheet] = ()
     """Benchmarks as an exported record has them."""
 
@@ -83,7 +86,10 @@ class Files:
 
     def read(self) -> list[FileAnswers]:
         """The answers, benchmark by benchmark. Raises DocumentError naming the file and what it lacks."""
-        return read_file(self.path, self.questions)
+        if self.questions is not None:
+            return read_file(self.path, self.questions)
+        questions, responses = read_dump(self.path, self.benchmark)
+        return [FileAnswers(label=self.benchmark, questions=questions, responses=responses)]
 
     def answers(self, parts: Sequence[FileAnswers], refs: Sequence[ArtifactRef]) -> Answers:
         """The same answers, committed to the store."""
@@ -189,10 +195,11 @@ def read_scored(store: Store, answers: Answers, preset: str, scores: Mapping[str
     )
 
 
-def find(store: Store, text: str, questions: Path | None) -> "Answers | Files":
+def find(store: Store, text: str, questions: Path | None, benchmark: str = "") -> "Answers | Files":
     """The saved answers called `text`: an evaluation, a run, an exported folder, or a file with its questions.
 
-    Raises UsageError when there are none.
+    `benchmark` says that the file is another harness's dump, and whose answers it holds. Raises UsageError when there
+    are none.
     """
     path = Path(text)
     own = folder_of(store.root, path.name)
@@ -202,9 +209,10 @@ def find(store: Store, text: str, questions: Path | None) -> "Answers | Files":
         record = Record.read(path / runs.EVALUATION)
         return Files(name=path.name, path=path / RESPONSES, questions=path / QUESTIONS, sheets=record.sheets)
     if path.is_file():
-        if questions is None:
-            raise UsageError(f"{text}: which questions does it answer?", hint="name their file with --questions")
-        return Files(name=path.stem, path=path, questions=questions)
+        if questions is None and not benchmark:
+            hint = "name their file with --questions, or the benchmark of another harness's dump with --benchmark"
+            raise UsageError(f"{text}: which questions does it answer?", hint=hint)
+        return Files(name=path.stem, path=path, questions=questions, benchmark=benchmark)
     if run := runs.known_as(store.root, text):
         return of_run(store, run)
     hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"

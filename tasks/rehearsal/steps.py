@@ -76,16 +76,7 @@ class Rehearsal:
         try:
             with noting() as engines:
                 tokens, told = work()
-        except (
-            InfuserError,
-            OSError,
-            RuntimeError,
-            ValueError,
-            TypeError,
-            MemoryError,
-            ImportError,
-            LookupError,
-        ) as error:
+        except FAULTS as error:
             seconds = time.monotonic() - started
             told = f"{type(error).__name__}: {error}"
             self.lines.append(Line(step=name, status=FAILED, seconds=seconds, told=told))

@@ -1,0 +1,96 @@
+"""Files of other harnesses are read as answers: rows in the shapes of real ones, written here."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.evaluation.dumps import read_dump
+
+CHOICE = {
+    "question_id": 7, "question": "Which is even?", "options": ["1", "2", "3"], "answer": "B", "answer_index": 1,
+    "category": "math",
+}  # fmt: skip
+PROBLEM = {"problem": "1 + 1?", "solution": "Add.", "answer": "2", "subject": "Algebra", "level": 1, "unique_id": "t/0"}
+SAMPLE = {
+    "id": 3, "epoch": 1, "input": [{"role": "user", "content": "Which?"}], "choices": ["x", "y"], "target": ["B"],
+    "output": {"choices": [{"message": {"content": [{"type": "text", "text": "It is "}, {"text": "(B)"}]}}]},
+}  # fmt: skip
+
+
+def lines(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def said(path: Path, name: str) -> list[tuple[str, str, int, str]]:
+    """Identifier, key, sample and text of every response."""
+    questions, responses = read_dump(path, name)
+    keys = {question.question_id: question.answer for question in questions}
+    return [(row.question_id, keys[row.question_id], row.sample_index, row.response) for row in responses]
+
+
+def test_samples_of_lm_eval_carry_the_row_of_their_data_and_repeat_it_for_every_filter(tmp_path: Path):
+    rows = [
+        {"doc_id": 0, "doc": PROBLEM, "target": "2", "resps": [["two", "2"]], "filtered_resps": ["2"], "filter": name}
+        for name in ("strict", "flexible")
+    ]
+    assert said(lines(tmp_path / "samples.jsonl", *rows), "math500") == [("t/0", "2", 0, "two"), ("t/0", "2", 1, "2")]
+    rows[0]["resps"] = [[[-1.5, False]], [[-0.5, True]]]
+    with pytest.raises(DocumentError, match="row 1 has log-likelihoods and no text"):
+        read_dump(lines(tmp_path / "samples.jsonl", rows[0]), "math500")
+
+
+@pytest.mark.parametrize("options", [CHOICE["options"], str(CHOICE["options"])])
+@pytest.mark.parametrize("column", ["model_outputs", "generated_text", "response"])
+def test_outputs_of_mmlu_pro_are_its_rows_with_a_text(tmp_path: Path, options: Any, column: str):
+    row = {**CHOICE, "options": options, column: "The answer is (B).", "pred": "B"}
+    expected = [("7", "B", 0, "The answer is (B).")]
+    (tmp_path / "out.json").write_text(json.dumps([row]))
+    assert said(tmp_path / "out.json", "mmlu_pro") == expected
+    with zipfile.ZipFile(tmp_path / "out.zip", "w") as archive:
+        archive.write(tmp_path / "out.json", "out.json")
+    assert said(tmp_path / "out.zip", "mmlu_pro") == expected
+
+
+def test_logs_of_inspect_are_read_from_json_and_from_its_archive(tmp_path: Path):
+    again = {**SAMPLE, "epoch": 2}
+    expected = [("3", "B", 0, "It is (B)"), ("3", "B", 1, "It is (B)")]
+    (tmp_path / "log.json").write_text(json.dumps({"version": 2, "eval": {"task": "t"}, "samples": [SAMPLE, again]}))
+    assert said(tmp_path / "log.json", "mmlu_pro") == expected
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        archive.writestr("header.json", "{}")
+        for number, sample in enumerate((SAMPLE, again), 1):
+            archive.writestr(f"samples/3_epoch_{number}.json", json.dumps(sample))
+    assert said(tmp_path / "log.eval", "mmlu_pro") == expected
+    (tmp_path / "log.json").write_text(json.dumps({"eval": {}, "samples": [{**SAMPLE, "target": "E"}]}))
+    with pytest.raises(DocumentError, match="target 'E' is no answer"):
+        read_dump(tmp_path / "log.json", "mmlu_pro")
+
+
+def test_outputs_without_the_row_are_answers_to_the_benchmarks_own_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("INFUSER_DATA", str(tmp_path))
+    lines(tmp_path / "math500.jsonl", PROBLEM)
+    row = {"question_id": "t/0", "output_list": ["2", "3"], "graded_list": [True, False]}
+    with pytest.warns(DataWarning, match="1 questions, expected 500"):
+        assert [each[2:] for each in said(lines(tmp_path / "out.jsonl", row), "math500")] == [(0, "2"), (1, "3")]
+    with pytest.raises(DocumentError, match="math500 has no question 't/9'"):
+        read_dump(lines(tmp_path / "out.jsonl", {**row, "question_id": "t/9"}), "math500")
+
+
+def test_a_wrong_row_of_many_is_left_out_by_name_and_more_of_them_stop(tmp_path: Path):
+    rows = [{**CHOICE, "question_id": n, "response": "(B)"} for n in range(200)]
+    rows[17] = {**rows[17], "answer_index": 2}
+    with pytest.warns(DataWarning, match="excluded: .*answer_index"):
+        assert len(said(lines(tmp_path / "out.jsonl", *rows), "mmlu_pro")) == 199
+    with pytest.raises(DocumentError, match=r"answer_index.* \(and 0 more of 10 rows\)"):
+        read_dump(lines(tmp_path / "out.jsonl", *rows[10:20]), "mmlu_pro")
+    with pytest.raises(DocumentError, match="has no resps, model_outputs"):
+        read_dump(lines(tmp_path / "out.jsonl", CHOICE), "mmlu_pro")
+    with pytest.raises(ConfigError, match="no rows of its own"):
+        read_dump(lines(tmp_path / "out.jsonl", CHOICE), "math:sqrt")
