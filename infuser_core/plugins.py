@@ -8,6 +8,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -211,7 +212,12 @@ def benchmark(name: str) -> Load:
     Raises ConfigError listing what exists when there is none.
     """
     _, found = BENCHMARKS.find(name, "load", "BENCHMARK")
-    load = cast(Load, getattr(found, "load", found))
+    return _choosing(cast(Load, getattr(found, "load", found)))
+
+
+@cache
+def _choosing(load: Load) -> Load:
+    """The loader, of whose questions the settings choose some."""
     return lambda settings: asked(load(settings), settings)
 
 
