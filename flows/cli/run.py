@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -292,7 +294,9 @@ def rehearse(
     from tasks.rehearsal.table import FAILED, as_text
     from tasks.rehearsal.table import as_json as in_json
 
-    lines, forecast = start(load(configs, set_ or []), gpus)
+    # Ray tells of the rank that is killed, on stdout, which is the caller's.
+    with redirect_stdout(sys.stderr):
+        lines, forecast = start(load(configs, set_ or []), gpus)
     show(in_json(lines, forecast), lambda: as_text(lines, forecast), as_json=as_json)
     if any(line.status == FAILED for line in lines):
         raise typer.Exit(1)
