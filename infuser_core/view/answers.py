@@ -10,13 +10,11 @@ from fastapi.responses import HTMLResponse
 
 from infuser_core import sealed
 from infuser_core.errors import UsageError
-from infuser_core.store.catalogue import evaluations
+from infuser_core.store.catalogue import evaluation, evaluations
 from infuser_core.store.runs import EVALUATION, EVALUATIONS
 from infuser_core.store.views import Lens, Rows
-from infuser_core.view.site import Site
+from infuser_core.view.site import Listing, Site, listing
 
-PER_PAGE = 40
-"""Questions on one page: folded, it stays below 5,000 px."""
 RESCORED = "-rescored"
 """End of the name of the record that holds further presets."""
 VERDICTS = {
@@ -31,19 +29,12 @@ VERDICTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of a benchmark's questions."""
+    """One page of a benchmark's questions with their responses."""
 
-    questions: Rows
-    """Per question its id, text, choices, answer and share of right verdicts."""
+    listing: Listing
+    """Per question that the filter lets through its id, text, choices, answer and share of right verdicts."""
     responses: dict[str, Rows]
     """Per question its responses in order, each with `verdicts`: preset, verdict, extracted answer, reason."""
-    total: int
-    """Questions that the filter lets through."""
-
-    @property
-    def pages(self) -> int:
-        """Number of pages, at least 1."""
-        return max(1, -(-self.total // PER_PAGE))
 
 
 def add_answers(app: FastAPI, site: Site) -> None:
@@ -61,10 +52,10 @@ def add_answers(app: FastAPI, site: Site) -> None:
         verdict: str = "all",
         number: Annotated[int, Query(alias="page", ge=1, le=1_000_000)] = 1,
     ) -> HTMLResponse:
-        known = {each.name: each.broken for each in evaluations(site.root) if not each.name.endswith(RESCORED)}
-        if known.get(name, "missing"):
-            hint = "`infuser eval` makes one"
-            raise UsageError(known.get(name) or f"{name}: there is no such evaluation", hint=hint)
+        holder = evaluation(site.root, name)
+        if holder is None or holder.broken:
+            problem = holder.broken if holder else f"{name}: there is no such evaluation"
+            raise UsageError(problem, hint="`infuser eval` makes one")
         record = sealed.read(site.root / EVALUATIONS / name / EVALUATION)
         labels = [sheet["label"] for sheet in record["sheets"]]
         chosen = benchmark if benchmark in labels else labels[0]
@@ -73,8 +64,8 @@ def add_answers(app: FastAPI, site: Site) -> None:
             found = page_of(lens, benchmark=chosen, search=search, verdict=verdict, page=number)
         wanted = {"benchmark": chosen, "search": search, "verdict": verdict}
         return site.page(
-            "answers.html", title=f"{record['model']} on {chosen}", labels=labels, wanted=wanted, number=number,
-            found=found, verdicts=list(VERDICTS),
+            "answers.html", title=f"{record['model']} on {chosen}", labels=labels, wanted=wanted, found=found,
+            verdicts=list(VERDICTS),
         )  # fmt: skip
 
 
@@ -82,14 +73,13 @@ def listed(root: Path) -> list[dict[str, Any]]:
     """Evaluations of the store: name, model, preset and accuracy by benchmark; a reason where one is damaged."""
     rows = []
     for holder in evaluations(root):
-        results = root / EVALUATIONS / holder.name / "results.json"
-        if holder.name.endswith(RESCORED) and not results.is_file():
+        found, problem = _results(root / EVALUATIONS / holder.name / "results.json")
+        if holder.name.endswith(RESCORED) and not found:
             continue
-        found = json.loads(results.read_text(encoding="utf-8")) if results.is_file() else {}
         rows.append(
             {
                 "name": holder.name,
-                "problem": holder.broken or ("" if found else "not complete"),
+                "problem": holder.broken or problem,
                 "model": found.get("model", ""),
                 "preset": found.get("preset", ""),
                 "benchmarks": found.get("benchmarks", {}),
@@ -98,9 +88,20 @@ def listed(root: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _results(path: Path) -> tuple[dict[str, Any], str]:
+    """Accuracies of an evaluation; without them, the reason."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")), ""
+    except FileNotFoundError:
+        return {}, "not complete"
+    except (OSError, ValueError) as error:
+        return {}, f"{path.name}: {error}"
+
+
 def page_of(lens: Lens, *, benchmark: str, search: str, verdict: str, page: int) -> Page:
     """Questions of one benchmark with their responses; pages count from 1."""
-    questions = lens.query(
+    found = listing(
+        lens,
         f"""with samples as (
             select question_id, sample_index, min((verdict = 'correct')::int) as low,
                 max((verdict = 'correct')::int) as high, avg((verdict = 'correct')::int) as share
@@ -111,14 +112,15 @@ def page_of(lens: Lens, *, benchmark: str, search: str, verdict: str, page: int)
         texts as (
             select question_id, any_value(text) as text, any_value(choices) as choices, any_value(answer) as answer
             from asked_questions group by question_id)
-        select f.question_id, t.text, t.choices, t.answer, f.share, count(*) over () as total
+        select f.question_id, t.text, t.choices, t.answer, f.share
         from found f left join texts t on t.question_id = f.question_id
         where {VERDICTS.get(verdict, "true")} and (contains(lower(coalesce(t.text, '')), lower(?)) or
-            contains(f.question_id, ?))
-        order by f.question_id limit ? offset ?""",
-        [benchmark, search, search, PER_PAGE, PER_PAGE * (page - 1)],
+            contains(f.question_id, ?))""",
+        [benchmark, search, search],
+        order="question_id",
+        page=page,
     )
-    responses: dict[str, Rows] = {row["question_id"]: [] for row in questions}
+    responses: dict[str, Rows] = {row["question_id"]: [] for row in found.rows}
     rows = lens.query(
         """select r.question_id, r.sample_index, any_value(r.response) as response,
             list_sort(list(distinct {'preset': v.preset, 'verdict': v.verdict, 'extracted': v.extracted,
@@ -131,4 +133,4 @@ def page_of(lens: Lens, *, benchmark: str, search: str, verdict: str, page: int)
     )
     for row in rows:
         responses[row["question_id"]].append(row)
-    return Page(questions=questions, responses=responses, total=questions[0]["total"] if questions else 0)
+    return Page(listing=found, responses=responses)

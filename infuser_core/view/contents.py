@@ -1,5 +1,6 @@
 """Pages of `infuser view` on what is in a run: questions, evaluations, textbooks, and the story of each thing."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import FastAPI, Query
@@ -8,7 +9,7 @@ from fastapi.responses import HTMLResponse
 from infuser_core.lineage.why import why
 from infuser_core.store import runs
 from infuser_core.view import books, evaluations
-from infuser_core.view.questions import PER_PAGE, SORTS, Filter, find
+from infuser_core.view.questions import SORTS, Filter, find
 from infuser_core.view.site import Site
 
 _MANY = 200
@@ -33,9 +34,13 @@ def add_contents(app: FastAPI, site: Site) -> None:
         wanted = Filter(search=search, iteration=iteration, status=status, source=source, sort=sort, page=number)
         with site.lens([name]) as lens:
             found = find(lens, wanted)
-        title = f"Questions of {name}"
         return site.page(
-            "questions.html", title=title, name=name, wanted=wanted, found=found, sorts=SORTS, size=PER_PAGE
+            "questions.html",
+            title=f"Questions of {name}",
+            name=name,
+            wanted=asdict(wanted),
+            found=found,
+            sorts=list(SORTS),
         )
 
     @app.get("/runs/{name}/evaluations")
@@ -47,7 +52,7 @@ def add_contents(app: FastAPI, site: Site) -> None:
             sheet = evaluations.sheet(lens, benchmark=benchmark, search=search, change=change, page=number)
         wanted = {"benchmark": sheet.benchmark, "search": search, "change": change}
         return site.page(
-            "evaluations.html", title=f"Evaluations of {name}", name=name, sheet=sheet, wanted=wanted, number=number,
+            "evaluations.html", title=f"Evaluations of {name}", name=name, sheet=sheet, wanted=wanted,
             changes=list(evaluations.CHANGES),
         )  # fmt: skip
 

@@ -1,12 +1,11 @@
 """Questions of validation and benchmarks, with how every checkpoint of a run answered them: one row per question."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from infuser_core.store.views import Lens, Rows
+from infuser_core.store.views import Lens
+from infuser_core.view.site import Listing, listing
 
-PER_PAGE = 40
-"""Questions on one page: it stays below 5,000 px."""
 CHANGES = {
     "all": "true",
     "won: more right at the end": "last > first",
@@ -29,15 +28,8 @@ class Sheet:
     """The one that is shown; empty where there is none."""
     checkpoints: list[int]
     """Iterations behind each checkpoint, a column each."""
-    rows: Rows
-    """Per question its id, text, domain and `cells`: share of right answers by iterations."""
-    total: int
-    """Questions that the filter lets through."""
-
-    @property
-    def pages(self) -> int:
-        """Number of pages, at least 1."""
-        return max(1, -(-self.total // PER_PAGE))
+    listing: Listing
+    """Per question that the filter lets through its id, text, domain and `cells`: share right by iterations."""
 
 
 def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) -> Sheet:
@@ -45,10 +37,11 @@ def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) ->
     names = [row["name"] for row in lens.query("select distinct benchmark as name from question_scores order by 1")]
     chosen = benchmark if benchmark in names else (names[0] if names else "")
     if not chosen:
-        return Sheet(benchmarks=[], benchmark="", checkpoints=[], rows=[], total=0)
+        return Sheet(benchmarks=[], benchmark="", checkpoints=[], listing=Listing(rows=[], total=0, page=1))
     seen = lens.query("select distinct iteration as n from question_scores where benchmark = ? order by 1", [chosen])
     checkpoints = _spread([row["n"] for row in seen])
-    found = lens.query(
+    found = listing(
+        lens,
         f"""with shares as (
             select question_id, iteration, any_value(domain) as domain,
                 sum(num_correct) / nullif(sum(num_samples), 0) as share
@@ -62,19 +55,20 @@ def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) ->
             select question_id, any_value(text) as text from (
                 select question_id, text from asked_questions union all
                 select question_id, text from reference_questions) group by question_id)
-        select m.question_id, t.text, m.domain, m.cells, count(*) over () as total
+        select m.question_id, t.text, m.domain, m.cells
         from moved m left join texts t on t.question_id = m.question_id
         where ({CHANGES.get(change, "true")}) and (contains(lower(coalesce(t.text, '')), lower(?)) or
-            contains(m.question_id, ?))
-        order by m.question_id limit ? offset ?""",
-        [chosen, search, search, PER_PAGE, PER_PAGE * (page - 1)],
+            contains(m.question_id, ?))""",
+        [chosen, search, search],
+        order="question_id",
+        page=page,
     )
+    rows = [{**row, "cells": [row["cells"].get(each) for each in checkpoints]} for row in found.rows]
     return Sheet(
         benchmarks=names,
         benchmark=chosen,
         checkpoints=checkpoints,
-        rows=[{**row, "cells": [row["cells"].get(each) for each in checkpoints]} for row in found],
-        total=found[0]["total"] if found else 0,
+        listing=replace(found, rows=rows),
     )
 
 

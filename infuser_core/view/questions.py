@@ -3,18 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
-from infuser_core.store.views import Lens, Rows
+from infuser_core.store.views import Lens
+from infuser_core.view.site import Listing, listing
 
 SORTS = {
-    "iteration": "q.iteration, q.question_id",
-    "influence, highest first": "s.score desc nulls last, q.question_id",
-    "influence, lowest first": "s.score asc nulls last, q.question_id",
-    "accuracy, highest first": "s.solver_accuracy desc nulls last, q.question_id",
-    "accuracy, lowest first": "s.solver_accuracy asc nulls last, q.question_id",
+    "iteration": "iteration, question_id",
+    "influence, highest first": "score desc nulls last, question_id",
+    "influence, lowest first": "score asc nulls last, question_id",
+    "accuracy, highest first": "solver_accuracy desc nulls last, question_id",
+    "accuracy, lowest first": "solver_accuracy asc nulls last, question_id",
 }
 """Order in words to its ORDER BY. Words that are none of these mean the first."""
-PER_PAGE = 40
-"""Questions on one page: it stays below 5,000 px."""
 _FROM = """
     from questions q
     left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
@@ -44,14 +43,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One page of questions."""
+    """One page of questions, and the values that its filter can take."""
 
-    rows: Rows
-    """Questions of this page."""
-    total: int
+    listing: Listing
     """Questions that the filter lets through."""
-    pages: int
-    """Number of pages, at least 1."""
     iterations: list[Any]
     """Iterations that wrote questions."""
     statuses: list[Any]
@@ -63,19 +58,11 @@ class Found:
 def find(lens: Lens, wanted: Filter) -> Found:
     """The questions that the filter lets through, one page of them."""
     where, parameters = _where(wanted)
-    rows = lens.query(
-        f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, s.status, s.score,
-            s.solver_accuracy, count(*) over () as total
-        {_FROM} where {where} order by {SORTS.get(wanted.sort, SORTS["iteration"])} limit ? offset ?""",
-        [*parameters, PER_PAGE, PER_PAGE * (wanted.page - 1)],
-    )
-    # A page behind the last has no row that tells the total.
-    counted = rows or lens.query(f"select count(*) as total {_FROM} where {where}", parameters)
-    total = counted[0]["total"]
+    statement = f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, s.status, s.score,
+        s.solver_accuracy {_FROM} where {where}"""
+    order = SORTS.get(wanted.sort, SORTS["iteration"])
     return Found(
-        rows=rows,
-        total=total,
-        pages=max(1, -(-total // PER_PAGE)),
+        listing=listing(lens, statement, parameters, order=order, page=wanted.page),
         iterations=_distinct(lens, _ITERATIONS),
         statuses=_distinct(lens, "distinct status as one from scores order by 1"),
         sources=_distinct(lens, "distinct source_id as one from documents where source_id <> '' order by 1"),

@@ -17,8 +17,10 @@ from infuser_core.lineage.pages import BOX
 from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
 from infuser_core.store.runs import RUNS
 from infuser_core.store.verify import size
-from infuser_core.store.views import Lens
+from infuser_core.store.views import Lens, Rows
 
+PER_PAGE = 40
+"""Questions on one page: it stays below 5,000 px."""
 _TOLD = {
     "question_id", "rollout_id", "document_id", "source_id", "artifact", "artifact_key", "checkpoint", "checkpoint_id",
     "input_key", "parent_key",
@@ -47,6 +49,33 @@ class Site:
             yield lens
         finally:
             lens.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One page of a statement's rows."""
+
+    rows: Rows
+    """Rows of this page, with a column `total`."""
+    total: int
+    """Rows of all pages."""
+    page: int
+    """Page that this is, from 1: the last one where a page behind it was asked for."""
+
+    @property
+    def pages(self) -> int:
+        """Number of pages, at least 1."""
+        return max(1, -(-self.total // PER_PAGE))
+
+
+def listing(lens: Lens, statement: str, parameters: Sequence[Any], *, order: str, page: int) -> Listing:
+    """A statement's rows in this order, one page of them; pages count from 1."""
+    cut = f"select *, count(*) over () as total from ({statement}) order by {order} limit ? offset ?"
+    rows = lens.query(cut, [*parameters, PER_PAGE, PER_PAGE * (page - 1)])
+    if rows or page == 1:
+        return Listing(rows=rows, total=rows[0]["total"] if rows else 0, page=page)
+    total = lens.query(f"select count(*) as total from ({statement})", parameters)[0]["total"]
+    return listing(lens, statement, parameters, order=order, page=max(1, -(-total // PER_PAGE)))
 
 
 def address(run: str, column: str, value: object) -> str:

@@ -11,12 +11,17 @@ from infuser_core.view.app import application
 
 
 @pytest.fixture(scope="module")
-def guest(launch: Launcher, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    store: Path = tmp_path_factory.mktemp("answers") / "store"
+def store(launch: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("answers") / "store"
     asked = launch("eval", "--model", "nano", "--benchmarks", "nano_target", "--limit", "12", store=store)
     assert asked.code == 0, asked.err
     (name,) = (path.name for path in (store / "evaluations").iterdir())
     assert launch("eval", "rescore", name, store=store).code == 0
+    return store
+
+
+@pytest.fixture
+def guest(store: Path) -> TestClient:
     client = TestClient(application(store, "a-token"), base_url="http://127.0.0.1:8000")
     assert client.get("/?token=a-token").status_code == 200
     return client
@@ -40,3 +45,14 @@ def test_every_response_stands_beside_its_verdicts_under_every_preset(guest: Tes
 def test_an_evaluation_that_is_not_there_is_said(guest: TestClient):
     answer = guest.get("/evaluations/nobody")
     assert answer.status_code == 404 and "there is no such evaluation" in answer.text
+
+
+def test_a_damaged_result_is_named_in_the_list(guest: TestClient, store: Path):
+    (results,) = store.glob("evaluations/*[!d]/results.json")
+    whole = results.read_text()
+    try:
+        results.write_text(whole[:20])
+        assert "results.json: " in guest.get("/evaluations").text
+    finally:
+        results.write_text(whole)
+    assert "results.json: " not in guest.get("/evaluations").text

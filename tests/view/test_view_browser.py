@@ -121,6 +121,7 @@ def test_the_slider_leads_to_another_iteration(tab: Watched, small_run: SmallRun
     tab.value("document.querySelector('[type=range]').value = 1")
     tab.value("document.querySelector('[type=range]').dispatchEvent(new Event('change', {bubbles: true}))")
     tab.until("document.title.startsWith('Iteration 1 of')")
+    assert tab.value("location.pathname") == f"/runs/{small_run.name}/iterations/1"
 
 
 def test_the_run_page_follows_a_run_that_is_at_work(tab: Watched, small_run: SmallRun):
