@@ -25,11 +25,6 @@ def is_flat(rewards_G: Sequence[float]) -> bool:
     return len(rewards_G) < 2 or max(rewards_G) - min(rewards_G) <= FLAT_RANGE
 
 
-def zero_variance(groups: Groups) -> list[bool]:
-    """One flag per group: True where it is flat."""
-    return [is_flat(rewards_G) for rewards_G in groups]
-
-
 def group_sigma(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> float:
     """sigma_d: standard deviation with ddof 1; exactly 0 for a flat group, but for a single row of `unit`."""
     if len(rewards_G) == 1 and single_row == "unit":

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infuser_core.lineage.answer import Answer, printable, shown, table_lines
@@ -101,18 +101,24 @@ def _render(template: str, **values: object) -> str:
     return _templates().get_template(template).render(style=Markup(style), **values)
 
 
-@cache
-def _templates() -> Environment:
-    found = Environment(
-        loader=PackageLoader("infuser_core.lineage"),
+def environment(*packages: str) -> Environment:
+    """Templates of these packages: everything that comes from data is escaped and can have no control characters."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    found.filters |= {"shown": shown, "printable": printable}
-    found.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
-    return found
+    made.filters |= {"shown": shown, "printable": printable}
+    made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
+    return made
+
+
+@cache
+def _templates() -> Environment:
+    return environment("infuser_core.lineage")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

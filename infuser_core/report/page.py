@@ -10,11 +10,11 @@ from importlib import resources
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from markupsafe import escape as html_escape
 
-from infuser_core.lineage.answer import printable, shown
+from infuser_core.lineage.pages import environment
 from infuser_core.report import charts as drawings
 from infuser_core.report.content import Report, Row, Sample, Section, Table, percent
 
@@ -58,19 +58,11 @@ def _asset(name: str) -> str:
 @cache
 def _environment() -> Environment:
     """Everything that comes from data is escaped: whatever a model wrote, the page may load and run nothing else."""
-    rooms = ("report", "view", "lineage")
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader(f"infuser_core.{room}") for room in rooms]),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
-    made.filters |= {"code": _code, "json": json.dumps, "percent": percent, "shown": shown, "printable": printable}
+    made = environment("infuser_core.report", "infuser_core.view", "infuser_core.lineage")
+    made.filters |= {"code": _code, "json": json.dumps, "percent": percent}
     made.filters["dedent"] = lambda statement: dedent(statement).strip()
     made.filters["svg"] = lambda figure: Markup(drawings.svg(figure))
-    made.globals |= {"kind": _kind, "address": lambda *_: ""}
+    made.globals["kind"] = _kind
     return made
 
 

@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi.responses import HTMLResponse
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
-from infuser_core.lineage.answer import printable, shown
-from infuser_core.lineage.pages import BOX
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
+from infuser_core.lineage.pages import environment
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import RUNS
 from infuser_core.store.verify import size
 from infuser_core.store.views import Lens, Rows
@@ -92,14 +91,7 @@ def _percent(share: float | None) -> str:
 
 @cache
 def templates() -> Environment:
-    """Templates in which everything that comes from data is escaped and has no control characters."""
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader("infuser_core.view"), PackageLoader("infuser_core.lineage")]),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    made.filters |= {"shown": shown, "printable": printable, "json": json.dumps, "size": size, "percent": _percent}
-    made.globals |= {"live": True, "address": address, "box": BOX, "checkpoints": CHECKPOINTS}
+    made = environment("infuser_core.view", "infuser_core.lineage")
+    made.filters |= {"json": json.dumps, "size": size, "percent": _percent}
+    made.globals |= {"live": True, "address": address}
     return made

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.algorithm.advantage import NORMALISERS, advantages, batch_sigma, zero_variance
+from infuser_core.algorithm.advantage import NORMALISERS, advantages, batch_sigma, is_flat
 
 D1, D2 = [0.0, 1.0, 2.0, 3.0], [0.0, 0.1, 0.2, 0.1]
 
@@ -35,8 +35,8 @@ def test_flat_groups_enter_sigma_b_only_in_the_paper_form() -> None:
     assert batch_sigma(groups, sigma_b="nonzero") == pytest.approx(1.290994, abs=1e-6)
 
 
-def test_zero_variance_mask() -> None:
-    assert zero_variance([[0.1, 0.1, 0.1], [0.0, 1.0], [2.0], []]) == [True, False, True, True]
+def test_groups_of_one_value_or_fewer_than_two_rows_are_flat() -> None:
+    assert [is_flat(rewards_G) for rewards_G in ([0.1, 0.1, 0.1], [0.0, 1.0], [2.0], [])] == [True, False, True, True]
 
 
 @pytest.mark.parametrize("name", sorted(NORMALISERS))

@@ -49,61 +49,67 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
+TOGETHER: dict[str, dict[str, Any]] = {
+    "prompts": {"prompts": "paper"},
+    "track": {"track": ["tensorboard"]},
+    "store.keep": {"store": {"keep": {"full": 1, "weights_every": 0}}},
+    "cluster": {"cluster": {"address": "head:6379"}},
+    "corpus.convert.type": {"corpus": {"convert": {"type": "pdfium"}}},
+    "corpus.convert.helper": {"corpus": {"convert": {"helper": "docling"}}},
+    "corpus.convert.url": {"corpus": {"convert": {"url": "http://127.0.0.1:9/"}}},
+    "corpus.catalogue.type": {"corpus": {"catalogue": {"type": "local", "url": "http://127.0.0.1:1"}}},
+    "corpus.catalogue.licences": {"corpus": {"catalogue": {"licences": ["CC0-1.0"]}}},
+    "corpus.catalogue.languages": {"corpus": {"catalogue": {"languages": ["en"]}}},
+    "corpus.catalogue.robots_exempt": {"corpus": {"catalogue": {"robots_exempt": ["https://x/"]}}},
+    "engine.ranks": {"engine": {"trainer": "deepspeed", "ranks": 2}},
+    "engine.offload": {"engine": {"trainer": "deepspeed", "offload": "optimizer"}},
+    "corpus.exclude.sources": {"corpus": {"exclude": {"sources": ["s1"]}}},
+    "corpus.exclude.documents": {"corpus": {"exclude": {"documents": ["d1"]}}},
+    "cotrain.exclude_questions": {"cotrain": {"exclude_questions": ["0/d1/0-ab"]}},
+    "cotrain.route": {"prompts": "paper", "cotrain": {"route": "free_form"}},
+    "cotrain.mid_eos_penalty": {"cotrain": {"mid_eos_penalty": -0.5}},
+    "data.problems": {"data": {"problems": [{"source": {"type": "nano", "split": "dev", "size": 4}, "count": 8}]}},
+    "cotrain.budget.mode": {"cotrain": {"budget": {"mode": "bandit"}}},
+    "cotrain.budget.shares": {"cotrain": {"budget": {"mode": "shares", "shares": {"": 1.0}}}},
+    "cotrain.dev_only": {"cotrain": {"dev_only": True, "generator": {"update": False}}},
+    "cotrain.solver.accuracy_band": {"cotrain": {"solver": {"accuracy_band": [0.25, 0.75]}}},
+    "cotrain.examples": {"prompts": "paper", "cotrain": {"examples": {"count": 2}}},
+    "cotrain.optimizer.name": {"cotrain": {"optimizer": {"name": "sgd"}}},
+    "cotrain.optimizer.momentum": {"cotrain": {"optimizer": {"name": "sgd", "momentum": 0.5}}},
+    "cotrain.optimizer.nesterov": {"cotrain": {"optimizer": {"name": "sgd", "nesterov": True}}},
+    "cotrain.adapter": {"cotrain": {"adapter": {"rank": 4}}},
+    "cotrain.loss.dual_clip": {"cotrain": {"loss": {"dual_clip": 3.0}}},
+    "cotrain.loss.tis_form": {"cotrain": {"loss": {"tis_form": "current_over_sampler"}}},
+    "cotrain.loss.length_norm": {"cotrain": {"loss": {"length_norm": "token_mean"}}},
+    "cotrain.loss.sigma_b": {"cotrain": {"loss": {"sigma_b": "nonzero"}}},
+    "cotrain.loss.single_row": {"cotrain": {"loss": {"single_row": "unit"}}},
+    "cotrain.loss.batch_std": {"cotrain": {"loss": {"batch_std": "batch_pooled_std"}}},
+    "cotrain.loss.partial_minibatch": {"cotrain": {"loss": {"partial_minibatch": "nominal"}}},
+    "cotrain.loss.mid_eos_verdicts": {"cotrain": {"loss": {"mid_eos_verdicts": ["unverified"]}}},
+    "cotrain.question.min_choices": {"cotrain": {"question": {"min_choices": 3}}},
+    "cotrain.question.labeller": {"cotrain": {"question": {"labeller": ""}}},
+    "cotrain.question.oracle": {"cotrain": {"question": {"oracle": "infuser_core.nano.lab:perfect_key"}}},
+    "cotrain.reward.name": {"cotrain": {"reward": {"name": "uncertainty"}}},
+    "evaluate.benchmarks.0.name": {"evaluate": {"benchmarks": [{"name": "nano_target", "label": "exam"}]}},
+}
+"""Leaves that no rule of thumb can change, or only together with others."""
+
+
 def special(world: Path) -> dict[str, dict[str, Any]]:
-    """Leaves that no rule of thumb can change, or only together with others."""
+    """All such leaves, with those whose values are files of the world."""
     other_model = {"type": "folder", "path": str(world / "model")}
-    return {
-        "prompts": {"prompts": "paper"},
-        "track": {"track": ["tensorboard"]},
-        "store.keep": {"store": {"keep": {"full": 1, "weights_every": 0}}},
-        "cluster": {"cluster": {"address": "head:6379"}},
-        "corpus.convert.type": {"corpus": {"convert": {"type": "pdfium"}}},
-        "corpus.convert.helper": {"corpus": {"convert": {"helper": "docling"}}},
-        "corpus.convert.url": {"corpus": {"convert": {"url": "http://127.0.0.1:9/"}}},
+    return TOGETHER | {
         "anchor.type": {"anchor": other_model},
         "anchor.world": {"anchor": other_model},
         "data.dev.type": {"data": {"dev": {"type": "file", "path": str(world / "exam.json")}}},
         "data.validation.type": {"data": {"validation": {"type": "file", "path": str(world / "exam.json")}}},
-        "corpus.catalogue.type": {"corpus": {"catalogue": {"type": "local", "url": "http://127.0.0.1:1"}}},
-        "corpus.catalogue.licences": {"corpus": {"catalogue": {"licences": ["CC0-1.0"]}}},
-        "corpus.catalogue.languages": {"corpus": {"catalogue": {"languages": ["en"]}}},
-        "corpus.catalogue.robots_exempt": {"corpus": {"catalogue": {"robots_exempt": ["https://x/"]}}},
         "corpus.catalogue.model": {"corpus": {"catalogue": {"model": other_model}}},
         "corpus.pool": {"corpus": {"pool": str(world / "pool.parquet")}},
         "corpus.chunk.tokenizer": {"corpus": {"chunk": {"tokenizer": other_model}}},
         "corpus.overlap.references": {"corpus": {"overlap": {"references": [str(world / "reference.jsonl")]}}},
         "corpus.overlap.mixture": {"corpus": {"overlap": {"mixture": [str(world / "reference.jsonl")]}}},
-        "engine.ranks": {"engine": {"trainer": "deepspeed", "ranks": 2}},
-        "engine.offload": {"engine": {"trainer": "deepspeed", "offload": "optimizer"}},
-        "corpus.exclude.sources": {"corpus": {"exclude": {"sources": ["s1"]}}},
-        "corpus.exclude.documents": {"corpus": {"exclude": {"documents": ["d1"]}}},
-        "cotrain.exclude_questions": {"cotrain": {"exclude_questions": ["0/d1/0-ab"]}},
         "corpus.judge": {"corpus": {"judge": other_model}},
-        "cotrain.route": {"prompts": "paper", "cotrain": {"route": "free_form"}},
-        "cotrain.mid_eos_penalty": {"cotrain": {"mid_eos_penalty": -0.5}},
-        "data.problems": {"data": {"problems": [{"source": {"type": "nano", "split": "dev", "size": 4}, "count": 8}]}},
-        "cotrain.budget.mode": {"cotrain": {"budget": {"mode": "bandit"}}},
-        "cotrain.budget.shares": {"cotrain": {"budget": {"mode": "shares", "shares": {"": 1.0}}}},
-        "cotrain.dev_only": {"cotrain": {"dev_only": True, "generator": {"update": False}}},
         "cotrain.generator.model": {"cotrain": {"generator": {"update": False, "model": other_model}}},
-        "cotrain.solver.accuracy_band": {"cotrain": {"solver": {"accuracy_band": [0.25, 0.75]}}},
-        "cotrain.examples": {"prompts": "paper", "cotrain": {"examples": {"count": 2}}},
-        "cotrain.optimizer.name": {"cotrain": {"optimizer": {"name": "sgd"}}},
-        "cotrain.optimizer.momentum": {"cotrain": {"optimizer": {"name": "sgd", "momentum": 0.5}}},
-        "cotrain.optimizer.nesterov": {"cotrain": {"optimizer": {"name": "sgd", "nesterov": True}}},
-        "cotrain.adapter": {"cotrain": {"adapter": {"rank": 4}}},
-        "cotrain.loss.dual_clip": {"cotrain": {"loss": {"dual_clip": 3.0}}},
-        "cotrain.loss.tis_form": {"cotrain": {"loss": {"tis_form": "current_over_sampler"}}},
-        "cotrain.loss.length_norm": {"cotrain": {"loss": {"length_norm": "token_mean"}}},
-        "cotrain.loss.sigma_b": {"cotrain": {"loss": {"sigma_b": "nonzero"}}},
-        "cotrain.loss.single_row": {"cotrain": {"loss": {"single_row": "unit"}}},
-        "cotrain.loss.batch_std": {"cotrain": {"loss": {"batch_std": "batch_pooled_std"}}},
-        "cotrain.loss.partial_minibatch": {"cotrain": {"loss": {"partial_minibatch": "nominal"}}},
-        "cotrain.loss.mid_eos_verdicts": {"cotrain": {"loss": {"mid_eos_verdicts": ["unverified"]}}},
-        "cotrain.question.min_choices": {"cotrain": {"question": {"min_choices": 3}}},
-        "cotrain.question.labeller": {"cotrain": {"question": {"labeller": ""}}},
-        "cotrain.question.oracle": {"cotrain": {"question": {"oracle": "infuser_core.nano.lab:perfect_key"}}},
-        "cotrain.reward.name": {"cotrain": {"reward": {"name": "uncertainty"}}},
         "evaluate.benchmarks.0.path": {
             "evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "copy.json")}]}
         },
@@ -114,7 +120,6 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
                 ]
             }
         },
-        "evaluate.benchmarks.0.name": {"evaluate": {"benchmarks": [{"name": "nano_target", "label": "exam"}]}},
     }
 
 

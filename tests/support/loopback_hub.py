@@ -102,6 +102,16 @@ def application(hub: Hub) -> FastAPI:
         answer: Response = await go(request)
         return answer
 
+    _add_uploads(app, hub)
+    _add_large(app, hub)
+    _add_facts(app, hub)
+    _add_files(app, hub)
+    return app
+
+
+def _add_uploads(app: FastAPI, hub: Hub) -> None:
+    """Repositories, and commits to them."""
+
     @app.post("/api/repos/create")
     async def _create(request: Request) -> Response:
         asked = await request.json()
@@ -133,28 +143,6 @@ def application(hub: Hub) -> FastAPI:
         wrong = [] if isinstance(head, dict) and isinstance(head.get("license"), str) else ["no license"]
         return JSONResponse({"errors": [{"message": each} for each in wrong], "warnings": []})
 
-    async def _batch(request: Request) -> Response:
-        found = []
-        for each in (await request.json())["objects"]:
-            actions = {"upload": {"href": f"{hub.base}/objects/{each['oid']}"}}
-            found.append({**each, **({} if each["oid"] in hub.objects else {"actions": actions})})
-        return JSONResponse({"transfer": "basic", "objects": found}, media_type="application/vnd.git-lfs+json")
-
-    app.post("/{owner}/{name}.git/info/lfs/objects/batch")(_batch)
-    app.post("/datasets/{owner}/{name}.git/info/lfs/objects/batch")(_batch)
-
-    @app.put("/objects/{oid}")
-    async def _put(oid: str, request: Request) -> Response:
-        content = await request.body()
-        if hashlib.sha256(content).hexdigest() != oid:
-            return Response(status_code=400)
-        hub.objects[oid] = content
-        return Response()
-
-    @app.api_route("/objects/{oid}", methods=["GET", "HEAD"])
-    async def _get(oid: str, request: Request) -> Response:
-        return _bytes(request, hub.objects[oid], {"ETag": f'"{oid}"'})
-
     @app.post("/api/{kind}/{owner}/{name}/commit/{revision}")
     async def _commit(kind: str, owner: str, name: str, revision: str, request: Request) -> Response:
         repository = hub.repositories.get(f"{kind}/{owner}/{name}")
@@ -177,16 +165,47 @@ def application(hub: Hub) -> FastAPI:
         url = f"{hub.base}/{owner}/{name}/commit/{digest.hexdigest()}"
         return JSONResponse({"success": True, "commitOid": digest.hexdigest(), "commitUrl": url})
 
-    def _found(key: str, revision: str) -> tuple[str, dict[str, bytes]] | Response:
-        repository = hub.repositories.get(key)
-        if repository is None:
-            return _error(404, "RepoNotFound")
-        return repository.at(revision) or _error(404, "RevisionNotFound")
+
+def _add_large(app: FastAPI, hub: Hub) -> None:
+    """Large files by the LFS protocol."""
+
+    async def _batch(request: Request) -> Response:
+        found = []
+        for each in (await request.json())["objects"]:
+            actions = {"upload": {"href": f"{hub.base}/objects/{each['oid']}"}}
+            found.append({**each, **({} if each["oid"] in hub.objects else {"actions": actions})})
+        return JSONResponse({"transfer": "basic", "objects": found}, media_type="application/vnd.git-lfs+json")
+
+    app.post("/{owner}/{name}.git/info/lfs/objects/batch")(_batch)
+    app.post("/datasets/{owner}/{name}.git/info/lfs/objects/batch")(_batch)
+
+    @app.put("/objects/{oid}")
+    async def _put(oid: str, request: Request) -> Response:
+        content = await request.body()
+        if hashlib.sha256(content).hexdigest() != oid:
+            return Response(status_code=400)
+        hub.objects[oid] = content
+        return Response()
+
+    @app.api_route("/objects/{oid}", methods=["GET", "HEAD"])
+    async def _get(oid: str, request: Request) -> Response:
+        return _bytes(request, hub.objects[oid], {"ETag": f'"{oid}"'})
+
+
+def _found(hub: Hub, key: str, revision: str) -> tuple[str, dict[str, bytes]] | Response:
+    repository = hub.repositories.get(key)
+    if repository is None:
+        return _error(404, "RepoNotFound")
+    return repository.at(revision) or _error(404, "RevisionNotFound")
+
+
+def _add_facts(app: FastAPI, hub: Hub) -> None:
+    """What a repository holds."""
 
     @app.get("/api/{kind}/{owner}/{name}")
     @app.get("/api/{kind}/{owner}/{name}/revision/{revision}")
     async def _info(kind: str, owner: str, name: str, revision: str = "main") -> Response:
-        found = _found(f"{kind}/{owner}/{name}", revision)
+        found = _found(hub, f"{kind}/{owner}/{name}", revision)
         if isinstance(found, Response):
             return found
         oid, files = found
@@ -197,7 +216,7 @@ def application(hub: Hub) -> FastAPI:
     @app.get("/api/{kind}/{owner}/{name}/tree/{revision}")
     @app.get("/api/{kind}/{owner}/{name}/tree/{revision}/{path:path}")
     async def _tree(kind: str, owner: str, name: str, revision: str, path: str = "") -> Response:
-        found = _found(f"{kind}/{owner}/{name}", revision)
+        found = _found(hub, f"{kind}/{owner}/{name}", revision)
         if isinstance(found, Response):
             return found
         inside = {each: content for each, content in found[1].items() if not path or each.startswith(f"{path}/")}
@@ -207,14 +226,18 @@ def application(hub: Hub) -> FastAPI:
 
     @app.post("/api/{kind}/{owner}/{name}/paths-info/{revision}")
     async def _paths(kind: str, owner: str, name: str, revision: str, request: Request) -> Response:
-        found = _found(f"{kind}/{owner}/{name}", revision)
+        found = _found(hub, f"{kind}/{owner}/{name}", revision)
         if isinstance(found, Response):
             return found
         asked = (await request.json())["paths"]
         return JSONResponse([_entry(each, found[1][each]) for each in asked if each in found[1]])
 
+
+def _add_files(app: FastAPI, hub: Hub) -> None:
+    """Content of files."""
+
     def _resolved(key: str, revision: str, path: str, request: Request) -> Response:
-        found = _found(key, revision)
+        found = _found(hub, key, revision)
         if isinstance(found, Response):
             return found
         oid, files = found
@@ -237,8 +260,6 @@ def application(hub: Hub) -> FastAPI:
     @app.api_route("/datasets/{owner}/{name}/resolve/{revision}/{path:path}", methods=["GET", "HEAD"])
     async def _dataset_file(owner: str, name: str, revision: str, path: str, request: Request) -> Response:
         return _resolved(f"datasets/{owner}/{name}", revision, path, request)
-
-    return app
 
 
 def _bytes(request: Request, content: bytes, headers: dict[str, str]) -> Response:
