@@ -25,6 +25,7 @@ from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
+from tasks.rehearsal.accelerators import Meter
 from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_anchor
 from tasks.rehearsal.refit import Refit, refit
 from tasks.rehearsal.table import FAILED, UNREACHED, Forecast, Line, judged, peak_memory
@@ -51,9 +52,15 @@ class Rehearsal:
         self.trained: Work | None = None
         """Work of each of the trainer's steps."""
         self._passed: set[str] = set()
+        self._meter = Meter()
 
     def run(self) -> list[Line]:
         """Go through all steps; one whose needs have failed is not reached. Engines end in any case."""
+        with self._meter:
+            self._steps()
+        return self.lines
+
+    def _steps(self) -> None:
         try:
             self._step("model", (), self._model)
             self._step("sampler start", ("model",), self._sampler)
@@ -72,7 +79,6 @@ class Rehearsal:
                     self._step(f"{kind} sleep", ("proof", "kill and resume"), partial(self._sleep, kind))
         finally:
             self._pool.close()
-        return self.lines
 
     def _step(self, name: str, needs: Sequence[str], work: Callable[[], tuple[int, str]], *, phase: str = "") -> None:
         absent = [need for need in needs if need not in self._passed]
@@ -81,7 +87,7 @@ class Rehearsal:
             return
         started = time.monotonic()
         try:
-            with noting() as engines:
+            with self._meter.step() as device, noting() as engines:
                 tokens, told = work()
         except FAULTS as error:
             seconds = time.monotonic() - started
@@ -102,6 +108,7 @@ class Rehearsal:
                 tokens=tokens,
                 planned=planned,
                 gigabytes=memory,
+                accelerator=next(iter(device), None),
                 told=told,
             )
         )

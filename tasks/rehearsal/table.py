@@ -33,6 +33,8 @@ class Line:
     """Seconds by the planner's forecast for so many tokens; None where it has none."""
     gigabytes: float | None = None
     """Largest main memory so far of this process and the engine's own, GB."""
+    accelerator: float | None = None
+    """Most memory that one accelerator of this machine held meanwhile beyond its start, GB; None where none tells."""
     told: str = ""
     """Finding or error, in words."""
 
@@ -91,6 +93,7 @@ def as_json(lines: list[Line], forecast: Forecast | None) -> dict[str, Any]:
 
 def as_text(lines: list[Line], forecast: Forecast | None) -> str:
     """The table, a sentence per failure, and what the planner says of memory."""
+    measured = any(line.accelerator is not None for line in lines)
     rows = [
         {
             "step": line.step,
@@ -99,6 +102,7 @@ def as_text(lines: list[Line], forecast: Forecast | None) -> str:
             "planned": "" if line.planned is None else f"{line.planned:.2f}",
             "tokens/s": f"{line.tokens / line.seconds:,.0f}" if line.tokens and line.seconds else "",
             "GB": "" if line.gigabytes is None else f"{line.gigabytes:.2f}",
+            **({"GPU GB": "" if line.accelerator is None else f"{line.accelerator:.2f}"} if measured else {}),
             "found": "" if line.status == FAILED else line.told,
         }
         for line in lines

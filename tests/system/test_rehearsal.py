@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from infuser_core.capacity.phases import phases_of
 from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.training import Work
 from infuser_core.config.overlays import load
+from tasks.rehearsal.accelerators import Meter
 from tasks.rehearsal.refit import STEPS, batch_of, refit
 from tasks.rehearsal.steps import asked_of, rehearse
 from tasks.rehearsal.table import FAILED, PASSED, SLOWER, UNREACHED, Forecast, Line, as_text, judged
@@ -62,6 +64,35 @@ def test_a_broken_engine_fails_at_its_own_step_alone(step: str, tmp_path: Path, 
 def test_a_step_behind_a_failed_one_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lines = rehearsed(tmp_path, monkeypatch, "engine.trainer=fake")
     assert (lines["update"].status, lines["update"].told) == (UNREACHED, "needs trainer start")
+
+
+def test_the_most_that_an_accelerator_holds_stands_in_the_line_of_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Two devices every 10 ms: 1,000 MiB of somebody else's, and the second one grows to 3,000 for a while.
+    driver = tmp_path / "bin" / "nvidia-smi"
+    driver.parent.mkdir()
+    driver.write_text(
+        f"""#!{sys.executable}
+import pathlib, time
+while True:
+    used = 3000 if pathlib.Path({str(tmp_path)!r}, "busy").exists() else 1000
+    print(f"0, 1000\\n1, {{used}}\\n2, [N/A]")
+    time.sleep(0.01)
+"""
+    )
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{driver.parent}:{os.environ['PATH']}")
+    with Meter() as meter:
+        time.sleep(1)
+        with meter.step() as before:
+            time.sleep(0.5)
+        (tmp_path / "busy").touch()
+        with meter.step() as during:
+            time.sleep(0.5)
+    assert before == [0.0] and during == [2000 * 2**20 / 1e9]
+    lines = rehearsed(tmp_path / "store", monkeypatch)
+    assert lines["update"].accelerator is not None and "GPU GB" in as_text([*lines.values()], None)
 
 
 def test_twice_the_planned_seconds_is_slower_than_planned():
