@@ -334,10 +334,9 @@ class ChatSampler:
         tokens = 0
         for done, (number, reply) in enumerate(self._ask(requests), 1):
             place = places[number]
-            found[place.group][place.sample] = self._completion(reply)
+            found[place.group][place.sample] = ended = self._completion(reply)
             tokens += reply.response_tokens
-            if len(found[place.group]) == len(groups[place.group].seeds):
-                keep(place.group, [found[place.group][j] for j in sorted(found[place.group])])
+            keep(place.group, place.sample, ended)
             progress(done, len(requests), tokens)
         return [[samples[j] for j in sorted(samples)] for samples in found]
 

@@ -106,7 +106,8 @@ class ScriptedSampler:
             prompt = self._tokenizer.decode(group.token_ids)
             results.append([self._completion(self._reply(prompt, seed), params) for seed in group.seeds])
             tokens += sum(len(completion.token_ids) for completion in results[-1])
-            keep(done - 1, results[-1])
+            for row, completion in enumerate(results[-1]):
+                keep(done - 1, row, completion)
             progress(done, len(groups), tokens)
         return results
 

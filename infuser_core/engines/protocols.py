@@ -59,11 +59,11 @@ class Completion:
     """Whether the response ended itself."""
 
 
-Keep = Callable[[int, list[Completion]], None]
-"""`keep(place, completions)`: the group at this place of the caller's list is complete."""
+Keep = Callable[[int, int, Completion], None]
+"""`keep(place, row, completion)`: the response to that seed of the group at that place of the caller's has ended."""
 
 
-def no_keep(place: int, completions: list[Completion]) -> None:
+def no_keep(place: int, row: int, completion: Completion) -> None:
     """Keeps nothing."""
 
 
@@ -106,8 +106,8 @@ class Sampler(Protocol):
     ) -> list[list[Completion]]:
         """One list of completions per group, in order. A function of (weights, prompt, seed) alone.
 
-        `keep` hears of every group as it ends. At a call of `progress`, the groups without those kept so far are
-        computed as they would have been: rounding included, where the sampler's batches are its own.
+        `keep` hears of every response as it ends. At a call of `progress`, what is left without those kept so far is
+        computed as it would have been: rounding included, where the sampler's batches are its own.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""Sampling that resumes: a killed phase goes on from the groups that had ended."""
+"""Sampling that resumes: a killed phase goes on from the responses that had ended."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from infuser_core.engines.protocols import (
@@ -14,16 +14,20 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 
-KEEP_SECONDS = 20.0
-"""Work that a kill can lose, seconds. Shorter phases write nothing."""
+KEEP_SECONDS = 1.0
+"""Seconds that responses wait for the disk; samplers tell of progress as often. Shorter phases write nothing."""
+Name = tuple[str, int]
+"""A response: its group, and the number of its seed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A response of a group that has ended."""
+    """A response that has ended."""
 
     group_id: str
     """Question or document id."""
+    row: int
+    """Number of its seed in the group."""
     token_ids: Sequence[int]
     """Response tokens."""
     logprobs: Sequence[float]
@@ -52,49 +56,64 @@ def draw(
     kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, list[Completion]]:
-    """Completions of every group, by its id; what `kept` holds is not drawn again, and finished groups are added."""
+    """Completions of every group, by its id; what `kept` holds is not drawn again, and what ends is added."""
     finished = _finished(kept)
-    left = [group for group in groups if group.group_id not in finished]
-    buffer = _Buffer(left, kept, finished, progress)
+    missing = {
+        group.group_id: [j for j in range(len(group.seeds)) if (group.group_id, j) not in finished] for group in groups
+    }
+    left = [
+        replace(group, seeds=[group.seeds[row] for row in missing[group.group_id]])
+        for group in groups
+        if missing[group.group_id]
+    ]
+    buffer = _Buffer(
+        [[(group.group_id, row) for row in missing[group.group_id]] for group in left], kept, finished, progress
+    )
     drawn = sampler.sample(left, params, progress=buffer.progress, keep=buffer.keep)
-    return finished | {group.group_id: completions for group, completions in zip(left, drawn, strict=True)}
+    for names, completions in zip(buffer.names, drawn, strict=True):
+        finished.update(zip(names, completions, strict=True))
+    return {group.group_id: [finished[group.group_id, row] for row in range(len(group.seeds))] for group in groups}
 
 
-def _finished(kept: Kept | None) -> dict[str, list[Completion]]:
-    found: dict[str, list[Completion]] = {}
-    for row in kept.rows() if kept else ():
-        made = Completion(
+def _finished(kept: Kept | None) -> dict[Name, Completion]:
+    return {
+        (row.group_id, row.row): Completion(
             token_ids=row.token_ids,
             logprobs=row.logprobs,
             finish_reason="stop" if row.finish_reason == "stop" else "length",
         )
-        found.setdefault(row.group_id, []).append(made)
-    return found
+        for row in (kept.rows() if kept else ())
+    }
 
 
 class _Buffer:
-    """Finished groups on their way to the disk, and a progress that counts those of earlier attempts."""
+    """Responses on their way to the disk, and a progress that counts those of earlier attempts."""
 
     def __init__(
         self,
-        groups: Sequence[PromptGroup],
+        names: Sequence[Sequence[Name]],
         kept: Kept | None,
-        finished: dict[str, list[Completion]],
+        finished: Mapping[Name, Completion],
         progress: Progress,
     ) -> None:
-        self._groups, self._kept, self._progress = groups, kept, progress
+        self.names, self._kept, self._progress = names, kept, progress
         self._rows: list[Drawn] = []
-        self._done = sum(len(completions) for completions in finished.values())
-        self._tokens = sum(len(each.token_ids) for completions in finished.values() for each in completions)
+        self._done = len(finished)
+        self._tokens = sum(len(each.token_ids) for each in finished.values())
         self._wrote = time.monotonic()
 
-    def keep(self, place: int, completions: list[Completion]) -> None:
-        """A group has ended."""
-        group_id = self._groups[place].group_id
-        self._rows += [
-            Drawn(group_id=group_id, token_ids=each.token_ids, logprobs=each.logprobs, finish_reason=each.finish_reason)
-            for each in completions
-        ]
+    def keep(self, place: int, row: int, completion: Completion) -> None:
+        """A response has ended."""
+        group_id, number = self.names[place][row]
+        self._rows.append(
+            Drawn(
+                group_id=group_id,
+                row=number,
+                token_ids=completion.token_ids,
+                logprobs=completion.logprobs,
+                finish_reason=completion.finish_reason,
+            )
+        )
 
     def progress(self, done: int, total: int, tokens: int) -> None:
         """The sampler moved. Only here is anything written: a batch that ended together is kept together."""

@@ -4,11 +4,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 import torch
 from engine_tiny import END, make_checkpoint, uniform
@@ -26,7 +29,9 @@ from infuser_core.engines.service.launch import Launch, ServiceOptions, launches
 from infuser_core.engines.service.process import EngineProcess, last_words
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
+from infuser_core.phases import drawing
 from infuser_core.schemas import Checkpoint, Role
+from infuser_core.store.pieces import Pieces
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=30)
 GROUPS = [
@@ -69,13 +74,18 @@ def alive(pids: list[int]) -> bool:
 
 def test_two_engines_answer_in_the_callers_order(make: Make, flat: Checkpoint) -> None:
     sampler = make(flat, engines=2)
-    kept: dict[int, list[Completion]] = {}
+    kept: dict[tuple[int, int], Completion] = {}
     seen: list[tuple[int, int, int]] = []
     groups = [*GROUPS, NONE]
-    drawn = sampler.sample(groups, PARAMS, progress=lambda *numbers: seen.append(numbers), keep=kept.__setitem__)
+    drawn = sampler.sample(
+        groups,
+        PARAMS,
+        progress=lambda *numbers: seen.append(numbers),
+        keep=lambda *said: kept.update({said[:2]: said[2]}),
+    )
     expected = [[reply(seed, 30, [END]) for seed in group.seeds] for group in groups]
     assert [[(each.token_ids, each.finish_reason) for each in samples] for samples in drawn] == expected
-    assert kept == {place: samples for place, samples in enumerate(drawn) if samples}
+    assert kept == {(place, row): each for place, samples in enumerate(drawn) for row, each in enumerate(samples)}
     assert seen[-1] == (12, 12, sum(len(tokens) for samples in expected for tokens, _ in samples))
     assert sampler.tokenizer.decode([5, END]) == "w5"
     assert [found.largest < 1e-4 for found in sampler.agreements] == [True, True]
@@ -90,7 +100,7 @@ def test_a_killed_engine_is_named_and_the_next_request_gets_fresh_ones(make: Mak
     kept: list[int] = []
     deadly = PromptGroup(group_id="deadly", token_ids=[DIE], seeds=[1])
     with pytest.raises(EngineError, match=r"engine \d \(pid \d+\) was killed by signal 9 \(SIGKILL\)"):
-        sampler.sample([*GROUPS, deadly], PARAMS, keep=lambda place, _: kept.append(place))
+        sampler.sample([*GROUPS, deadly], PARAMS, keep=lambda place, *_: kept.append(place))
     assert kept and not alive(before)
     assert sampler.sample(GROUPS, PARAMS) == expected
     assert set(sampler.pids).isdisjoint(before)
@@ -98,6 +108,46 @@ def test_a_killed_engine_is_named_and_the_next_request_gets_fresh_ones(make: Mak
     with pytest.raises(EngineError, match="SIGKILL"):
         sampler.sample(GROUPS, PARAMS)
     assert sampler.sample(GROUPS[:1], PARAMS) == expected[:1]
+
+
+class Asked:
+    """A sampler that remembers what it was asked."""
+
+    def __init__(self, sampler: ServiceSampler) -> None:
+        self.names: list[tuple[str, int]] = []
+        self._sampler, self.tokenizer, self.load = sampler, sampler.tokenizer, sampler.load
+
+    def sample(self, groups: Sequence[PromptGroup], params: SamplingParams, **said: Any) -> list[list[Completion]]:
+        self.names += [(group.group_id, seed) for group in groups for seed in group.seeds]
+        return self._sampler.sample(groups, params, **said)
+
+
+def test_a_killed_draw_goes_on_from_single_responses_and_asks_nothing_twice(
+    make: Make, flat: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "KEEP_SECONDS", 0.0)
+    monkeypatch.setenv("SCRIPTED_SECONDS", "0.05")
+    groups = [replace(group, seeds=[100 * place + i for i in range(5)]) for place, group in enumerate(GROUPS)]
+    sampler = make(flat)
+    expected = drawing.draw(groups, sampler, PARAMS)
+    kept = Pieces(tmp_path / "kept", drawing.Drawn)
+
+    def kill(*_: int) -> None:
+        ended = Counter(row.group_id for row in kept.rows())
+        if len(ended) > 1 and min(ended.values()) < 5:
+            os.kill(sampler.pids[0], signal.SIGKILL)
+
+    with pytest.raises(EngineError, match="SIGKILL"):
+        drawing.draw(groups, sampler, PARAMS, kept=kept, progress=kill)
+    names = {(group.group_id, row): seed for group in groups for row, seed in enumerate(group.seeds)}
+    left = {(name[0], seed) for name, seed in names.items()} - {
+        (row.group_id, names[row.group_id, row.row]) for row in kept.rows()
+    }
+    again = Asked(sampler)
+    assert drawing.draw(groups, again, PARAMS, kept=kept) == expected
+    assert sorted(again.names) == sorted(left) and 0 < len(left) < 30 and len(left) % 5
+    found = f"select count(*), count(distinct (group_id, row)) from '{tmp_path}/kept/*.parquet'"
+    assert duckdb.sql(found).fetchall() == [(30, 30)]
 
 
 def test_a_hung_engine_or_a_lost_listener_ends_the_request_and_the_engines(make: Make, flat: Checkpoint) -> None:

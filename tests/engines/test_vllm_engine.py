@@ -125,11 +125,16 @@ def test_sampled_log_probabilities_are_those_before_restrictions(
 
 
 def test_a_sample_depends_on_its_prompt_and_seed_alone_and_ends_where_it_should(sampler: ServiceSampler) -> None:
-    kept: dict[int, list[Completion]] = {}
+    kept: dict[tuple[int, int], Completion] = {}
     seen: list[tuple[int, int, int]] = []
-    drawn = sampler.sample(groups(), HOT, keep=kept.__setitem__, progress=lambda *numbers: seen.append(numbers))
+    drawn = sampler.sample(
+        groups(),
+        HOT,
+        keep=lambda place, row, each: kept.update({(place, row): each}),
+        progress=lambda *numbers: seen.append(numbers),
+    )
     rows = len(flat(drawn))
-    assert kept == dict(enumerate(drawn))
+    assert kept == {(place, row): each for place, samples in enumerate(drawn) for row, each in enumerate(samples)}
     assert seen[-1] == (rows, rows, sum(len(each.token_ids) for each in flat(drawn)))
     assert {each.finish_reason for each in flat(drawn)} == {"stop", "length"}
     for each in flat(drawn):

@@ -51,13 +51,13 @@ def test_replies_in_any_order_find_their_place():
         PromptGroup(group_id=str(place), token_ids=tokenizer.render(each), seeds=[10 * place, 10 * place + 1])
         for place, each in enumerate(turns)
     ]
-    kept: list[int] = []
+    kept: list[tuple[int, int]] = []
     with server(lambda body, number: said(f"{body['messages'][0]['content']}/{body['seed']}")) as (url, _):
         endpoint = Endpoint(Address(model="m", url=url), concurrency=3)
         drawn = ChatSampler(endpoint.replies).sample(
-            groups, SamplingParams(max_tokens=9), keep=lambda place, completions: kept.append(place)
+            groups, SamplingParams(max_tokens=9), keep=lambda place, row, _: kept.append((place, row))
         )
         endpoint.close()
     texts = [[tokenizer.decode(each.token_ids) for each in group] for group in drawn]
     assert texts == [["0/0", "0/1"], ["1/10", "1/11"], ["2/20", "2/21"]]
-    assert sorted(kept) == [0, 1, 2]
+    assert sorted(kept) == [(place, row) for place in range(3) for row in range(2)]

@@ -3,7 +3,8 @@ seed, and the distribution is uniform.
 
 A prompt that starts with DIE kills the process, one that starts with HANG stops it answering, and one that starts with
 TOGETHER ends in the same step as all that wait. SCRIPTED_LOGPROB is the log-probability it claims in place of the
-uniform one, and SCRIPTED_RELOADED the one that it claims after it took other weights.
+uniform one, SCRIPTED_RELOADED the one that it claims after it took other weights, and SCRIPTED_SECONDS what a response
+takes.
 """
 
 import math
@@ -63,6 +64,7 @@ class ScriptedEngine:
             os.kill(os.getpid(), signal.SIGKILL)
         if prompt[0] == HANG:
             time.sleep(600)
+        time.sleep(float(os.environ.get("SCRIPTED_SECONDS") or 0))
         tokens, reason = reply(seed, params["max_tokens"], params["stop_token_ids"])
         return Row(key=key, tokens=tokens, logprobs=[self._logprob] * len(tokens), reason=reason)
 

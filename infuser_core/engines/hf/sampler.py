@@ -207,7 +207,8 @@ class HFSampler:
                 results[place] = completions
                 done += len(completions)
                 tokens += sum(len(completion.token_ids) for completion in completions)
-                keep(place, completions)
+                for row, completion in enumerate(completions):
+                    keep(place, row, completion)
             progress(done, total, tokens)
         return results
 

@@ -89,14 +89,13 @@ class Draw:
         self._params = {**asdict(params), "stop_token_ids": list(ends)}
         self._queue = GroupQueue(groups, params.max_tokens, engines=len(engines), capacity=capacity)
         self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
-        self._missing = [len(group.seeds) for group in groups]
         self._done, self._tokens = 0, 0
         # Tokens of unfinished responses, by engine, as it last told.
         self._under_way = [0] * len(engines)
 
     def run(self, progress: Progress, keep: Keep) -> list[list[Completion]]:
         """Every group's completions. Raises EngineError for an engine that died or hung."""
-        total = sum(self._missing)
+        total = sum(map(len, self._rows))
         self._give()
         while busy := self._queue.busy():
             self._bell.wait(TICK_SECONDS)
@@ -127,19 +126,17 @@ class Draw:
                 self._under_way[engine] = values[0]
             else:
                 assert kind == "done"
-                self._finish(engine, keep, *values)
+                for row in values[0]:
+                    self._finish(engine, keep, *row)
         process.require_pace(self._silent)
 
     def _finish(self, engine: int, keep: Keep, key: str, tokens: list[int], logprobs: list[float], reason: Any) -> None:
         if reason not in ("stop", "length"):
             raise self._engines[engine].hung(f"gave up a response: {reason}")
         place, row = map(int, key.split("/"))
-        self._rows[place][row] = Completion(
-            token_ids=Series.of(tokens, int), logprobs=Series.of(logprobs, float), finish_reason=reason
-        )
+        ended = Completion(token_ids=Series.of(tokens, int), logprobs=Series.of(logprobs, float), finish_reason=reason)
+        self._rows[place][row] = ended
         self._queue.finish_row(engine, place)
         self._under_way[engine] = max(0, self._under_way[engine] - len(tokens))
         self._done, self._tokens = self._done + 1, self._tokens + len(tokens)
-        self._missing[place] -= 1
-        if not self._missing[place]:
-            keep(place, [completion for completion in self._rows[place] if completion is not None])
+        keep(place, row, ended)

@@ -135,7 +135,7 @@ class ServiceSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One completion per seed and group, in the caller's order; `keep(place, completions)` as groups end.
+        """One completion per seed and group, in the caller's order; `keep(place, row, completion)` as they end.
 
         Raises EngineError for an unusable prompt, and for an engine that died or hung, with its reason.
         """

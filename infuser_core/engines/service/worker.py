@@ -96,8 +96,9 @@ class Server:
         """Take all waiting commands, waiting for one where there is no work; then one step of the engine."""
         while not self._engine.busy() or self._pipe.poll():
             self._obey(*self._pipe.recv())
-        for row in self._engine.step():
-            self._say("done", row.key, row.tokens, row.logprobs, row.reason)
+        # One message: what an engine computed as one batch is kept as a whole or not at all.
+        if rows := self._engine.step():
+            self._say("done", [(row.key, row.tokens, row.logprobs, row.reason) for row in rows])
         if time.monotonic() - self._said > BEAT_SECONDS:
             self._say("beat", self._engine.under_way())
 
