@@ -55,8 +55,11 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: 
     # Imported here: every command imports this module, few execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
+    from infuser_core.planning.place import asked_of
+    from infuser_core.planning.room import require_room
 
     places: dict[str, Any] = dict(asked)
+    require_room(config, name, asked_of(**places))
     try:
         server = deployment.find_server(root)
         if server is None or not _published(config, name, root, quiet=quiet, places=places):

@@ -294,20 +294,22 @@ def rehearse(
     Exit code 1 where a step failed.
     """
     from infuser_core.config.overlays import load
+    from infuser_core.planning.room import require_memory
+
+    require_memory(config := load(configs, set_ or []))
+    from tasks.rehearsal import table
     from tasks.rehearsal.steps import rehearse as start
-    from tasks.rehearsal.table import FAILED, as_text
-    from tasks.rehearsal.table import as_json as in_json
 
     # Ray tells of the rank that is killed, on stdout, which is the caller's.
     with redirect_stdout(sys.stderr):
-        lines, forecast, refit = start(load(configs, set_ or []), gpus)
-    told = {**in_json(lines, forecast), "refit": asdict(refit) if refit else {}}
-    show(told, lambda: "\n".join([as_text(lines, forecast), *([refit.text] if refit else [])]), as_json=as_json)
+        lines, forecast, refit = start(config, gpus)
+    told = {**table.as_json(lines, forecast), "refit": asdict(refit) if refit else {}}
+    show(told, lambda: "\n".join([table.as_text(lines, forecast), *([refit.text] if refit else [])]), as_json=as_json)
     if to is not None and refit is not None:
         from infuser_core.capacity.hardware import as_yaml
 
         to.write_text(as_yaml(refit.constants, origin=f"fitted on a rehearsal on {gpus}"), encoding="utf-8")
-    if any(line.status == FAILED for line in lines):
+    if any(line.status == table.FAILED for line in lines):
         raise typer.Exit(1)
 
 

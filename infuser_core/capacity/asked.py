@@ -38,9 +38,9 @@ class Asked:
     """Work in the place of an iteration's: a rehearsal's."""
 
     @staticmethod
-    def of(config: RunConfig, gpus: str, *, shape: Shape | None = None) -> "Asked":
+    def of(config: RunConfig, gpus: str | Cluster, *, shape: Shape | None = None) -> "Asked":
         """Look everything up for a run on `gpus`. Raises UsageError or ConfigError for what is not known."""
-        found = cluster(gpus)
+        found = cluster(gpus) if isinstance(gpus, str) else gpus
         chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
         lengths = within(lengths_of(chosen.name), config.cotrain)
         return Asked(config=config, cluster=found, shape=chosen, lengths=lengths, layout=layout_of(config, found))

@@ -74,6 +74,8 @@ def as_yaml(efficiency: Efficiency, *, origin: str) -> str:
     return f"# {origin}\n{yaml.safe_dump(values, sort_keys=False)}"
 
 
+CONTAINED = Path("/sys/fs/cgroup/memory.max")
+"""Limit of a container."""
 SIZE = 1024
 """Rows and columns of the matrices: in smaller ones a library's threads wait for each other longer than they work."""
 SWEPT = 1 << 24
@@ -100,8 +102,13 @@ def sweep_rate() -> float:
 
 
 def memory() -> float:
-    """Bytes of the host's memory."""
-    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    """Bytes of the host's memory, or of what a container may have of it."""
+    own = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    try:
+        limit = CONTAINED.read_text().strip()
+    except OSError:
+        return own
+    return min(own, float(limit)) if limit.isdigit() else own
 
 
 def _fastest(work: Callable[[], object]) -> float:
@@ -118,6 +125,8 @@ NODE = 8
 """GPUs of one node, where a cluster is given by its total alone."""
 GIGA = 1e9
 GIB = 2**30
+PYTHON = 0.45 * GIB
+"""Bytes of a process with torch and transformers, and no driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +248,6 @@ def this_host() -> Gpu:
         network=sweep,
         host=sweep,
         source="measured on this host: one fp32 matrix product, one copy",
-        # Python with torch and transformers, and no driver.
-        context=0.45 * GIB,
+        context=PYTHON,
         graphs=0.0,
     )

@@ -105,6 +105,10 @@ def on_more(layout: Layout, before: Cluster, after: Cluster) -> Layout:
 
 FRAGMENTED = 0.06
 """Share of the trainer's parts that the allocator cannot use."""
+RESERVE = "fragmentation reserve"
+"""Name of that part."""
+LEAST = 256
+"""Fewest tokens of a micro-batch that a trainer goes down to where memory runs out."""
 BUCKET = 50_000_000
 """Elements of a reduction bucket."""
 LOGIT_CELLS = 1 << 25
@@ -166,7 +170,7 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     ]
     fragmented = FRAGMENTED * sum(part.bytes for part in parts)
     parts += [
-        Part(name="fragmentation reserve", bytes=fragmented),
+        Part(name=RESERVE, bytes=fragmented),
         Part(name="context", bytes=gpu.context),
     ]
     return Held(role="trainer", parts=tuple(parts), room=gpu.memory)

@@ -11,14 +11,12 @@ from typing import Any, Literal
 
 import torch
 
-from infuser_core.capacity.memory import LOGIT_CELLS, PIECE, kept_per_token
+from infuser_core.capacity.memory import LEAST, LOGIT_CELLS, PIECE, kept_per_token
 from infuser_core.capacity.shape import from_folder
 from infuser_core.errors import EngineError
 
 SHARE = 0.85
 """Share of the free memory that is planned with: the rest goes to fragments and to what the formula leaves out."""
-LEAST = 256
-"""Fewest tokens of a micro-batch."""
 STATE = 16
 """Bytes per parameter of weights, gradient and both moments."""
 PREPARED = 12

@@ -1,0 +1,203 @@
+"""Memory and disk that a run cannot do without, beside this machine's: a run that cannot fit is refused at its start.
+
+Only what is certain counts: the planner's parts without its reserve, micro-batches as small as the trainer can make
+them, rows of mean length. Whoever passes may still run out of memory; `infuser plan` says what is comfortable.
+"""
+
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infuser_core import settings
+from infuser_core.capacity.advice import advice
+from infuser_core.capacity.asked import Asked
+from infuser_core.capacity.hardware import GIB, PYTHON, Cluster, Gpu, memory
+from infuser_core.capacity.memory import LEAST, RESERVE, Held, both, host
+from infuser_core.capacity.phases import ORDER
+from infuser_core.capacity.volume import files_of
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import ConfigError
+from infuser_core.planning.history import history_of
+from infuser_core.planning.place import Asked as Places
+from infuser_core.store.journal import Journal
+from infuser_core.store.leftovers import size_of
+from infuser_core.store.store import Store
+from infuser_core.store.verify import size
+
+QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
+"""Command that lists accelerators and their MiB, in a fraction of the time that torch takes to start."""
+DEVICES = ("nvidia[0-9]*", "kfd", "dxg")
+"""Files of accelerators in /dev."""
+HOLD_STATE = ("prepare_anchor", "dev_gradient", "update_generator", "update_solver")
+"""Phases whose artifacts hold weights, moments and gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Room of the machine on which a run starts."""
+
+    cards: Sequence[float] | None
+    """Bytes of every accelerator that programs may use; None where nobody can tell."""
+    memory: float
+    """Bytes of main memory."""
+    disk: float
+    """Free bytes of the store's disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Something that a run needs and this machine has not."""
+
+    what: str
+    """Need and limit, in words."""
+    remedy: str
+    """Settings or machines that would do."""
+
+
+def here(root: Path) -> Machine:
+    """This machine, with the disk of a store that need not exist yet."""
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    return Machine(cards=cards(), memory=memory(), disk=float(shutil.disk_usage(there).free))
+
+
+def cards() -> list[float] | None:
+    """Bytes of every accelerator that CUDA_VISIBLE_DEVICES leaves; None where nobody can tell."""
+    try:
+        told = subprocess.run(QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
+        rows = [[part.strip() for part in line.split(",")] for line in told.splitlines()]
+        known = [(index, uuid, float(mebibytes) * 2**20) for index, uuid, mebibytes in rows]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None if any(next(Path("/dev").glob(pattern), None) for pattern in DEVICES) else []
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [room for _, _, room in known]
+    wanted = [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]
+    found = [room for name in wanted for index, uuid, room in known if name == index or uuid.startswith(name)]
+    return found if len(found) == len(wanted) else None
+
+
+def require_room(config: RunConfig, name: str, places: Places) -> None:
+    """Raises ConfigError for a run that this machine cannot hold.
+
+    A complete run computes nothing, one up to a place needs no disk for the rest, and a cluster's machines are asked
+    when its engines start.
+    """
+    root = settings.store_root()
+    place = places.only or places.until
+    if (place and place.phase not in ORDER) or Journal(root, name).is_finished():
+        return
+    machine = here(root) if place is None else replace(here(root), disk=math.inf)
+    _refuse(shortages(config, machine, held=_held(root, name, config)))
+
+
+def require_memory(config: RunConfig) -> None:
+    """Raises ConfigError where this machine's memory cannot hold the models, whatever its disk."""
+    _refuse(shortages(config, replace(here(settings.store_root()), disk=math.inf)))
+
+
+def _refuse(told: Sequence[Shortage]) -> None:
+    if told:
+        raise ConfigError("; ".join(each.what for each in told), hint="; ".join(dict.fromkeys(e.remedy for e in told)))
+
+
+def shortages(config: RunConfig, machine: Machine, *, held: float = 0.0) -> list[Shortage]:
+    """Everything that does not fit; `held` are bytes of the run that the store has already.
+
+    A model of unknown shape is not judged, and accelerators that nobody can count are not either.
+    """
+    if config.cluster is not None:
+        machine = replace(machine, cards=None, memory=math.inf)
+    on_cards = config.engine.device != "cpu" and machine.cards != []
+    absent = _absent(config, machine)
+    try:
+        asked = Asked.of(config, _cluster(machine, on_cards=on_cards))
+        return absent or [*_memory(asked, machine), *_disk(asked, machine, held)]
+    except ConfigError:
+        return absent
+
+
+def _absent(config: RunConfig, machine: Machine) -> list[Shortage]:
+    """Accelerators that the settings count on."""
+    engine, known = config.engine, machine.cards
+    if known is None or engine.device == "cpu":
+        return []
+    if engine.device == "cuda" and not known:
+        what = "engine.device = 'cuda', and this machine has no accelerator"
+        return [Shortage(what=what, remedy="run it where there is one, or set engine.device auto")]
+    ranks = engine.ranks if engine.trainer == "deepspeed" else 1
+    if not known or ranks <= len(known):
+        return []
+    what = f"engine.ranks = {ranks}, and the accelerators of this machine are {len(known)}"
+    return [Shortage(what=what, remedy=f"set engine.ranks to {len(known)}, or name a cluster")]
+
+
+def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
+    """The machine as the planner knows one, but for its speed."""
+    known = machine.cards or []
+    unused = dict.fromkeys(("flops", "bandwidth", "link", "network", "host"), 1.0)
+    card = Gpu(
+        name="accelerator" if on_cards else "cpu",
+        memory=min(known, default=math.inf) if on_cards else machine.memory,
+        # A driver's own differs, and may be small.
+        context=0.0 if on_cards else PYTHON,
+        graphs=0.0,
+        source="this machine",
+        **unused,
+    )
+    return Cluster(gpu=card, nodes=1, per_node=max(1, len(known)) if on_cards else 1)
+
+
+def least(asked: Asked) -> list[Held]:
+    """Memory of both roles without the reserve, and with the smallest micro-batch that the trainer can go down to."""
+    engine, volume = asked.config.engine, asked.volume
+    halves = engine.trainer == "local" and (engine.token_budget == "auto" or asked.cluster.gpu.name != "cpu")
+    passes = (volume.dev_trained, volume.scored, volume.generator, volume.solver)
+    most = math.ceil(max((work.tokens for work in passes if work), default=0.0))
+    layout = replace(asked.layout, token_budget=LEAST if halves else min(asked.layout.token_budget, most))
+    found = both(asked.shape, asked.cluster.gpu, layout, sequence=0.0)
+    return [replace(role, parts=tuple(part for part in role.parts if part.name != RESERVE)) for role in found]
+
+
+def _memory(asked: Asked, machine: Machine) -> Iterator[Shortage]:
+    engine = asked.config.engine
+    if "fake" in (engine.sampler, engine.trainer):
+        return
+    where = "the main memory" if asked.cluster.gpu.name == "cpu" else "an accelerator"
+    for role in least(asked):
+        if not role.fits:
+            what = f"the {role.role} needs {role.total / GIB:.1f} GiB, and {where} has {role.room / GIB:.1f}"
+            yield Shortage(what=what, remedy=_remedy(asked))
+    moved = host(asked.shape, asked.layout, per_node=asked.cluster.per_node)
+    if moved > machine.memory:
+        what = f"{moved / GIB:.1f} GiB move to the main memory, which has {machine.memory / GIB:.1f}"
+        yield Shortage(what=what, remedy="set engine.placement split or engine.offload none, or take a larger machine")
+
+
+def _remedy(asked: Asked) -> str:
+    """The first setting by the planner with which it fits."""
+    for knob in advice(asked) if asked.cluster.gpu.name != "cpu" else []:
+        if knob.fits and not knob.settings[0].startswith("--"):
+            return f"by the plan it fits with --set {' --set '.join(knob.settings)}"
+    return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` says what fits where"
+
+
+def _disk(asked: Asked, machine: Machine, held: float) -> Iterator[Shortage]:
+    files = files_of(asked.config, asked.shape)
+    if files.peak - held > machine.disk:
+        there = f", {size(int(held))} of them already" if held else ""
+        free = size(int(machine.disk))
+        what = f"the run keeps {size(int(files.peak))} in the store{there}, whose disk has {free} free"
+        keep = "" if asked.config.store.keep else "set store.keep={full: 2, weights_every: 5}, or "
+        yield Shortage(what=what, remedy=f"{keep}name a store on a larger disk in INFUSER_STORE")
+
+
+def _held(root: Path, name: str, config: RunConfig) -> float:
+    """Bytes of a run's state in the store, and of the run that it was forked from."""
+    store, known = Store(root), (name, history_of(root, name, config).forked_from)
+    entries = [entry for run in known if run for entry in Journal(root, run).latest() if entry.phase in HOLD_STATE]
+    folders = {store.folder(entry.phase, entry.key) for entry in entries}
+    return float(sum(size_of(folder) for folder in folders if folder.exists()))
