@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-view bench-peers bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor docs clean
+  bench-plan bench-view bench-peers bench-rollouts bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor docs clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -113,6 +113,9 @@ experiments-nano: venv
 
 bench-gpu: venv
 	$(BIN)/python tests/bench/gpu.py
+
+bench-rollouts: venv
+	$(BIN)/python tests/bench/rollouts.py
 
 bench-verifiers: venv sandbox
 	$(BIN)/python tests/bench/verifiers.py

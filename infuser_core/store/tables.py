@@ -60,7 +60,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
 def write_rows(path: Path, rows: Sequence[Any], row_type: type, *, group: int = _GROUP) -> None:
     """One zstd parquet file in row groups of `group` rows at most; without rows a file with the schema alone."""
     schema, series = arrow_schema(row_type), _series_of(row_type)
-    with pq.ParquetWriter(path, schema, compression="zstd", compression_level=3) as file:
+    with _writer(path, schema) as file:
         # One row group at a time in memory.
         for some in _groups(rows, list(series), group):
             columns = [
@@ -68,6 +68,16 @@ def write_rows(path: Path, rows: Sequence[Any], row_type: type, *, group: int = 
                 for field in schema
             ]
             file.write_table(pa.table(columns, schema=schema))
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Numbers in lists get no dictionary, of which tokens and log-probabilities have no use; of the rest all do."""
+    repeated = [
+        f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
+        for field in schema
+        if not pa.types.is_list(field.type) or pa.types.is_string(field.type.value_type)
+    ]
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=repeated)
 
 
 def _groups(rows: Sequence[Any], series: Sequence[str], group: int) -> Iterator[Sequence[Any]]:
@@ -181,7 +191,7 @@ def concatenate(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, 
     without that column is copied whole.
     """
     schema = pq.read_schema(parts[0][0])
-    with pq.ParquetWriter(target, schema, compression="zstd", compression_level=3) as file:
+    with _writer(target, schema) as file:
         waiting, written = schema.empty_table(), 0
         for table in _without(parts, column if column in schema.names else ""):
             waiting = pa.concat_tables([waiting, table.cast(schema)])

@@ -60,7 +60,9 @@ def written_plainly(path: Path, rows: list[Rollout]) -> None:
     schema = arrow_schema(Rollout)
     columns = [pa.array([getattr(row, name) for row in rows], schema.field(name).type) for name in schema.names]
     table = pa.table(columns, schema=schema)
-    pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=10_000)
+    numbers = ("prompt_token_ids", "token_ids", "sampler_logprobs")
+    repeated = [name for name in schema.names if name not in numbers]
+    pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=10_000, use_dictionary=repeated)
 
 
 @given(st.lists(WHOLE, max_size=30))
