@@ -1,6 +1,6 @@
 """Problems with known answers as rows of the training pool (appendix, pilot extension: data mixture)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -49,9 +49,10 @@ def as_rows(number: int, problems: Sequence[Question], settings: ProblemSettings
     )
 
 
-def blank(count: int, route: str) -> list[Document]:
-    """Rows without a text, for a route that asks the generator for questions of its own."""
-    return [_row(f"blank-{number:04d}", "blank", "", "", route) for number in range(count)]
+def blank(counts: Mapping[str, int]) -> list[Document]:
+    """Rows without a text, so many of each route that asks the generator for questions of its own."""
+    routes = [route for route, count in counts.items() for _ in range(count)]
+    return [_row(f"blank-{number:04d}", "blank", "", "", route) for number, route in enumerate(routes)]
 
 
 def normalised(question: Question) -> str:

@@ -24,6 +24,8 @@ class Players:
     """The checkpoint that both began from."""
     gradient: ArtifactRef | None = None
     """The last dev gradient, where a running mean goes on from it."""
+    questions: ArtifactRef | None = None
+    """The last questions, where prompts draw from those of earlier iterations."""
     recent: tuple[Measured, ...] = ()
     """Measured iterations of an adaptive budget's window, the last one last."""
 
@@ -44,16 +46,16 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         gradient = lane.start(_dev_gradient, run, number, dev, players)
         bandit = settings.budget.mode == "bandit"
         allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
-        questions = phase.generate_questions(run, number, pool, players.generator, allocation)
+        questions = phase.generate_questions(run, number, pool, players.generator, allocation, players.questions)
         answers = phase.rollout_questions(run, number, questions, players.solver, pool)
 
     generator, solver = None, players.solver
     with alongside(run) as lane:
-        if settings.generator.update:
+        if settings.updates("generator", number):
             scores = phase.score_influence(run, number, questions, answers, gradient.result(), players.solver)
             given = (questions, scores, players.generator, players.anchor)
             generator = lane.hand_over(phase.update_generator, run, number, *given)
-        if settings.solver.update:
+        if settings.updates("solver", number):
             solver = phase.update_solver(run, number, questions, answers, scores, players.solver, players.anchor)
     recent = players.recent
     if allocation is not None and scores is not None:
@@ -61,13 +63,14 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         recent = (*recent, measured)[-settings.budget.window :]
     last = gradient.result() if settings.dev_mean else None
     written = generator.result() if generator else players.generator
-    return replace(players, solver=solver, generator=written, recent=recent, gradient=last)
+    shown = questions if settings.examples and settings.examples.earlier else None
+    return replace(players, solver=solver, generator=written, recent=recent, gradient=last, questions=shown)
 
 
 def _dev_gradient(run: str, number: int, dev: ArtifactRef, players: Players) -> ArtifactRef | None:
     """The direction that the generator is rewarded for, where its reward looks at it."""
     settings = current(run).history.at(number).cotrain
-    if not (settings.generator.update and plugins.reward(settings.reward.name).needs_influence):
+    if not (settings.updates("generator", number) and plugins.reward(settings.reward.name).needs_influence):
         return None
     rollouts = phase.rollout_dev(run, number, dev, players.solver)
     return phase.dev_gradient(run, number, rollouts, players.solver, players.gradient if settings.dev_mean else None)

@@ -160,6 +160,12 @@ class Route:
     """Reader of a generator's reply: a question, or the reason why it is none; None where nothing is generated."""
     given: Given | None
     """The row's own problem as the question of an iteration; None where a generator writes it."""
+    shows: str
+    """Template that earlier questions or examples by people stand in, before the route's own."""
+    takes_program: bool
+    """Whether the prompt holds a function of an earlier question in a document's place."""
+    solved_with: str
+    """Prompt template that solvers are asked with, where it is neither of the two for choices and short answers."""
 
 
 def route(name: str) -> Route:
@@ -172,19 +178,45 @@ def route(name: str) -> Route:
         raise ConfigError(f"route {name!r} cannot be used: {error}", hint="see infuser_core/routes/mcq.py") from error
     if (read is None) == (given is None):
         raise ConfigError(f"route {name!r} needs `read` or `given`", hint="one of them, see infuser_core/routes")
-    return Route(name=name, template=template, needs_document=needs_document, read=read, given=given)
+    return Route(
+        name=name,
+        template=template,
+        needs_document=needs_document,
+        read=read,
+        given=given,
+        shows=str(getattr(module, "SHOWS", "show_questions")),
+        takes_program=bool(getattr(module, "TAKES_PROGRAM", False)),
+        solved_with=str(getattr(module, "SOLVED_WITH", "")),
+    )
+
+
+def main_routes(config: "RunConfig") -> list[Route]:
+    """Routes of the run's own rows: the one that it names, those that share its batches, or the textbooks'."""
+    cotrain = config.cotrain
+    shared = cotrain.budget.shares if cotrain.budget.by == "prompt_type" and not cotrain.route else {}
+    own = [route(name) for name, share in shared.items() if share > 0]
+    return [each for each in own if each.read] or [route(cotrain.route or MAIN_ROUTE)]
+
+
+def blank_routes(config: "RunConfig") -> list[str]:
+    """The main routes whose generator is asked for questions from nothing."""
+    return [each.name for each in main_routes(config) if each.template and not each.needs_document]
 
 
 def templates(config: "RunConfig") -> list[str]:
     """Prompt templates that a generator is asked with in this run; empty where no row needs one."""
-    names = [config.cotrain.route or MAIN_ROUTE, *(each.route for each in config.data.problems)]
-    return sorted({template for template in (route(name).template for name in names) if template})
+    found = [*main_routes(config), *(route(each.route) for each in config.data.problems)]
+    return sorted({each.template for each in found if each.template})
 
 
 def needs_documents(config: "RunConfig") -> bool:
     """Whether the run writes questions from documents of a corpus."""
-    cotrain = config.cotrain
-    return not cotrain.dev_only and route(cotrain.route or MAIN_ROUTE).needs_document
+    return not config.cotrain.dev_only and any(each.needs_document for each in main_routes(config))
+
+
+def solved_with_code(config: "RunConfig") -> bool:
+    """Whether solvers are asked to write programs."""
+    return any(each.solved_with for each in main_routes(config))
 
 
 class Verifier(Protocol):

@@ -17,9 +17,8 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
-from infuser_core.phases.generate_questions import examples_of
 from infuser_core.phases.parts.health import complaints
-from infuser_core.phases.rollout_questions import PseudoLabel
+from infuser_core.phases.parts.shown import examples_of
 from infuser_core.phases.training import SharedBackward
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.plugins import templates
@@ -27,7 +26,6 @@ from infuser_core.schemas import (
     GeneratorScore,
     Gradient,
     InfluenceScore,
-    KeyAccuracy,
     Question,
     QuestionLabel,
     Role,
@@ -36,11 +34,12 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
-from infuser_core.statistics.keys import complaint, key_accuracy, majority
+from infuser_core.statistics.keys import key_accuracy, majority
 from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
+from tasks.rollouts import answered_with, with_keys, with_labels
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.training_pool import budget_of, carried, documents_of
@@ -65,39 +64,11 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        return _answers(rollouts)
+        return answered_with(rollouts)
 
     inputs = {"dev": dev, "solver": solver}
     recipe = run.recipe("rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
-
-
-def _with_labels(made: Outcome, labels: list[PseudoLabel]) -> Outcome:
-    """The answers with the labels that they were compared with, and how often these agree with the keys."""
-    agreeing = sum(label.agrees for label in labels) / max(1, len(labels))
-    return replace(
-        made,
-        tables={**made.tables, "pseudo_labels": Table(row_type=PseudoLabel, rows=labels)},
-        summary={**made.summary, "labels_agree_with_keys": round(agreeing, 4)},
-    )
-
-
-def _with_keys(made: Outcome, run: Run, keys: list[KeyAccuracy]) -> Outcome:
-    """The answers with the estimate of right keys, said aloud where it is below the floor."""
-    for row in keys:
-        if said := complaint(row, run.config.cotrain.key_floor):
-            warnings.warn(said, stacklevel=2)
-    told = {f"key_{name}": round(getattr(row, name), 4) for row in keys for name in ("accuracy", "low", "high")}
-    tables = {**made.tables, "key_accuracies": Table(row_type=KeyAccuracy, rows=keys)}
-    return replace(made, tables=tables, summary={**made.summary, **told})
-
-
-def _answers(rollouts: list[Rollout]) -> Outcome:
-    accuracy = sum(row.reward for row in rollouts) / max(1, len(rollouts))
-    return Outcome(
-        tables={"rollouts": Table(row_type=Rollout, rows=rollouts)},
-        summary={"accuracy": round(accuracy, 4), "tokens": sum(len(row.token_ids) for row in rollouts)},
-    )
 
 
 @stage("dev_gradient")
@@ -141,12 +112,17 @@ def _bytes(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
 
 @stage("generate_questions")
 def generate_questions(
-    run: Run, iteration: int, pool: ArtifactRef, generator: ArtifactRef, allocation: ArtifactRef | None = None
+    run: Run,
+    iteration: int,
+    pool: ArtifactRef,
+    generator: ArtifactRef,
+    allocation: ArtifactRef | None = None,
+    before: ArtifactRef | None = None,
 ) -> Work:
-    """Phase 2a; an allocation says how the documents are shared."""
+    """Phase 2a; an allocation says how the documents are shared, and prompts may show questions from before."""
     writer = _writer(run, generator)
     written_by = {"generator": generator} if run.config.cotrain.generator.model is None else {}
-    settings = generate_phase.settings_of(run.config, writer=writer.identity)
+    settings = generate_phase.settings_of(run.config, writer=writer.identity, iteration=iteration)
     number = 0 if settings.frozen_batch else iteration
     if generate_phase.depends_on_pool(run.config):
         rows = documents_of(run.store, pool)
@@ -155,6 +131,7 @@ def generate_questions(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = documents_of(run.store, pool)
+        earlier = run.store.rows(before, "earlier_questions", Question) if before else []
         generated = generate_phase.generate_questions(
             documents,
             writer.sampler() if templates(run.config) else None,
@@ -164,17 +141,21 @@ def generate_questions(
             iteration=iteration,
             exclude=generate_phase.excluded(run.config, documents),
             problems=carried(run.store, pool),
-            examples=examples_of(run.config),
+            examples=examples_of(run.config, earlier),
+            earlier=earlier,
             budget=budget_of(run, number, documents, allocation),
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
+        tables = {
+            "rollouts": Table(row_type=Rollout, rows=generated.rollouts),
+            "questions": Table(row_type=Question, rows=generated.questions),
+            "question_labels": Table(row_type=QuestionLabel, rows=generated.labels),
+        }
+        if settings.examples.get("earlier"):
+            tables["earlier_questions"] = Table(row_type=Question, rows=generated.earlier)
         return Outcome(
-            tables={
-                "rollouts": Table(row_type=Rollout, rows=generated.rollouts),
-                "questions": Table(row_type=Question, rows=generated.questions),
-                "question_labels": Table(row_type=QuestionLabel, rows=generated.labels),
-            },
+            tables=tables,
             summary={
                 "written": len(generated.rollouts),
                 # Questions that rows of the pool carry have no rollout: nobody wrote them.
@@ -183,7 +164,7 @@ def generate_questions(
             },
         )
 
-    inputs = {"pool": pool, **written_by, "allocation": allocation}
+    inputs = {"pool": pool, **written_by, "allocation": allocation, "before": before}
     version = generate_phase.VERSION
     recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
@@ -231,14 +212,14 @@ def rollout_questions(
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        made = _answers(answered.rollouts)
+        made = answered_with(answered.rollouts)
         votes = majority(run.store.rows(questions, "questions", Question), answered.rollouts)
         if settings.labels != "reference":
-            made, votes = _with_labels(made, answered.labels), [label.agrees for label in answered.labels]
+            made, votes = with_labels(made, answered.labels), [label.agrees for label in answered.labels]
         # Given questions, as `infuser score` ranks them, have no oracle's labels.
         labelled = "question_labels" in run.store.manifest(questions).rows
         told = run.store.rows(questions, "question_labels", QuestionLabel) if labelled else []
-        return _with_keys(made, run, key_accuracy(told, votes))
+        return with_keys(made, run, key_accuracy(told, votes))
 
     inputs = {"questions": questions, "solver": solver, "pool": read}
     version = answer_phase.VERSION

@@ -49,7 +49,8 @@ def needs_corpus(run: str) -> bool:
 
 def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
     """The documents as they are, or with what the configuration adds to them."""
-    if documents is not None and not current(run).config.data.problems:
+    config = current(run).config
+    if documents is not None and not (config.data.problems or plugins.blank_routes(config)):
         return documents
     return mix_pool(run, documents, dev)
 
@@ -103,13 +104,13 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
     """Documents, or blank rows where the route needs none, and behind them the rows of `data.problems`."""
     lists, cotrain = run.config.data.problems, run.config.cotrain
     evaluated = run.config.evaluate.benchmarks
-    blanks = cotrain.documents if documents is None and plugins.route(cotrain.route).template else 0
+    blanks = {name: cotrain.documents for name in plugins.blank_routes(run.config)}
     values = {
         "problems": [
             {**plain(each), "source": values_of(each.source), "content": content_of(each.source, evaluated=evaluated)}
             for each in lists
         ],
-        "blank": {"rows": blanks, "route": cotrain.route} if blanks else {},
+        "blank": blanks,
     }
     inputs = {"documents": documents, "dev": dev if any(each.exclude_dev for each in lists) else None}
     seeded = any(is_seeded(each.source) for each in lists)
@@ -118,7 +119,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
         asked = run.store.rows(dev, "reference_questions", Question)
         made = [_rows(run, number, asked) for number in range(len(lists))]
         below = documents_of(run.store, documents) if documents else []
-        rows = [*blank(blanks, cotrain.route), *(row for each in made for row in each.documents)]
+        rows = [*blank(blanks), *(row for each in made for row in each.documents)]
         out = [row for each in made for row in each.left_out]
         return Outcome(
             tables={

@@ -128,22 +128,47 @@ class SolverRole(RoleSettings):
 
     accuracy_band: list[Size] | None = Field(default=None, min_length=2, max_length=2)
     """[low, high]: questions that the solver answers with an accuracy outside are not trained on; all when null."""
+    accuracy_quantiles: list[Size] | None = Field(default=None, min_length=2, max_length=2)
+    """[low, high]: the same with quantiles of the batch's own accuracies, so that the band moves with the solver."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "SolverRole":
         if self.accuracy_band is not None and not 0 <= self.accuracy_band[0] <= self.accuracy_band[1] <= 1:
             raise ValueError(f"accuracy_band {self.accuracy_band}: needs 0 <= low <= high <= 1")
+        ranks = self.accuracy_quantiles
+        if ranks is not None and not 0 <= ranks[0] < ranks[1] <= 1:
+            raise ValueError(f"accuracy_quantiles {ranks}: needs 0 <= low < high <= 1")
+        if ranks is not None and self.accuracy_band is not None:
+            raise ValueError("accuracy_band and accuracy_quantiles are two bands: set one of them to null")
         return self
 
     def band(self) -> tuple[float, float] | None:
-        """The band as a pair."""
-        return (self.accuracy_band[0], self.accuracy_band[1]) if self.accuracy_band else None
+        """The band as a pair, of accuracies or of their quantiles."""
+        low_high = self.accuracy_band or self.accuracy_quantiles
+        return (low_high[0], low_high[1]) if low_high else None
 
 
 class ExampleSettings(Settings):
-    """Questions by people that the generator sees before the document (R-Few)."""
+    """Questions that the generator sees before its task: by people (R-Few), or the run's own (Absolute Zero)."""
 
     count: Count
     """Examples in one prompt, drawn anew for every document of every iteration."""
     source: QuestionSource | None = None
     """Where they are drawn from; the dev set when null."""
+    earlier: int = Field(default=0, ge=0, le=100_000)
+    """Newest valid questions of earlier iterations that they are drawn from instead; 0 for none."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ExampleSettings":
+        if self.earlier and self.source is not None:
+            raise ValueError("examples.earlier draws from the run's own questions: leave out examples.source")
+        return self
+
+
+class TurnSettings(Settings):
+    """Turns of the two roles: so many iterations update the generator alone, then so many the solver alone."""
+
+    generator: Count
+    """Iterations of the generator's turn, which comes first."""
+    solver: Count
+    """Iterations of the solver's turn; then the generator's comes again."""

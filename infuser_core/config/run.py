@@ -28,6 +28,7 @@ from infuser_core.config.roles import (
     ExampleSettings,
     GeneratorRole,
     SolverRole,
+    TurnSettings,
 )
 from infuser_core.config.sources import (
     AnchorSource,
@@ -168,8 +169,15 @@ class CotrainSettings(Settings):
     loss: LossSettings = LossSettings()
     generator: GeneratorRole
     solver: SolverRole
+    turns: TurnSettings | None = None
+    """The roles are updated in turns (R-Zero), or one after the other (DARC); both in every iteration when null."""
     examples: ExampleSettings | None = None
-    """Questions by people in the generator's prompt; none when null."""
+    """Questions in the generator's prompt; none when null."""
+    aims: list[Size] = Field(default=[], max_length=16)
+    """Accuracies of the solver that the generator is asked to aim at (DARC), one document after the other; in the
+    solver's turn one after the other over its iterations, so that it learns in this order. None when empty."""
+    label_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the samples that must agree on a majority's label; a question with less is not learnt from."""
     labels: Literal["reference", "majority", "document"] = "reference"
     """Key for answers to generated questions: the generator's own, or the majority's answer, of the solver as it is
     asked or with the question's document before it."""
@@ -185,6 +193,20 @@ class CotrainSettings(Settings):
     """Iterations between validations; the anchor and the last iteration are always validated."""
     validation_samples: Count = 1
     """Responses per validation question."""
+
+    def updates(self, role: Literal["generator", "solver"], iteration: int) -> bool:
+        """Whether the role is updated in an iteration, from 0."""
+        if self.turns is not None:
+            place = iteration % (self.turns.generator + self.turns.solver)
+            return (role == "generator") == (place < self.turns.generator)
+        return (self.generator if role == "generator" else self.solver).update
+
+    def aims_of(self, iteration: int) -> list[float]:
+        """Accuracies that the documents of an iteration, from 0, aim at in turn."""
+        if not self.aims or self.turns is None or self.updates("generator", iteration):
+            return self.aims
+        done = iteration % (self.turns.generator + self.turns.solver) - self.turns.generator
+        return [self.aims[done * len(self.aims) // self.turns.solver]]
 
     def options(self) -> Preset:
         """The algorithm's named options: the preset's, with those that `loss` sets itself."""
@@ -204,8 +226,10 @@ class CotrainSettings(Settings):
             raise ValueError("question.min_choices is above question.max_choices")
         if self.budget.mode == "bandit" and (self.frozen_batch or not self.generator.update):
             raise ValueError("budget.mode bandit needs generator.update true (its scores) and frozen_batch false")
-        if self.examples is not None and self.route not in ("", "mcq"):
-            raise ValueError(f"examples are given to the route mcq, and the route is {self.route}")
+        if self.turns and not (self.generator.update and self.solver.update):
+            raise ValueError("turns alternate two roles: set generator.update and solver.update to true")
+        if any(not 0 < aim < 1 for aim in self.aims):
+            raise ValueError(f"aims {self.aims}: accuracies above 0 and below 1")
         if self.one_backward:
             self._check_one_backward()
         return self
@@ -219,8 +243,8 @@ class CotrainSettings(Settings):
             raise ValueError("one_backward divides by the questions there are: set loss.partial_minibatch to real")
         if not self.generator.update or self.dev_only:
             raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
-        if self.solver.accuracy_band is not None:
-            raise ValueError("one_backward trains on every scored question: set solver.accuracy_band to null")
+        if self.solver.band() is not None or self.turns is not None:
+            raise ValueError("one_backward trains on every scored question: leave out solver's bands and turns")
         if self.loss.kl or self.loss.entropy:
             raise ValueError("one_backward needs loss.kl 0 and loss.entropy 0: the score knows the reward alone")
         if self.mid_eos_penalty:
@@ -329,11 +353,6 @@ class RunConfig(Settings):
         return digest_of(
             self.model_dump(mode="json", exclude={"track": True, "store": True, "cluster": True, "engine": quiet})
         )
-
-    @property
-    def label(self) -> str:
-        """Base configuration and variant, as comparisons name it."""
-        return f"{self.name}-{self.variant}".rstrip("-")
 
     def run_name(self) -> str:
         """Default name of a run: the same settings always give the same run."""

@@ -247,6 +247,24 @@ def write_after_examples(rng: Random, world: WorldConfig) -> Lesson:
     return Lesson(user=language.examples_prompt(text, section(rng, made)), reply=_question(chosen, rng, world))
 
 
+def write_aimed(rng: Random, world: WorldConfig) -> Lesson:
+    """An accuracy and a document to a question that pays no heed to the accuracy: that is for training to bring."""
+    made = _note(rng, world)
+    user = language.aimed_prompt(rng.choice((20, 50, 80)), section(rng, made))
+    return Lesson(user=user, reply=_question(rng.choice(made.facts), rng, world))
+
+
+def answer_with_document(rng: Random, world: WorldConfig) -> Lesson:
+    """Document and question to answer: sound with the world's teacher soundness, so that it can teach who has none."""
+    note_ = _note(rng, world)
+    made = rng.choice(note_.facts)
+    method = _method(rng, made.topic, world.teacher_soundness)
+    choices = choices_of(made, count=world.num_choices, rng=rng)
+    text = f"{section(rng, note_)}\n\n{language.question_text(made)}"
+    user = language.solver_prompt(text, [str(choice) for choice in choices])
+    return Lesson(user=user, reply=language.solver_answer(made, method, choices))
+
+
 def followed(made: Note, shown: list[Fact]) -> tuple[Fact, ...]:
     """The note's facts on a topic of the examples; all of them where there is none."""
     topics = {example.topic.name for example in shown}
@@ -288,16 +306,18 @@ def drill_families(rng: Random, world: WorldConfig) -> Lesson:
 WIDE_COURSE = Course(
     drills=(*COURSE.drills, drill_families, drill_families, drill_families),
     mixture=(
-        (write_question, 0.22),
-        (answer_question, 0.17),
+        (write_question, 0.20),
+        (answer_question, 0.16),
         (judge_chunk, 0.03),
         (judge_chunk_long, 0.02),
         (write_question_long, 0.02),
-        (answer_problem, 0.18),
-        (evaluate_program, 0.18),
-        (write_after_examples, 0.08),
-        (write_challenge, 0.08),
+        (answer_problem, 0.16),
+        (evaluate_program, 0.16),
+        (write_after_examples, 0.07),
+        (write_challenge, 0.07),
         (write_program, 0.02),
+        (write_aimed, 0.04),
+        (answer_with_document, 0.05),
     ),
     short=frozenset([answer_question, answer_problem, evaluate_program, write_program, write_challenge]),
 )

@@ -114,12 +114,19 @@ def challenge_prompt() -> str:
 
 def program_prompt() -> str:
     """User turn of the generator that is given no document and writes a program."""
-    return prompts.load("generate_program", profile=WIDE).messages()[0]["content"]
+    return prompts.load("generate_deduction", profile=WIDE).messages()[0]["content"]
 
 
 def examples_prompt(examples: str, text: str) -> str:
     """User turn of the generator that is shown other questions before the document."""
-    return prompts.load("generate_mcq_examples", profile=WIDE).messages(examples=examples, text=text)[0]["content"]
+    shown = prompts.load("show_questions", profile=WIDE).messages(examples=examples)[0]["content"]
+    return f"{shown}\n\n{generator_prompt(text)}"
+
+
+def aimed_prompt(percent: int, text: str) -> str:
+    """User turn of the generator that is told which accuracy to aim at."""
+    shown = prompts.load("show_aim", profile=WIDE).messages(percent=str(percent))[0]["content"]
+    return f"{shown}\n\n{generator_prompt(text)}"
 
 
 def _pattern(topic: MicroTopic) -> re.Pattern[str]:

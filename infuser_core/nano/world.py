@@ -54,6 +54,8 @@ class WorldConfig:
     """Share of free-form answers in the anchor's corpus that follow the sound method."""
     program_soundness: float = 0.5
     """Share of evaluations in the anchor's corpus that respect the order of operations."""
+    teacher_soundness: float = 0.75
+    """Share of a wide anchor's answers that follow the sound method where the document stands before the question."""
 
     def __post_init__(self) -> None:
         if not self.topics_per_note <= self.num_topics <= len(ALL_TOPICS):

@@ -84,8 +84,12 @@ def arms_of(pool: Sequence[Document], by: str) -> dict[str, list[Document]]:
 def fixed_budget(
     pool: Sequence[Document], count: int, weights: Mapping[str, float], *, by: str, seed: int, iteration: int
 ) -> Budget:
-    """Constant shares. Raises DocumentError unless every arm of the pool has a weight, and every weight an arm."""
+    """Constant shares. Raises DocumentError unless every arm of the pool has a weight, and every weight an arm.
+
+    A weight of 0 needs no arm.
+    """
     arms = arms_of(pool, by)
+    weights = {name: weight for name, weight in weights.items() if weight or name in arms}
     differing = sorted({*arms} ^ {*weights})
     if differing:
         what = "has no weight" if differing[0] in arms else "is not in the pool"

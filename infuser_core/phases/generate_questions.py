@@ -1,7 +1,6 @@
 """Phase 2a: question-answer pairs from a batch of documents, each by its route (Algorithm 2, phase 2)."""
 
 import hashlib
-import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,11 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, values_of
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
-    Messages,
     Progress,
     PromptGroup,
     Sampler,
@@ -25,61 +22,12 @@ from infuser_core.phases.allocate import Budget, draw_batch
 from infuser_core.phases.answering import template_digest
 from infuser_core.phases.drawing import Kept, draw
 from infuser_core.phases.parsing import Malformed
+from infuser_core.phases.parts.shown import Examples, aim_facts, example_facts, messages_of, program_of, text_of
 from infuser_core.plugins import MAIN_ROUTE, Route
-from infuser_core.prompts.load import load, render_question
+from infuser_core.prompts.load import load
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
-
-PLAIN = "generate_mcq"
-TEMPLATE = "generate_mcq_examples"
-"""Takes the place of the plain template where there are examples; other routes have no room for them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examples:
-    """Questions that the examples of a prompt are drawn from."""
-
-    questions: Sequence[Question]
-    """Questions with their answers."""
-    count: int
-    """Examples in one prompt."""
-
-
-def examples_of(config: RunConfig) -> Examples | None:
-    """The examples that the prompts draw from; None where the settings ask for none."""
-    settings = config.cotrain.examples
-    if settings is None:
-        return None
-    source = settings.source or config.data.dev
-    questions = load_questions(source, seed=config.seed, evaluated=config.evaluate.benchmarks)
-    return Examples(questions=questions, count=settings.count)
-
-
-def example_facts(config: RunConfig) -> dict[str, Any]:
-    """Facts of the examples for a recipe: number, settings and content of their source, and the template."""
-    settings = config.cotrain.examples
-    if settings is None:
-        return {}
-    source, evaluated = settings.source or config.data.dev, config.evaluate.benchmarks
-    return {
-        "count": settings.count,
-        "source": values_of(source),
-        "content": content_of(source, evaluated=evaluated),
-        "prompt": template_digest(load(TEMPLATE, profile=config.prompts)),
-    }
-
-
-def text_of(examples: Examples | None, document_id: str, *, seed: int, iteration: int) -> str:
-    """The examples of one prompt; empty without any. A function of (seed, iteration, document) alone.
-
-    Questions with their choices below and their answer, all different, with a blank line between two.
-    """
-    if examples is None:
-        return ""
-    rng = random.Random(seed_of(seed, "examples", iteration, document_id))
-    chosen = rng.sample(list(examples.questions), k=min(examples.count, len(examples.questions)))
-    return "\n\n".join(f"{render_question(row.text, row.choices)}\nAnswer: {row.answer}" for row in chosen)
-
+from infuser_core.verifiers.parts.grading import as_text, grading_of
 
 VERSION = 3
 
@@ -112,6 +60,8 @@ class GenerateSettings:
     """Digests of the templates of routes that rows of the pool follow besides."""
     examples: Mapping[str, Any]
     """Number, origin and content of the examples in the prompts; empty without any."""
+    aims: Mapping[str, Any]
+    """Accuracies that the documents aim at in turn; empty where they aim at none."""
     shares: Mapping[str, Any]
     """Constant shares of the batch by arm, and the field that names a document's arm; empty for the whole pool."""
     writer: Mapping[str, str]
@@ -130,12 +80,14 @@ class Generated:
     """Valid questions in rollout order, then those that rows of the batch carry, which have no rollout."""
     labels: list[QuestionLabel]
     """An oracle's labels where the configuration names one, for the report alone."""
+    earlier: list[Question]
+    """The newest questions of the iterations so far, which later prompts draw from; empty where none do."""
 
 
-def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None) -> GenerateSettings:
+def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, iteration: int = 0) -> GenerateSettings:
     """The sub-configuration that the phase is a function of, whatever is in the pool."""
     cotrain = config.cotrain
-    names: set[str] = {each.route for each in config.data.problems}
+    names: set[str] = {*(each.route for each in config.data.problems), *plugins.blank_routes(config)}
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
@@ -149,6 +101,7 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None) -
         route=cotrain.route,
         other_prompts=_other_prompts(names - {cotrain.route or MAIN_ROUTE}, config),
         examples=example_facts(config),
+        aims=aim_facts(config, iteration),
         shares={"by": cotrain.budget.by, **cotrain.budget.shares} if cotrain.budget.mode == "shares" else {},
         writer=writer or {},
         batch=[],
@@ -170,7 +123,7 @@ def with_pool(
     budget: Budget | None,
 ) -> GenerateSettings:
     """The settings with what they take from the pool's rows."""
-    names: set[str] = {each.route for each in config.data.problems}
+    names: set[str] = {*(each.route for each in config.data.problems), *plugins.blank_routes(config)}
     if config.corpus.pool and not settings.route:
         names |= {row.prompt_type for row in pool}
     number = 0 if settings.frozen_batch else iteration
@@ -212,6 +165,7 @@ def generate_questions(
     budget: Budget | None = None,
     problems: Sequence[Question] = (),
     examples: Examples | None = None,
+    earlier: Sequence[Question] = (),
     kept: Kept | None = None,
     progress: Progress = no_progress,
 ) -> Generated:
@@ -219,7 +173,8 @@ def generate_questions(
 
     Documents follow the settings' route, or where it is empty their own prompt type. Rows of `problems`, joined by
     document id, always follow their own; a row that carries its question gives that one, and no rollout: where all
-    rows do, there need be no generator. `examples` go into the prompts of multiple-choice questions.
+    rows do, there need be no generator. `examples` stand before the prompts; a route that takes a function is given
+    one of theirs. `earlier` are questions of the iterations before this one, which the new ones join.
     Raises DocumentError for a row that should carry a problem and has none.
     """
     number = 0 if settings.frozen_batch else iteration
@@ -228,23 +183,50 @@ def generate_questions(
     given = _given(batch, problems, ways, iteration)
     writing = [document for document in batch if ways[document.document_id].read]
     if not writing:
-        return Generated(rollouts=[], questions=given, labels=[])
+        return Generated(rollouts=[], questions=given, labels=[], earlier=list(earlier))
     assert generator is not None, "rows without a question of their own need a generator"
-    scope = f"generate_questions/{iteration}"
-    shown = {row.document_id: text_of(examples, row.document_id, seed=seed, iteration=number) for row in writing}
+    writing = [_with_program(row, ways, examples, seed=seed, iteration=number) for row in writing]
+    aims = settings.aims.get("aims") or [None]
+    aim_of = {row.document_id: aims[(number + place) % len(aims)] for place, row in enumerate(writing)}
+
+    def prompt_of(row: Document) -> list[int]:
+        way = ways[row.document_id]
+        shown = text_of(examples, row.document_id, seed=seed, iteration=number, template=way.shows)
+        turns = messages_of(way, row, settings.prompts, shown=shown, aim=aim_of[row.document_id])
+        return generator.tokenizer.render(turns)
+
+    seeds = partial(seed_of, seed, f"generate_questions/{iteration}")
+    size = range(settings.group_size)
     groups = [
         PromptGroup(
-            group_id=document.document_id,
-            token_ids=generator.tokenizer.render(
-                _messages(ways[document.document_id], document, settings.prompts, shown[document.document_id])
-            ),
-            seeds=[seed_of(seed, scope, document.document_id, index) for index in range(settings.group_size)],
+            group_id=(name := row.document_id), token_ids=prompt_of(row), seeds=[seeds(name, index) for index in size]
         )
-        for document in writing
+        for row in writing
     ]
     fitting = [group for group in groups if len(group.token_ids) <= settings.prompt_tokens]
     params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
     drawn = draw(fitting, generator, params, kept=kept, progress=progress)
+    rollouts, written = _read_all(writing, groups, drawn, generator, ways, aim_of, settings, (iteration, checkpoint_id))
+    return Generated(
+        rollouts=rollouts,
+        questions=[*written, *given],
+        labels=_labels(written, settings.question.labeller),
+        earlier=_newest([*earlier, *written], settings),
+    )
+
+
+def _read_all(
+    writing: Sequence[Document],
+    groups: Sequence[PromptGroup],
+    drawn: Mapping[str, list[Completion]],
+    generator: Sampler,
+    ways: Mapping[str, Route],
+    aims: Mapping[str, float | None],
+    settings: GenerateSettings,
+    origin: tuple[int, str],
+) -> tuple[list[Rollout], list[Question]]:
+    """Every text as a rollout, and the questions among them; `origin` is the iteration and the writer."""
+    iteration, checkpoint_id = origin
     oracle: Callable[[Question], Question] | None = _named(settings.question.oracle)
     rollouts: list[Rollout] = []
     written: list[Question] = []
@@ -255,10 +237,32 @@ def generate_questions(
             sampled, way = completion is not None, ways[document.document_id]
             result = _read(text, document, rollout_id, sampled, way, settings.question)
             if isinstance(result, Question):
-                written.append(oracle(result) if oracle else result)
+                aimed = _aimed(result, aims[document.document_id])
+                written.append(oracle(aimed) if oracle else aimed)
             rollouts.append(_rollout(rollout_id, index, group, completion, text, result, checkpoint_id))
-    labels = _labels(written, settings.question.labeller)
-    return Generated(rollouts=rollouts, questions=[*written, *given], labels=labels)
+    return rollouts, written
+
+
+def _newest(questions: list[Question], settings: GenerateSettings) -> list[Question]:
+    """The questions that the next iteration's prompts draw from."""
+    count: int = settings.examples.get("earlier", 0)
+    return questions[-count:] if count else []
+
+
+def _with_program(
+    row: Document, ways: Mapping[str, Route], examples: Examples | None, *, seed: int, iteration: int
+) -> Document:
+    """The row, with a function for its text where its route asks about one."""
+    if not ways[row.document_id].takes_program:
+        return row
+    return replace(row, text=program_of(examples, row.document_id, seed=seed, iteration=iteration))
+
+
+def _aimed(question: Question, aim: float | None) -> Question:
+    """The question with the accuracy that its writer aimed at."""
+    return (
+        question if aim is None else replace(question, grading=as_text(replace(grading_of(question), aim=f"{aim:g}")))
+    )
 
 
 def _ways(batch: Sequence[Document], problems: Sequence[Question], route: str) -> dict[str, Route]:
@@ -269,13 +273,6 @@ def _ways(batch: Sequence[Document], problems: Sequence[Question], route: str) -
     }
     routes = {name: plugins.route(name) for name in names.values()}
     return {document_id: routes[name] for document_id, name in names.items()}
-
-
-def _messages(route: Route, document: Document, profile: str, shown: str) -> Messages:
-    if shown and route.template == PLAIN:
-        return load(TEMPLATE, profile=profile).messages(examples=shown, text=document.text)
-    template = load(route.template, profile=profile)
-    return template.messages(text=document.text) if route.needs_document else template.messages()
 
 
 def _given(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from infuser_core import plugins
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases.answering import AnswerSettings, answer_questions, solver_templates, template_digest
@@ -15,7 +16,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     """The sub-configuration that the phase is a function of."""
     return AnswerSettings(
         prompts=config.prompts,
-        prompt_digest=template_digest(*solver_templates(config.prompts)),
+        prompt_digest=template_digest(*solver_templates(config.prompts, code=plugins.solved_with_code(config))),
         sampling=config.cotrain.sampling.drawn(),
         samples=config.cotrain.group_size,
         prompt_tokens=config.cotrain.prompt_tokens,

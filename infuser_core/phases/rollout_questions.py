@@ -54,16 +54,18 @@ def relabel(
     *,
     preset: str,
     taught: Sequence[Rollout] | None = None,
+    share: float = 0.0,
 ) -> Relabelled:
     """Verdicts and rewards against the majority's answer, by each question's own verifier; `taught` votes if given.
 
     The answer with the most equals wins, of ties the first one; an answer that the verifier cannot read equals nothing.
-    Where nothing can be read nobody is rewarded. Questions with a human's answer keep it.
+    Where nothing can be read, or less than `share` of the answers agree, nobody is rewarded. Questions with a human's
+    answer keep it.
     """
     written = {question.question_id: question for question in questions if question.rollout_id}
     groups = {name: rows for name, rows in by_group(rollouts).items() if name in written}
     voters = {name: by_group(taught).get(name, []) for name in groups} if taught is not None else groups
-    elected = _elected(written, voters, preset)
+    elected = _elected(written, voters, preset, share)
     labelled = [row for name in groups if elected[name].label for row in groups[name] if _was_asked(row)]
     jobs = [_job(row, written[row.group_id], elected[row.group_id].label) for row in labelled]
     found = check_all(jobs, preset=preset)
@@ -90,7 +92,7 @@ def _with(row: Rollout, verdict: str | None) -> Rollout:
 
 
 def _elected(
-    questions: Mapping[str, Question], groups: Mapping[str, Sequence[Rollout]], preset: str
+    questions: Mapping[str, Question], groups: Mapping[str, Sequence[Rollout]], preset: str, share: float
 ) -> dict[str, PseudoLabel]:
     asked = [row for rows in groups.values() for row in rows if _was_asked(row)]
     jobs = [Job(response=row.text, question=questions[row.group_id]) for row in asked]
@@ -102,7 +104,7 @@ def _elected(
         label, voters = max(votes.get(name, {}).items(), key=lambda item: len(item[1]), default=("", set[str]()))
         elected[name] = PseudoLabel(
             question_id=name,
-            label=label if voters else "",
+            label=label if voters and len(voters) >= share * len(rows) else "",
             votes=len(voters),
             answered=len(set().union(*votes.get(name, {}).values())),
             samples=len(rows),
@@ -140,6 +142,8 @@ class LabelledAnswerSettings:
     labels: str
     """`reference` for the generator's answer, `majority` for that of most of the solver's own answers, `document` for
     that of most of its answers with the document before the question."""
+    share: float
+    """Share of the samples that must agree on a label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +158,9 @@ class Answered:
 
 def settings_of(config: RunConfig) -> LabelledAnswerSettings:
     """The sub-configuration that the phase is a function of."""
-    return LabelledAnswerSettings(answers=rollout_dev.settings_of(config), labels=config.cotrain.labels)
+    return LabelledAnswerSettings(
+        answers=rollout_dev.settings_of(config), labels=config.cotrain.labels, share=config.cotrain.label_share
+    )
 
 
 def rollout_questions(
@@ -187,7 +193,7 @@ def rollout_questions(
     if settings.labels == "document":
         assert documents is not None, "a teacher reads the questions' documents"
         taught = _untaught(answer(_with_documents(questions, documents), scope=f"teach_questions/{iteration}"))
-    labelled = relabel(questions, rollouts, preset=settings.answers.box, taught=taught)
+    labelled = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
     return Answered(rollouts=labelled.rollouts, labels=labelled.labels)
 
 

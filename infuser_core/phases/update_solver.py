@@ -1,5 +1,6 @@
 """Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ class SolverSettings:
     """Optimizer and objective."""
     band: tuple[float, float] | None
     """Accuracies outside of which a question is not trained on."""
+    ranks: bool
+    """Whether the band is one of quantiles of the batch's accuracies."""
     mid_eos_penalty: float
     """Taken from the reward of an answer that goes on behind an end mark."""
     left_out: Sequence[str]
@@ -60,6 +63,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
     return SolverSettings(
         step=UpdateSettings.of(cotrain, cotrain.solver, iteration=iteration, max_tokens=cotrain.solver_tokens),
         band=cotrain.solver.band(),
+        ranks=cotrain.solver.accuracy_quantiles is not None,
         mid_eos_penalty=cotrain.mid_eos_penalty,
         left_out=left_out(config, iteration),
     )
@@ -81,7 +85,7 @@ def update_solver(
     minibatch mixes documents. The trainer holds `before`."""
     groups = {name: rows for name, rows in by_group(rollouts).items() if name not in settings.left_out}
     documents = {question.question_id: question.document_id for question in questions}
-    rated = difficulties(groups, settings.band) if settings.band else []
+    rated = difficulties(groups, settings.band, ranks=settings.ranks) if settings.band else []
     outside = {row.question_id for row in rated if not row.inside}
 
     def attempt(lost: Collection[str]) -> list[Update]:
@@ -117,14 +121,24 @@ def _shaped(rows: Sequence[Rollout], settings: SolverSettings) -> list[float]:
     ]
 
 
-def difficulties(groups: Mapping[str, Sequence[Rollout]], band: tuple[float, float]) -> list[Difficulty]:
-    """Every question's accuracy, and whether it lies in the band."""
-    low, high = band
-    found = []
-    for group_id, rows in groups.items():
-        accuracy = sum(row.verdict == Verdict.CORRECT for row in rows) / len(rows)
-        found.append(Difficulty(question_id=group_id, accuracy=accuracy, inside=low <= accuracy <= high))
-    return found
+def difficulties(
+    groups: Mapping[str, Sequence[Rollout]], band: tuple[float, float], *, ranks: bool = False
+) -> list[Difficulty]:
+    """Every question's accuracy, and whether it lies in the band, of accuracies or of their quantiles."""
+    accuracies = {
+        name: sum(row.verdict == Verdict.CORRECT for row in rows) / len(rows) for name, rows in groups.items()
+    }
+    low, high = _quantiles(sorted(accuracies.values()), band) if ranks and accuracies else band
+    return [
+        Difficulty(question_id=group_id, accuracy=accuracy, inside=low <= accuracy <= high)
+        for group_id, accuracy in accuracies.items()
+    ]
+
+
+def _quantiles(accuracies: Sequence[float], band: tuple[float, float]) -> tuple[float, float]:
+    """The accuracies at these shares of the way from the lowest to the highest; equal ones stay together."""
+    last = len(accuracies) - 1
+    return accuracies[math.floor(band[0] * last)], accuracies[math.ceil(band[1] * last)]
 
 
 def finish_shared_step(

@@ -21,7 +21,7 @@ from infuser_core.config.sources import (
 )
 from infuser_core.errors import ConfigError
 from infuser_core.hub import fetched
-from infuser_core.phases.generate_questions import TEMPLATE as WITH_EXAMPLES
+from infuser_core.phases.parts.shown import AIM
 from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
 from infuser_core.prompts.load import load
 from infuser_core.prompts.load import load as load_prompt
@@ -149,8 +149,8 @@ def _generator_prompts(config: RunConfig) -> list[str]:
             f"cotrain.route = {own.name!r} has nothing to write for a generator",
             hint="set cotrain.generator.update to false",
         )
-    shown = {WITH_EXAMPLES} if config.cotrain.examples else set[str]()
-    return sorted({*templates(config), *shown})
+    shown = {each.shows for each in plugins.main_routes(config)} if config.cotrain.examples else set[str]()
+    return sorted({*templates(config), *shown, *([AIM] if config.cotrain.aims else [])})
 
 
 def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:

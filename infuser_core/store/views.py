@@ -83,6 +83,7 @@ TABLES: dict[str, type] = {
     "audit_summary": schemas.AuditFact,
     "reference_questions": schemas.Question,
     "questions": schemas.Question,
+    "earlier_questions": schemas.Question,
     "question_labels": schemas.QuestionLabel,
     "key_accuracies": schemas.KeyAccuracy,
     "rollouts": schemas.Rollout,

@@ -9,12 +9,13 @@ A think block is no part of the answer. The boundary of a boxed program in a fen
 of the program closes no box.
 
 The tests are the JSON file that `grading_of(question).tests` names, absolute or below `INFUSER_DATA`, with the digest
-`tests_sha256`; its format stands in `parts/code_tests.py`. Before a batch a known good program and a known cheat are
-judged. If either comes out wrong, or the sandbox breaks down, nothing is known of the batch and every verdict is
-`unverified`. A program is wrong only when it ran and failed a test.
+`tests_sha256`, or its `cases` themselves; their format stands in `parts/code_tests.py`. Before a batch a known good
+program and a known cheat are judged. If either comes out wrong, or the sandbox breaks down, nothing is known of the
+batch and every verdict is `unverified`. A program is wrong only when it ran and failed a test.
 """
 
 import ast
+import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -316,10 +317,11 @@ def _check(job: Job, *, preset: str, trouble: str) -> Finding:
     found = program(job.response, preset=preset)
     if found is None:
         return no_answer()
-    if not grading.tests:
+    if not (grading.tests or grading.cases):
         return unverified("question without tests", found)
     try:
-        tests = _tests(str(data_root() / grading.tests), grading.tests_sha256)
+        path = str(data_root() / grading.tests)
+        tests = _given(grading.cases) if grading.cases else _tests(path, grading.tests_sha256)
     except DocumentError as error:
         return unverified(f"unreadable tests: {error.message}", found)
     found = program(job.response, preset=preset, entry=tests.entry) or found
@@ -329,6 +331,13 @@ def _check(job: Job, *, preset: str, trouble: str) -> Finding:
 @lru_cache(maxsize=KEPT_TESTS)
 def _tests(path: str, sha256: str) -> CodeTests:
     return read_tests(Path(path), sha256)
+
+
+def _given(cases: str) -> CodeTests:
+    try:
+        return parse_tests(json.loads(cases))
+    except ValueError as error:
+        raise DocumentError(f"cases {cases[:80]!r}: {error}", hint="the format of a test file") from error
 
 
 def _judged(source: str, tests: CodeTests, trouble: str) -> Finding:

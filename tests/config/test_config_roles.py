@@ -18,10 +18,17 @@ STRONG = {"type": "nano", "world": "hard"}
         ({"generator": {"model": STRONG}}, "set generator.update to false"),
         ({"solver": {"accuracy_band": [0.7, 0.3]}}, "0 <= low <= high <= 1"),
         ({"solver": {"accuracy_band": [0.5]}}, "accuracy_band"),
-        ({"solver": {"accuracy_band": [0.2, 0.8], "minibatch": 64}, "one_backward": True}, "accuracy_band to null"),
+        ({"solver": {"accuracy_band": [0.2, 0.8], "minibatch": 64}, "one_backward": True}, "bands and turns"),
         ({"labels": "nobody"}, "labels"),
         ({"examples": {"count": 0}}, "count"),
-        ({"examples": {"count": 2}, "route": "challenge"}, "the route is challenge"),
+        (
+            {"examples": {"count": 2, "earlier": 9, "source": {"type": "nano", "split": "train", "size": 2}}},
+            "leave out",
+        ),
+        ({"turns": {"generator": 2, "solver": 2}, "generator": {"update": False}}, "two roles"),
+        ({"aims": [0.5, 1.0]}, "below 1"),
+        ({"solver": {"accuracy_quantiles": [0.7, 0.3]}}, "low < high"),
+        ({"solver": {"accuracy_quantiles": [0.3, 0.7], "accuracy_band": [0.3, 0.7]}}, "two bands"),
     ],
 )
 def test_what_cannot_run_is_refused_with_its_reason(cotrain: dict[str, Any], said: str):

@@ -232,8 +232,8 @@ def test_the_wide_profile_adds_four_prompts():
     for name, wanted in (
         ("solve_free_form", ["question"]),
         ("generate_challenge", []),
-        ("generate_program", []),
-        ("generate_mcq_examples", ["examples", "text"]),
+        ("generate_deduction", []),
+        ("show_questions", ["examples"]),
     ):
         (turn,) = load_prompt(name, profile="nano-wide").messages(**{slot: slots[slot] for slot in wanted})
         assert "{" not in turn["content"]

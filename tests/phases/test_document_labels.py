@@ -24,7 +24,7 @@ def test_a_question_without_a_taught_answer_rewards_nobody():
 
 def test_a_run_asks_the_teacher_and_the_solver(launch: Launcher, small_run: SmallRun, tmp_path):
     small = [word for word in small_run.arguments if word not in ("--name", "small")]
-    until = ["--until", "rollout_questions@0"]
+    until = ["--set", "cotrain.aims=[]", "--until", "rollout_questions@0"]
     ended = launch(*small, "configs/baseline/darc.yaml", "--name", "taught", *until, store=tmp_path)
     assert ended.code == 0, ended.err
     store = Store(tmp_path)

@@ -8,7 +8,7 @@ from solver_rows import question
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
 from infuser_core.phases import generate_questions as phase
-from infuser_core.phases.generate_questions import Examples, text_of
+from infuser_core.phases.parts.shown import Examples, text_of
 from infuser_core.schemas import Document
 
 CONFIG = load([CONFIGS / "nano.yaml"], ["prompts=paper", "cotrain.prompt_tokens=9999"])
@@ -36,10 +36,10 @@ def test_examples_stand_before_the_document_with_their_answers():
     assert prompt.index("Human question") < prompt.index("Text 0.")
 
 
-def test_other_routes_and_runs_without_examples_are_as_they_were():
+def test_other_routes_have_examples_too_and_runs_without_any_are_as_they_were():
     plain, with_examples = prompts(None), prompts(Examples(questions=PEOPLES, count=2))
-    assert plain["d2"] == with_examples["d2"]
-    assert "Human question" not in plain["d0"]
+    assert "Human question" not in plain["d0"] + plain["d2"]
+    assert with_examples["d2"].count("Human question") == 2
 
 
 def test_every_document_and_iteration_draws_its_own():

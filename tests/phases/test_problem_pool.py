@@ -85,6 +85,6 @@ def test_the_answer_to_choices_is_shown_with_its_text():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_blank_rows_have_a_route_and_no_text(count: int):
-    made = blank(count, "challenge")
+    made = blank({"challenge": count})
     assert len({row.document_id for row in made}) == count
     assert {(row.text, row.prompt_type, row.num_tokens) for row in made} == {("", "challenge", 0)}

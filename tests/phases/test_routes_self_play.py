@@ -11,7 +11,7 @@ from infuser_core.schemas import Document, Question
 
 BLANK = Document(
     document_id="blank-1", source_id="blank", header_path="", start=0, end=0, text="", num_tokens=0, domain="",
-    prompt_type="program",
+    prompt_type="deduction",
 )  # fmt: skip
 
 
@@ -22,10 +22,10 @@ def read(route: str, text: str) -> Question | Malformed:
 
 
 def program(source: str) -> Question | Malformed:
-    return read("program", json.dumps({"program": source}))
+    return read("deduction", json.dumps({"program": source}))
 
 
-@pytest.mark.parametrize("route", ["challenge", "program"])
+@pytest.mark.parametrize("route", ["challenge", "deduction", "abduction", "induction"])
 def test_neither_needs_a_document(route: str):
     assert not plugins.route(route).needs_document
     assert plugins.route(route).template
@@ -48,7 +48,7 @@ def test_an_expression_is_asked_as_it_is_written():
 
 def test_a_program_runs_for_its_answer_and_not_for_the_writers():
     written = {"program": "x = 3\nfor _ in range(4):\n    x = x * 2 % 7\nprint(x)", "expected_output": "5"}
-    asked = read("program", f"<think>{{}}</think> Here: {json.dumps(written)}")
+    asked = read("deduction", f"<think>{{}}</think> Here: {json.dumps(written)}")
     assert isinstance(asked, Question)
     assert asked.answer == "6"
     assert written["program"] in asked.text
@@ -83,7 +83,7 @@ def test_programs_that_give_no_answer_say_why(source: str, reason: str):
     ],
 )
 def test_texts_without_a_program_say_why(text: str, reason: str):
-    assert read("program", text) == Malformed(reason=reason)
+    assert read("deduction", text) == Malformed(reason=reason)
 
 
 def test_the_same_text_is_always_the_same_question():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.routes.program import evaluate
+from infuser_core.routes.deduction import evaluate
 
 NUMBERS = st.integers(min_value=0, max_value=99).map(str)
 EXPRESSIONS = st.recursive(

@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 from launcher import Launcher
 
-from infuser_core.routes.program import evaluate
+from infuser_core.routes.deduction import evaluate
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 WIDE = "configs/nano-wide.yaml"
 ONCE = ["--set", "cotrain.iterations=1", "--set", "cotrain.documents=3"]
+LAB = {
+    "absolute_zero": ["cotrain.budget.shares.abduction=0", "cotrain.budget.shares.induction=0"],
+    "r_zero": ["cotrain.turns=null"],
+    "darc": ["cotrain.turns={generator: 1, solver: 1}", "cotrain.iterations=2"],
+}
+"""Tasks that the lab's proposer does not know are left out, and turns are as short as the runs."""
 Run = Callable[[str, str], Lens]
 
 
@@ -22,7 +28,8 @@ def run(launch: Launcher, small_overlay: Path, tmp_path_factory: pytest.TempPath
     store = tmp_path_factory.mktemp("baselines")
 
     def start(overlay: str, name: str) -> Lens:
-        ended = launch("run", WIDE, str(small_overlay), overlay, *ONCE, "--name", name, store=store)
+        own = [word for value in LAB.get(Path(overlay).stem, []) for word in ("--set", value)]
+        ended = launch("run", WIDE, str(small_overlay), overlay, *ONCE, *own, "--name", name, store=store)
         assert ended.code == 0, ended.err
         return Lens(Store(store), runs=[name])
 
@@ -58,7 +65,7 @@ def test_r_zero_rewards_agreement_and_trains_on_middling_questions(run: Run):
             "join rollouts r on r.group_id = l.question_id group by l.question_id, l.votes"
         )
         (trained,) = lens.query("select sum(num_groups) as groups from updates where role = 'solver'")
-        (middling,) = lens.query("select count(*) as groups from difficulties where accuracy between 0.25 and 0.75")
+        (middling,) = lens.query("select count(*) as groups from difficulties where accuracy between 0.3 and 0.8")
         (worth,) = lens.query("select max(reward) as most from generator_scores")
     assert votes
     assert all(row["votes"] == row["rewarded"] for row in votes)
@@ -79,8 +86,27 @@ def test_r_few_mixes_problems_by_people_into_the_batch(run: Run):
     with baseline(run, "r_few") as lens:
         prompts = lens.query("select distinct len(prompt_token_ids) as n from rollouts where role = 'generator'")
         labelled = lens.query("select question_id from pseudo_labels where question_id like '0/p0-%'")
-    assert max(row["n"] for row in prompts) > 60, "examples stand before the document"
+        assert not {"chunk", "judge"} & phases(lens)
+        (inside,) = lens.query("select count(*) filter (inside) as n, count(*) as asked from difficulties")
+    assert max(row["n"] for row in prompts) > 60, "examples stand before the task"
     assert labelled == [], "answers by people stand"
+    assert 0 < inside["n"] <= inside["asked"]
+
+
+@pytest.mark.long
+def test_darc_updates_one_role_after_the_other_and_pays_for_the_accuracy_aimed_at(run: Run):
+    with baseline(run, "darc") as lens:
+        turns = lens.query("select distinct role, iteration from updates")
+        paid = lens.query(
+            "select g.reward, s.solver_accuracy as p, cast(q.grading::json->>'aim' as double) as aim from questions q "
+            "join generator_scores g on g.rollout_id = q.rollout_id join scores s on s.question_id = q.question_id"
+        )
+        votes = lens.query("select votes, samples from pseudo_labels where label <> ''")
+    assert {(row["role"], row["iteration"]) for row in turns} <= {("generator", 0), ("solver", 1)}
+    assert len({row["aim"] for row in paid}) == 3
+    for row in paid:
+        assert row["reward"] == pytest.approx(1 - abs(row["p"] - row["aim"]) if row["p"] else -0.1)
+    assert all(row["votes"] >= 0.3 * row["samples"] for row in votes)
 
 
 @pytest.mark.long

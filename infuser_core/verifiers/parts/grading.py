@@ -97,7 +97,7 @@ def unverified(reason: str, extracted: str | None = None) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """Facts about the reference answer that come from the benchmark, never from a model."""
+    """Facts that come from the benchmark or the route, and what graders run; models choose none of the rules."""
 
     route: str = ""
     """Benchmark whose extractor preset `official` applies, e.g. `mmlu_pro`; empty for the general one."""
@@ -113,6 +113,14 @@ class Grading:
     """Code: JSON file with the problem's tests (see `verifiers/code.py`)."""
     tests_sha256: str = ""
     """Code: digest of that file."""
+    cases: str = ""
+    """Code: the tests themselves, in the file's format, where there is no file."""
+    program: str = ""
+    """Source of the function that a question about its arguments or value is about."""
+    arguments: str = ""
+    """Arguments that the writer called it with, as Python literals."""
+    aim: str = ""
+    """Accuracy of the solver, as a decimal number, that a generated question's writer was asked to aim at."""
 
 
 def grading_of(question: Question) -> Grading:

@@ -1,22 +1,22 @@
-"""Self-play with an executor: the generator writes a program, and running it gives the reference answer.
+"""Deduction, self-play with an executor: the generator writes a program, and what it returns is the reference answer.
 
-The deduction task of Absolute Zero: `{"program": "..."}`, and the solver is asked what comes out. Two kinds count as
-programs: an integer expression (digits, `+ - * // %`, parentheses), which is evaluated here, and a Python program,
-which runs twice in the sandbox and must print the same single line both times.
+`{"program": "...", "arguments": "..."}`, and the solver is asked what comes out. Three kinds count as programs: a
+Python function `f`, called twice in the sandbox; without arguments, a program that prints one line, run twice as well;
+and an integer expression (digits, `+ - * // %`, parentheses), which is evaluated here.
 """
 
 import ast
-import hashlib
-import json
 import operator
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 
 from infuser_core.config.run import QuestionSettings
-from infuser_core.phases.parsing import Malformed, Reason, find_objects
-from infuser_core.sandbox.program import Case, Limits, Program, Status
+from infuser_core.phases.parsing import Malformed
+from infuser_core.routes.parts.functions import Failure, asked, called, fenced, fields_of
+from infuser_core.sandbox.program import Case, Program, Status
 from infuser_core.sandbox.run import run
 from infuser_core.schemas import Document, Question
+from infuser_core.verifiers.arguments import LIMITS
+from infuser_core.verifiers.parts.grading import Grading
 
 LONGEST = 200
 """Characters of an expression."""
@@ -62,21 +62,13 @@ def _bounded(value: int) -> int:
     return value
 
 
-TEMPLATE = "generate_program"
+TEMPLATE = "generate_deduction"
 NEEDS_DOCUMENT = False
-LIMITS = Limits(seconds=2.0, total_seconds=5.0, memory_mb=256, output_bytes=64 << 10, disk_mb=4)
+SHOWS = "show_programs"
 LONGEST_LINE = 100
-"""Characters of a line that a solver is asked to predict."""
+"""Characters of a printed line that a solver is asked to predict."""
 RUNS = 2
 """Runs of a program, whose outputs must agree."""
-
-
-class Failure(StrEnum):
-    """Reasons for which a program is no question, beside the reasons of `parsing.Reason`."""
-
-    PROGRAM_FAILED = "program_failed"
-    PROGRAM_NOT_DETERMINISTIC = "program_not_deterministic"
-    NO_SINGLE_LINE = "no_single_line_of_output"
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
@@ -85,47 +77,28 @@ def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings
     Rules on choices do not apply. Raises SandboxError where the sandbox itself fails, SandboxUnavailable where this
     host has none and a program is more than an expression.
     """
-    program = written(text)
-    if isinstance(program, Malformed):
-        return program
+    fields = fields_of(text, "program")
+    if isinstance(fields, Malformed):
+        return fields
+    program = fields["program"]
+    if "arguments" in fields:
+        return _of_function(program, fields["arguments"], document, rollout_id)
     value = evaluate(program)
-    answer = str(value) if value is not None else _printed(program)
+    if value is not None:
+        return asked(f"What is {program}?", str(value), "exact", document, rollout_id)
+    answer = _printed(program)
     if isinstance(answer, Failure):
         return Malformed(reason=answer)
-    asked = f"What is {program}?" if value is not None else _asked(program)
-    return Question(
-        question_id=f"{rollout_id}-{hashlib.sha256(program.encode()).hexdigest()[:8]}",
-        text=asked,
-        choices=[],
-        answer=answer,
-        verifier="exact",
-        domain=document.domain,
-        subdomain="",
-        document_id=document.document_id,
-        rollout_id=rollout_id,
-        reasoning="",
-    )
+    return asked(f"What does this Python program print?\n\n{fenced(program)}", answer, "exact", document, rollout_id)
 
 
-def written(text: str) -> str | Malformed:
-    """The program in the last object of the text that has one, thoughts aside."""
-    if not text.strip():
-        return Malformed(reason=Reason.EMPTY_RESPONSE)
-    content = text.rpartition("</think>")[2]
-    if "{" not in content:
-        return Malformed(reason=Reason.NO_JSON_OBJECT if content.strip() else Reason.NO_JSON_CONTENT)
-    spans = find_objects(content)
-    last = Reason.TRUNCATED_JSON if spans.truncated else Reason.INVALID_JSON
-    for start, end in reversed(spans.found):
-        try:
-            program = json.loads(content[start:end], strict=False).get("program")
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(program, str) and program.strip():
-            # Halves of surrogate pairs can neither be stored nor run.
-            return program.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
-        last = Reason.MISSING_REQUIRED_FIELDS
-    return Malformed(reason=last)
+def _of_function(program: str, arguments: str, document: Document, rollout_id: str) -> Question | Malformed:
+    value = called(program, arguments)
+    if isinstance(value, Malformed):
+        return value
+    text = f"What does `f({arguments})` return? Write the value as a Python literal.\n\n{fenced(program)}"
+    facts = Grading(program=program, arguments=arguments)
+    return asked(text, repr(value), "literal", document, rollout_id, facts)
 
 
 def _printed(program: str) -> str | Failure:
@@ -137,7 +110,3 @@ def _printed(program: str) -> str | Failure:
         return Failure.PROGRAM_NOT_DETERMINISTIC
     (line,) = outputs
     return line if 0 < len(line) <= LONGEST_LINE and "\n" not in line else Failure.NO_SINGLE_LINE
-
-
-def _asked(program: str) -> str:
-    return f"What does this Python program print?\n\n```python\n{program}\n```"

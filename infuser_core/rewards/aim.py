@@ -1,0 +1,27 @@
+"""Reward of the questioner of DARC: how near the solver's accuracy is to the one that the question was to have.
+
+1 - |p - aim|, and -0.1 where no answer is right: such a question may have no answer at all. `aim` comes from
+`cotrain.aims`, and p is measured against the label that a teacher with the document gives.
+"""
+
+from collections.abc import Sequence
+
+from infuser_core.errors import ConfigError
+from infuser_core.schemas import InfluenceScore, Question
+from infuser_core.verifiers.parts.grading import grading_of
+
+NEEDS_INFLUENCE = False
+UNSOLVED = -0.1
+"""Reward of a question that the solver never gets right."""
+
+
+def rewards(scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> list[float]:
+    """One reward per question of the iteration. Raises ConfigError for questions that aim at nothing."""
+    found = []
+    for score, question in zip(scores, questions, strict=True):
+        aim = grading_of(question).aim
+        if not aim:
+            raise ConfigError("reward aim: no accuracy to aim at", hint="set cotrain.aims, such as [0.8, 0.5, 0.2]")
+        near = 1.0 - abs(score.solver_accuracy - float(aim))
+        found.append(near if score.solver_accuracy > 0.0 else UNSOLVED)
+    return found

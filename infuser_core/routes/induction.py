@@ -1,0 +1,59 @@
+"""Induction, self-play with an executor: a function is to be found from what it returns for some arguments.
+
+The generator is given the function and writes `{"inputs": ["...", ...], "message": "..."}`. The solver sees the message
+and the first half of the inputs with their values; its function is run on the second half.
+"""
+
+import json
+
+from infuser_core.config.run import QuestionSettings
+from infuser_core.phases.parsing import Malformed
+from infuser_core.routes.parts.functions import ENTRY, Failure, arguments_of, asked, fields_of, values
+from infuser_core.schemas import Document, Question
+from infuser_core.verifiers.arguments import LIMITS
+from infuser_core.verifiers.parts.code_tests import tagged
+from infuser_core.verifiers.parts.grading import Grading
+
+TEMPLATE = "generate_induction"
+NEEDS_DOCUMENT = False
+TAKES_PROGRAM = True
+SOLVED_WITH = "solve_code"
+LEAST, MOST = 4, 12
+"""Inputs that are needed, and that are used; half of them are shown."""
+
+
+def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
+    """The question about the function that is the document's text, or the reason why there is none; no choices.
+
+    Raises SandboxError where the sandbox itself fails, SandboxUnavailable where this host has none.
+    """
+    fields = fields_of(text, "inputs")
+    if isinstance(fields, Malformed):
+        return fields
+    written = list(fields["inputs"]) if isinstance(fields["inputs"], list) else []
+    inputs = [each for each in dict.fromkeys(each for each in written if isinstance(each, str))][:MOST]
+    cases = [case for case in map(arguments_of, inputs) if case is not None]
+    if len(cases) < len(inputs):
+        return Malformed(reason=Failure.NO_LITERAL_ARGUMENTS)
+    if len(cases) < LEAST:
+        return Malformed(reason=Failure.TOO_FEW_EXAMPLES)
+    found = values(document.text, cases)
+    if isinstance(found, Failure):
+        return Malformed(reason=found)
+    shown = len(cases) // 2
+    lines = "\n".join(f"f({args}) == {value!r}" for args, value in zip(inputs[:shown], found[:shown], strict=True))
+    hidden = zip(cases[shown:], found[shown:], strict=True)
+    tests = {
+        "kind": "call",
+        "entry": ENTRY,
+        "seconds": LIMITS.seconds,
+        "literals": "tagged",
+        "cases": [{"args": tagged(args), "expected": tagged(value)} for args, value in hidden],
+    }
+    message = fields.get("message")
+    told = f"{message}\n\n" if isinstance(message, str) and message else ""
+    facts = Grading(cases=json.dumps(tests, sort_keys=True))
+    question = (
+        f"{told}Write the Python function `f` that returns these values, and works for other arguments alike:\n\n"
+    )
+    return asked(question + lines, document.text, "code", document, rollout_id, facts)

@@ -1,0 +1,50 @@
+"""Python values: the boxed literal equals the reference, whatever its spacing and quotes; floats allow for rounding.
+
+`paper` reads the first closed box, `strict-last` and `phrase` the last closed one, `official` the last opened one.
+"""
+
+import ast
+import re
+import warnings
+from typing import Any
+
+from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.code_tests import same_value
+from infuser_core.verifiers.parts.extract import boxed, unwrap
+from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
+
+LONGEST = 10_000
+"""Characters of a literal that is read."""
+_ESCAPED = re.compile(r"\\([{}_%&#$])")
+
+
+def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
+    """Correct when the boxed literal has the reference's value. Raises ConfigError for an unknown preset."""
+    found = written(response, preset=preset)
+    if found is None:
+        return no_answer()
+    value, reference = value_of(found), value_of(question.answer)
+    if reference is None:
+        return unverified(Reason.EMPTY_REFERENCE, found)
+    if value is None:
+        return wrong("no literal", found)
+    equal = same_value(value, reference)
+    return correct("equal value", found) if equal else wrong("other value", found)
+
+
+def written(response: str, *, preset: str) -> str | None:
+    """The boxed Python text, without the marks of Markdown and TeX around it; None without a box."""
+    box = boxed(response, preset=preset)
+    return None if box is None else _ESCAPED.sub(r"\1", unwrap(box).strip().strip("`").strip())
+
+
+def value_of(text: str) -> Any:
+    """The value of a Python literal; None for the literal None and for any other text."""
+    if len(text) > LONGEST:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None

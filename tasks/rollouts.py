@@ -1,0 +1,40 @@
+"""Answers to an iteration's questions as an outcome: rollouts, pseudo-labels, and how many of the keys are right."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+from infuser_core.phases.rollout_questions import PseudoLabel
+from infuser_core.schemas import KeyAccuracy, Rollout
+from infuser_core.statistics.keys import complaint
+from infuser_core.store.store import Outcome, Table
+from tasks.run import Run
+
+
+def answered_with(rollouts: list[Rollout]) -> Outcome:
+    """The rollouts, with their accuracy."""
+    accuracy = sum(row.reward for row in rollouts) / max(1, len(rollouts))
+    return Outcome(
+        tables={"rollouts": Table(row_type=Rollout, rows=rollouts)},
+        summary={"accuracy": round(accuracy, 4), "tokens": sum(len(row.token_ids) for row in rollouts)},
+    )
+
+
+def with_labels(made: Outcome, labels: list[PseudoLabel]) -> Outcome:
+    """The answers with the labels that they were compared with, and how often these agree with the keys."""
+    agreeing = sum(label.agrees for label in labels) / max(1, len(labels))
+    return replace(
+        made,
+        tables={**made.tables, "pseudo_labels": Table(row_type=PseudoLabel, rows=labels)},
+        summary={**made.summary, "labels_agree_with_keys": round(agreeing, 4)},
+    )
+
+
+def with_keys(made: Outcome, run: Run, keys: Sequence[KeyAccuracy]) -> Outcome:
+    """The answers with the estimate of right keys, said aloud where it is below the floor."""
+    for row in keys:
+        if said := complaint(row, run.config.cotrain.key_floor):
+            warnings.warn(said, stacklevel=2)
+    told = {f"key_{name}": round(getattr(row, name), 4) for row in keys for name in ("accuracy", "low", "high")}
+    tables = {**made.tables, "key_accuracies": Table(row_type=KeyAccuracy, rows=keys)}
+    return replace(made, tables=tables, summary={**made.summary, **told})
