@@ -262,12 +262,6 @@ class Trainer(Protocol):
         ...
 
     def probe(
-        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> list[Similarity]:
-        """Per group, the AdamW-preconditioned direction against the reference. Changes nothing."""
-        ...
-
-    def probe_once(
         self,
         groups: Sequence[TrainGroup],
         objective: Objective,
@@ -276,8 +270,9 @@ class Trainer(Protocol):
         denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
-        """`probe`, with the log-probabilities its forward pass computed.
+        """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 
+        Weights and optimizer state stay as they were, and without `denominator` so do accumulated gradients.
         `denominator` also accumulates what `forward_backward(groups, objective, denominator=denominator)` would: where
         the update is one optimizer step, scoring and update share one backward.
         """

@@ -161,7 +161,7 @@ def _probed(
     """One pass without the lost questions; `found` gets what it measured. Raises LostGroupsError for the others."""
     train = [group for group in every if group.group_id not in lost]
     divisor = len(train) if share else None
-    probed = solver.probe_once(train, constants, reference, denominator=divisor, progress=progress)
+    probed = solver.probe(train, constants, reference, denominator=divisor, progress=progress)
     found.update((similarity.group_id, similarity) for similarity in probed.similarities)
     unclear = [group for group in train if not is_finite(*_parts(found[group.group_id]))]
     if unclear:

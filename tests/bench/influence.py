@@ -67,7 +67,7 @@ def iteration(engine: LocalTrainer, objective: Objective, work: Iteration, path:
     engine.forward_backward(work.dev, objective, denominator=len(work.dev))
     engine.keep_gradient(path)
     engine.zero_grad()
-    probed = engine.probe_once(work.questions, objective, path)
+    probed = engine.probe(work.questions, objective, path)
     update(engine, objective, work.documents, max(1, work.minibatch // 2))
     update(engine, objective, work.questions, work.minibatch, probed.logprobs if reuse else None)
 
@@ -111,7 +111,7 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
     sums = apart.sums(groups, step=step)
 
     def score(name: str) -> Callable[[], None]:
-        return lambda: results.update({name: engines[name].probe(groups, made.objective, made.reference)})
+        return lambda: results.update({name: engines[name].probe(groups, made.objective, made.reference).similarities})
 
     work: dict[str, Callable[[], object]] = {name: score(name) for name in engines}
     times = seconds(work | {"torch.func vmap": lambda: apart.sums(groups, step=step)}, repeats=repeats)
@@ -148,11 +148,13 @@ def gradalign_rows(folder: Path, repeats: int) -> Iterator[Row]:
         results: dict[str, list[float]] = {}
 
         work: dict[str, Callable[[], object]] = {
-            "fast": lambda fast=fast, made=made, groups=groups: fast.probe(groups, made.objective, made.reference),
+            "fast": lambda fast=fast, made=made, groups=groups: (
+                fast.probe(groups, made.objective, made.reference).similarities
+            ),
             **{name: partial(_aligned, results, name, engine, groups, made) for name, engine in forms.items()},
         }
         times = seconds(work, repeats=repeats if label == "nano" else max(1, repeats // 2))
-        probed = fast.probe(groups, made.objective, made.reference)
+        probed = fast.probe(groups, made.objective, made.reference).similarities
         raw = [cosine(each.raw_dot, each.gradient_norm, each.reference_norm) for each in probed]
         for name in forms:
             error = max(abs(left - right) for left, right in zip(raw, results[name], strict=True))

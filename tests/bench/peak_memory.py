@@ -60,7 +60,7 @@ def _measure(path: str, dtype: str, tokens: int) -> dict[str, float]:
         few = make_groups(1, prompt=8, rows=2, response=4, vocabulary=WIDE.vocabulary)
         work = {
             "update": lambda given: trainer.forward_backward(given, made.objective, denominator=1),
-            "score": lambda given: trainer.probe(given, made.objective, made.reference),
+            "score": lambda given: trainer.probe(given, made.objective, made.reference).similarities,
         }[path]
         work(few)
         before, start = _resident("VmRSS"), time.process_time()

@@ -105,7 +105,7 @@ def test_scores_and_the_shared_backward_are_the_local_ones(pair: Pair, tmp_path:
     probed = []
     for trainer, name in zip(pair, "ab", strict=True):
         trainer.zero_grad()
-        probed.append(trainer.probe_once(questions(), OBJECTIVE, tmp_path / "reference", denominator=6))
+        probed.append(trainer.probe(questions(), OBJECTIVE, tmp_path / "reference", denominator=6))
         trainer.keep_gradient(tmp_path / name)
     found, expected = probed
     assert cosines(found.similarities) == pytest.approx(cosines(expected.similarities), abs=LIMIT)

@@ -35,7 +35,7 @@ def test_unequal_rows_of_a_real_vocabulary_are_the_local_ones(wide: Checkpoint, 
     for trainer, name in zip(pair, "ab", strict=True):
         losses.append(trainer.forward_backward(groups, OBJECTIVE, denominator=3).loss)
         trainer.keep_gradient(tmp_path / name)
-        found = trainer.probe(groups, OBJECTIVE, tmp_path / "a")
+        found = trainer.probe(groups, OBJECTIVE, tmp_path / "a").similarities
         cosines.append([cosine(each.dot, each.direction_norm, each.reference_norm) for each in found])
         trainer.optim_step(1e-3)
     assert error(tmp_path / "a", tmp_path / "b") < LIMIT

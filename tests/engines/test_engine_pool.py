@@ -168,7 +168,7 @@ def test_the_fake_trainer_learns_saves_resumes_and_probes(scripted: Checkpoint, 
     before = weights(engine)[0][0][0]
     engine.forward_backward(groups(), OBJECTIVE, denominator=1)
     norm = engine.keep_gradient(tmp_path / "g.safetensors")
-    same, other = engine.probe([*groups(), *groups(shift=1)], OBJECTIVE, tmp_path / "g.safetensors")
+    same, other = engine.probe([*groups(), *groups(shift=1)], OBJECTIVE, tmp_path / "g.safetensors").similarities
     assert same.raw_dot == pytest.approx(same.gradient_norm * norm, rel=1e-5) and same.dot > 0
     assert other.raw_dot < other.gradient_norm * norm * 0.99
     assert weights(trained(engine))[0][0][0] > before

@@ -107,7 +107,7 @@ def agree(fast: LocalTrainer, plain: LocalTrainer, groups: list[TrainGroup], pat
     found = []
     for engine in (fast, plain):
         engine.zero_grad()
-        found.append(engine.probe_once(groups, OBJECTIVE, path, denominator=1).similarities)
+        found.append(engine.probe(groups, OBJECTIVE, path, denominator=1).similarities)
     check_scalars(*found, limit)
     check_gradient(fast, plain, limit)
     for engine in (fast, plain):
@@ -195,9 +195,11 @@ def test_an_output_layer_with_bias(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_budgets_leave_the_scores_alone(engine: Engine, folder: Path) -> None:
     groups, plain = make_groups(SHAPES), engine(dtype="float64", probe="reference")
     path = reference(plain, folder / "qwen3-True")
-    expected = plain.probe(groups, OBJECTIVE, path)
+    expected = plain.probe(groups, OBJECTIVE, path).similarities
     for budget in (28, 33, 48, 64, 4096):
-        check_scalars(engine(dtype="float64", token_budget=budget).probe(groups, OBJECTIVE, path), expected, 1e-9)
+        check_scalars(
+            engine(dtype="float64", token_budget=budget).probe(groups, OBJECTIVE, path).similarities, expected, 1e-9
+        )
     with pytest.raises(EngineError, match=r"'g3'.*28 tokens.*24"):
         engine(dtype="float64", token_budget=24).probe(groups, OBJECTIVE, path)
 
@@ -207,7 +209,10 @@ def test_bfloat16_scores_are_close(engine: Engine, folder: Path) -> None:
     path = reference(exact, folder / "qwen3-True")
     others = (exact, engine(dtype="bfloat16", probe="reference"))
     for other in others:
-        pairs = zip(*(each.probe(groups, OBJECTIVE, path) for each in (engine(dtype="bfloat16"), other)), strict=True)
+        pairs = zip(
+            *(each.probe(groups, OBJECTIVE, path).similarities for each in (engine(dtype="bfloat16"), other)),
+            strict=True,
+        )
         for one, expected in pairs:
             assert cosines(one)[0] == pytest.approx(cosines(expected)[0], abs=0.03)
 
@@ -220,7 +225,7 @@ def test_one_pass_yields_the_log_probabilities(engine: Engine, folder: Path, opt
     found = engine(**options)
     seen: list[tuple[int, int, int]] = []
     path = reference(found, folder / "qwen3-True")
-    probed = found.probe_once(groups, OBJECTIVE, path, progress=lambda *numbers: seen.append(numbers))
+    probed = found.probe(groups, OBJECTIVE, path, progress=lambda *numbers: seen.append(numbers))
     expected = found.logprobs(groups, temperature=OBJECTIVE.temperature)
     for group, rows, plain in zip(groups, probed.logprobs, expected, strict=True):
         for row, values, wanted in zip(group.rows, rows, plain, strict=True):
@@ -236,9 +241,9 @@ def test_scoring_and_a_single_step_share_one_backward(engine: Engine, folder: Pa
     path = reference(engine(tied=tied), folder / f"qwen3-{tied}")
     anchor = Checkpoint(checkpoint_id="a", role="solver", path=str(folder / f"qwen3-{tied}" / "anchor"), step=0)
     shared, apart = (trainer(anchor, dtype="float64", **options) for _ in range(2))
-    expected = apart.probe(groups, OBJECTIVE, path)
+    expected = apart.probe(groups, OBJECTIVE, path).similarities
     report = apart.forward_backward(groups, OBJECTIVE, denominator=7)
-    probed: Probed = shared.probe_once(groups, OBJECTIVE, path, denominator=7)
+    probed: Probed = shared.probe(groups, OBJECTIVE, path, denominator=7)
     check_scalars(probed.similarities, expected, 1e-9)
     gradients = [each._flat.gradient for each in (shared, apart)]
     assert (gradients[0] - gradients[1]).norm() <= 1e-12 * gradients[1].norm()
@@ -259,7 +264,7 @@ def test_a_score_is_its_definition_and_the_trainer_stays_as_it_was(
     engine.keep_gradient(tmp_path / "g.safetensors")
     state = [engine._flat.data, engine._flat.gradient, engine._optimizer.second]
     before = [each.clone() for each in state]
-    found = engine.probe(groups, OBJECTIVE, tmp_path / "g.safetensors")
+    found = engine.probe(groups, OBJECTIVE, tmp_path / "g.safetensors").similarities
     assert all(torch.equal(one, other) for one, other in zip(state, before, strict=True))
     kept = torch.zeros_like(engine._flat.data)
     read_reference(tmp_path / "g.safetensors", engine._flat.views(kept))
@@ -280,7 +285,7 @@ def test_the_score_predicts_the_change_of_the_dev_objective(anchor: Checkpoint, 
     engine = trainer(anchor, dtype="float64")
     ascent = -gradient(engine, dev, denominator=2)
     engine.keep_gradient(tmp_path / "dev.safetensors")
-    (found,) = engine.probe([question], OBJECTIVE, tmp_path / "dev.safetensors")
+    (found,) = engine.probe([question], OBJECTIVE, tmp_path / "dev.safetensors").similarities
     own = gradient(engine, [question])
     move = -own / (own.abs() + 1e-8)
     assert found.dot == pytest.approx(float(ascent @ move), rel=1e-6)
@@ -369,7 +374,7 @@ def test_other_layers_are_scored_by_the_plain_probe(tmp_path: Path, kind: str, f
     checkpoint, groups = make_family(tmp_path, family, **(TINY | changes)), make_groups(SHAPES[:2])
     plain = trainer(checkpoint, probe="reference")
     path = reference(plain, tmp_path)
-    expected = plain.probe(groups, OBJECTIVE, path)
+    expected = plain.probe(groups, OBJECTIVE, path).similarities
     assert all(each.direction_norm > 0 for each in expected)
     # Nothing is said before a question is scored, and then once.
     with warnings.catch_warnings(record=True) as caught:
@@ -378,7 +383,7 @@ def test_other_layers_are_scored_by_the_plain_probe(tmp_path: Path, kind: str, f
             engine = trainer(checkpoint)
             before = gradient(engine, groups)
             assert engine.facts().get("probe") is None
-            assert engine.probe(groups, OBJECTIVE, path) == expected
+            assert engine.probe(groups, OBJECTIVE, path).similarities == expected
             assert torch.equal(engine._flat.gradient, before)
             assert engine.facts()["probe"] == "reference"
     (said,) = [each.message for each in caught if each.category is EngineWarning]
@@ -392,7 +397,7 @@ def test_experts_of_any_width_and_dtype_are_scored(tmp_path: Path, dtype: str, w
     changes = TINY | EXPERTS | {"moe_intermediate_size": width}
     engine, groups = trainer(make_family(tmp_path, "qwen3_moe", **changes), dtype=dtype), make_groups(SHAPES[:1])
     # Four experts, one for each token: some get no token, and no gradient.
-    (found,) = engine.probe(groups, OBJECTIVE, reference(engine, tmp_path))
+    (found,) = engine.probe(groups, OBJECTIVE, reference(engine, tmp_path)).similarities
     assert found.gradient_norm == pytest.approx(float(gradient(engine, groups).norm()), rel=1e-5)
 
 
@@ -410,7 +415,7 @@ def test_a_probe_of_no_known_name_is_refused() -> None:
 def test_a_pass_that_only_the_plain_probe_can_score_starts_again_with_it(anchor: Checkpoint, tmp_path: Path) -> None:
     engine, groups = trainer(anchor, token_budget=30), make_groups(SHAPES)
     path = reference(engine, tmp_path)
-    expected = trainer(anchor, token_budget=30, probe="reference").probe_once(groups, OBJECTIVE, path, denominator=2)
+    expected = trainer(anchor, token_budget=30, probe="reference").probe(groups, OBJECTIVE, path, denominator=2)
     layers = engine._policy.model.model.layers  # type: ignore[attr-defined]
     predictors = engine._policy.predictors  # type: ignore[attr-defined]
     passes: list[int] = []
@@ -423,7 +428,7 @@ def test_a_pass_that_only_the_plain_probe_can_score_starts_again_with_it(anchor:
 
     engine._policy.predictors = leaking  # type: ignore[attr-defined]
     with pytest.warns(EngineWarning, match="used outside of its layer"):
-        found = engine.probe_once(groups, OBJECTIVE, path, denominator=2)
+        found = engine.probe(groups, OBJECTIVE, path, denominator=2)
     assert (found.similarities, found.logprobs) == (expected.similarities, expected.logprobs)
     plain = gradient(trainer(anchor), groups, denominator=2)
     assert (engine._flat.gradient - plain).norm() <= 1e-5 * plain.norm()
@@ -433,7 +438,7 @@ def test_what_only_a_pass_shows_is_refused_and_leaves_the_trainer_whole(anchor: 
     engine, groups = trainer(anchor, probe="fast"), make_groups(SHAPES[:2])
     path = reference(engine, tmp_path)
     before = gradient(engine, groups)
-    expected = engine.probe(groups, OBJECTIVE, path)
+    expected = engine.probe(groups, OBJECTIVE, path).similarities
     policy = engine._policy
     layers, predictors = policy.model.model.layers, policy.predictors  # type: ignore[attr-defined]
 
@@ -448,6 +453,6 @@ def test_what_only_a_pass_shows_is_refused_and_leaves_the_trainer_whole(anchor: 
     with pytest.raises(EngineError, match=r"layers\.0\.mlp\.up_proj\.weight, which is used more than once"):
         engine.probe(groups, OBJECTIVE, path)
     layers[1].mlp.up_proj = own
-    assert engine.probe(groups, OBJECTIVE, path) == expected
+    assert engine.probe(groups, OBJECTIVE, path).similarities == expected
     assert torch.equal(engine._flat.gradient, before)
     assert engine._flat.bound() == list(engine._flat.views(before))

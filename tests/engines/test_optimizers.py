@@ -148,7 +148,7 @@ def test_sgd_is_scored_by_the_fast_probe(anchors: dict[str, Checkpoint], tmp_pat
             engine.keep_gradient(tmp_path / "reference.safetensors")
             engine.zero_grad()
         path = tmp_path / "reference.safetensors"
-        probed = engine.probe_once(make_groups(SHAPES), OBJECTIVE, path, denominator=1)
+        probed = engine.probe(make_groups(SHAPES), OBJECTIVE, path, denominator=1)
         found.append((probed.similarities, engine))
     check_scalars(found[0][0], found[1][0], 1e-9)
     check_gradient(found[0][1], found[1][1], 1e-9)
@@ -161,7 +161,7 @@ def test_muon_is_scored_one_by_one_and_says_so(anchors: dict[str, Checkpoint], t
     gradient(engine, make_groups(SHAPES[:4]))
     engine.keep_gradient(tmp_path / "reference.safetensors")
     with pytest.warns(EngineWarning, match="muon's direction"):
-        found = engine.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors")
+        found = engine.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors").similarities
     # Of a hidden matrix every singular value counts the same: the direction is none of the gradient.
     assert all(abs(each.direction_norm - each.gradient_norm) > 0.1 for each in found)
     assert engine.facts()["probe"] == "reference"

@@ -26,7 +26,6 @@ from infuser_core.engines.protocols import (
     Objective,
     Probed,
     Progress,
-    Similarity,
     StepReport,
     TrainGroup,
     no_progress,
@@ -188,12 +187,6 @@ class DeepSpeedTrainer:
         return in_order(groups, merged(found))
 
     def probe(
-        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> list[Similarity]:
-        """Each group's own AdamW direction against `reference` (eq:adamw_moments)."""
-        return self.probe_once(groups, objective, reference, progress=progress).similarities
-
-    def probe_once(
         self,
         groups: Sequence[TrainGroup],
         objective: Objective,
@@ -202,7 +195,7 @@ class DeepSpeedTrainer:
         denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
-        """`probe`, its forward pass's log-probabilities and, with `denominator`, the update's gradient as well."""
+        """Each group's own AdamW direction against `reference` (eq:adamw_moments); see the protocol."""
         self._require()
         if self._choice.fast and self._refused is not None:
             self._choice.pass_over(self._refused)

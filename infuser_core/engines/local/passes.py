@@ -15,7 +15,6 @@ from infuser_core.engines.protocols import (
     Objective,
     Probed,
     Progress,
-    Similarity,
     StepReport,
     TrainGroup,
     no_progress,
@@ -119,15 +118,6 @@ class FlatTrainer:
         return in_order(groups, tally.logprobs)
 
     def probe(
-        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> list[Similarity]:
-        """Each group's own direction under the optimizer against `reference` (eq:adamw_moments).
-
-        Weights, optimizer state and accumulated gradients are left as they were.
-        """
-        return self.probe_once(groups, objective, reference, progress=progress).similarities
-
-    def probe_once(
         self,
         groups: Sequence[TrainGroup],
         objective: Objective,
@@ -136,7 +126,7 @@ class FlatTrainer:
         denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
-        """`probe`, its forward pass's log-probabilities and, with `denominator`, the update's gradient as well."""
+        """Each group's own direction under the optimizer against `reference` (eq:adamw_moments); see the protocol."""
         self._loaded()
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(kept))
