@@ -3,7 +3,6 @@
 A run fills its pool from the configured catalogues; `infuser corpus build` makes one of named sources, too.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -99,7 +98,7 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
     return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)
 
 
-def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool, workers: int) -> ArtifactRef:
+def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
     """The pool of named sources and, where asked for, of what the catalogues offer, as a folder to export.
 
     What an earlier build could not fetch, or had no answer to, is tried again.
@@ -107,10 +106,10 @@ def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search:
     given = [textbooks.take_file(run, item) for item in items if item.path]
     found, downloads = _searched(run, given) if search else (Found(), [])
     pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]
-    with ThreadPoolExecutor(workers) as threads:
+    with ThreadPoolExecutor(current(run).crew.number) as threads:
         pages = list(threads.map(lambda pair: retried(run, documents.convert_textbooks, *pair), pairs))
     groups = [_judged(run, *pair, ref) for pair, ref in zip(pairs, pages, strict=True)]
-    comparison = _compared(run, groups, build, workers)
+    comparison = _compared(run, groups, build)
     return pool.built_pool(run, items, found, groups, comparison, build)
 
 
@@ -133,7 +132,7 @@ def _searched(run: str, given: list[ArtifactRef]) -> tuple[Found, list[ArtifactR
     return Found(topics=topics, searches=searches, chosen=chosen, sources=sources), downloads
 
 
-def _compared(run: str, groups: list[Group], build: BuildSettings, workers: int) -> ArtifactRef | None:
+def _compared(run: str, groups: list[Group], build: BuildSettings) -> ArtifactRef | None:
     """The audit of what is kept, against the question sets that are there and other data; None without any."""
     questions = {part: documents.reference_questions(run, part) for part in sorted(build.sets)}
     if current(run).config.evaluate.benchmarks and build.audited:
@@ -141,7 +140,7 @@ def _compared(run: str, groups: list[Group], build: BuildSettings, workers: int)
     if not questions and not audits.references(run):
         return None
     chunks, judgements = [group.chunks for group in groups], [group.judgements for group in groups]
-    return audits.compare_pool(run, chunks, judgements, questions, workers=workers)
+    return audits.compare_pool(run, chunks, judgements, questions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +173,12 @@ def build_pool(
         pools.refuse_imported(out)
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
-        with opened(pools.build_name(out), planned.config, journal="corpus.jsonl", listed=False) as run:
+        name = pools.build_name(out)
+        with opened(name, planned.config, journal="corpus.jsonl", listed=False, workers=workers) as run:
             fetched = settings.writable_store_root() / "textbooks"
             with live("download") as console:
                 items = gather(sources, out, fetched, WebConfig(), progress=console.progress)
-            made = built_pool(run.name, items, planned, search=search, workers=workers or os.cpu_count() or 1)
+            made = built_pool(run.name, items, planned, search=search)
             run.journal.finish()
             changed = pools.copy_pool(run.store.verified_folder(made), list(run.store.manifest(made).files), out)
     facts = {**pools.read_facts(out), "changed": changed}

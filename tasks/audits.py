@@ -15,7 +15,7 @@ from corpus.audit.mixture import MixtureOverlap, conversation_of, matches_of, si
 from corpus.audit.mixture import overlap_of as mixture_row
 from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Shard, digests_of, question_shards, shards_of, told_apart
-from corpus.audit.scan import Finding, PoolText, Scanner
+from corpus.audit.scan import Finding, PoolText, Scan, Scanner
 from corpus.pool import write_json
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
@@ -51,6 +51,13 @@ def _scan_values(kind: str, config: OverlapConfig, shards: Sequence[Shard], dige
         "scan": [auditing.VERSION, NAME],
         "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
     }
+
+
+def _scanned(
+    run: Run, scanner: Scanner, shards: Sequence[Shard], digests: Sequence[str], work: Path, progress: Progress
+) -> list[Scan]:
+    work.mkdir(parents=True, exist_ok=True)
+    return auditing.scans(scanner, shards, digests, work, crew=run.crew, least=LEAST_BYTES, progress=progress)
 
 
 def references(run: str) -> list[str]:
@@ -120,7 +127,7 @@ def audit_reference(
             for row in run.store.rows(dev, "reference_questions", Question)
         ]
         scanner = Scanner([*documents, *questions], config)
-        scans = auditing.scans(scanner, shards, digests, run.store.partial(recipe), progress=progress)
+        scans = _scanned(run, scanner, shards, digests, run.store.partial(recipe), progress)
         label = Path(path).name
         findings = [row for scan in scans for row in scan.findings]
         facts = auditing.facts_of(label, scans, auditing.measure(documents, config), config.mode)
@@ -162,7 +169,7 @@ def audit_mixture(
         sides = [run.store.rows(ref, "reference_questions", Question) for ref in (dev, validation)]
         texts = texts_of(documents, *sides)
         scanner = Scanner(texts, config, as_record=conversation_of)
-        scans = auditing.scans(scanner, shards, digests, run.store.partial(recipe), progress=progress)
+        scans = _scanned(run, scanner, shards, digests, run.store.partial(recipe), progress)
         rows = [mixture_row(finding) for scan in scans for finding in scan.findings]
         pool = [PoolText(document_id=row.document_id, text=row.text) for row in documents]
         label = f"{LABEL}{Path(path).name}"
@@ -209,12 +216,10 @@ def compare_pool(
     chunks: Sequence[ArtifactRef],
     judgements: Sequence[ArtifactRef],
     questions: Mapping[str, ArtifactRef],
-    *,
-    workers: int = 1,
 ) -> Work:
     """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported.
 
-    Several `workers` scan in processes. Shards that were scanned before a kill are kept.
+    Shards that were scanned before a kill are kept.
     """
     config = overlap.configured(run.config.corpus.overlap)
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
@@ -230,7 +235,7 @@ def compare_pool(
         documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
         scanner = Scanner(documents, config)
         digests = [shard.digest() for shard in shards]
-        scans = auditing.scans(scanner, shards, digests, work, workers=workers, least=LEAST_BYTES, progress=progress)
+        scans = _scanned(run, scanner, shards, digests, work, progress)
         found = auditing.compared(scanner, shards, scans)
         write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))
         return Outcome(

@@ -21,6 +21,8 @@ from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.read import convert as converting
 from corpus.read import embedded
 from corpus.read.books import convert as converting_books
+from corpus.read.convert import Book
+from corpus.read.file_kinds import file_of
 from corpus.read.page import Job
 from infuser_core import plugins
 from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model
@@ -107,18 +109,19 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
-        job = Job(settings=config, work=run.store.partial(recipe))
-        finished = {page.source_id: page for page in pieces.rows()}
+        job = Job(settings=config, work=run.store.partial(recipe).resolve())
+        made = {page.source_id: page for page in pieces.rows()}
 
-        def one(path: Path, source_id: str) -> Page:
-            if source_id in finished:
-                return finished[source_id]
-            page = converting.convert_auto(path, source_id, job)
+        def keep(page: Page) -> None:
+            made[page.source_id] = page
             if not page.reason:
                 pieces.add([page])
-            return page
+            progress(len(made), len(group), 0)
 
-        pages = converting.convert(group, folder, one, progress=progress)
+        ahead = [source for source in group if source.source_id not in made]
+        books = [Book(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in ahead]
+        converting.convert(books, job, run.crew, keep)
+        pages = [made[source.source_id] for source in group]
         rejected = sum(bool(page.reason) for page in pages)
         return Outcome(
             tables={"pages": Table(row_type=Page, rows=pages)},
@@ -306,7 +309,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
 
 def _judged_without_model(run: Run, chunks: ArtifactRef, name: str, decide: judging.Decide) -> Work:
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), progress))
+        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), run.crew, progress))
 
     return Work(recipe=run.recipe("judge", VERSION, {"model": name}, {"chunks": chunks}), produce=produce)
 
@@ -348,7 +351,7 @@ def read_pool(run: Run, place: str) -> Work:
         documents = documents_in(path)
         if not documents:
             raise DocumentError(f"corpus.pool = {path}: no documents in it", hint="name another pool")
-        rows = judging.keep_all(documents, progress, reason="in the pool that was given", decided_by="given")
+        rows = judging.keep_with(documents, reason="in the pool that was given", decided_by="given")
         return Outcome(
             tables={
                 "chunks": Table(row_type=Document, rows=documents),

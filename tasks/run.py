@@ -19,7 +19,8 @@ from pydantic import BaseModel
 from infuser_core import settings
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.configured import run_pool
+from infuser_core.engines.configured import run_crew, run_pool
+from infuser_core.engines.crew import Crew
 from infuser_core.engines.pool import EnginePool
 from infuser_core.planning import place
 from infuser_core.planning.history import History, history_of
@@ -82,6 +83,8 @@ class Run(Execution):
 
     config: RunConfig
     """Resolved configuration; inside a stage, what holds for it."""
+    crew: Crew
+    """Workers of stages that need no engine."""
     history: History
     """The configuration over the iterations: a fork has its origin's before it left."""
     listed: bool = True
@@ -183,12 +186,14 @@ def opened(
     flow_run: str = "",
     listed: bool = True,
     asked: Asked = _WHOLE,
+    workers: int | None = None,
 ) -> Iterator[Run]:
     """Own the run, start an attempt, and release engines at the end.
 
     Stages show themselves in Prefect where this happens in one of its flow runs. Studies of a run keep a journal of
     their own. A corpus build is no run that commands list: its journal alone holds what it made. What is `asked` for
-    again is recorded before anything runs: a killed run goes on with it.
+    again is recorded before anything runs: a killed run goes on with it. `workers` is the number of processes on
+    this machine where there is no cluster, by default one per core.
     """
     root = settings.writable_store_root()
     settings.phase_seconds("")
@@ -216,6 +221,7 @@ def opened(
             published=bool(flow_run),
             listed=listed,
             pool=run_pool(config),
+            crew=run_crew(config, workers),
             console=console,
             log=log,
         )
@@ -257,6 +263,7 @@ def _entered(run: Run) -> Iterator[None]:
         yield
     finally:
         run.console.clear()
+        run.crew.close()
         run.pool.close()
         del _open[run.name]
 
@@ -272,6 +279,7 @@ def looked_at(name: str, history: History, control: Planning, root: Path) -> Ite
         store=Store(root),
         journal=Journal(root, name),
         pool=run_pool(history.latest),
+        crew=run_crew(history.latest),
         console=Console(enabled=False),
     )
     with _entered(run):

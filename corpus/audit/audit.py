@@ -2,9 +2,8 @@
 
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,12 +13,12 @@ from corpus.audit.ngrams import words
 from corpus.audit.overlap import Mode, OverlapConfig, config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
-from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, counters, enter, matcher_of, pool_texts, scan_to
+from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, matcher_of, opened, pool_texts
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
+from infuser_core.engines.crew import Crew, Task, local_crew
 from infuser_core.engines.protocols import Progress, no_progress
-from infuser_core.errors import KilledProcessError
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
@@ -29,7 +28,6 @@ FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
 """Documents that controls are planted from and searched in: recall does not depend on how many there are."""
 MODES: tuple[Mode, ...] = ("exact", "paper", "loose")
-_POLL_SECONDS = 0.5
 _SHOWN = 50
 
 
@@ -127,7 +125,9 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     digests = [shard.digest() for shard in shards]
-    result = compared(scanner, shards, scans(scanner, shards, digests, work, workers=workers, progress=progress))
+    result = compared(
+        scanner, shards, scans(scanner, shards, digests, work, crew=local_crew(workers), progress=progress)
+    )
     write_table(out / FINDINGS, result.findings, Finding)
     write_json(out / SUMMARY, as_json(result))
     durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))
@@ -173,13 +173,13 @@ def scans(
     digests: Sequence[str],
     work: Path,
     *,
-    workers: int = 1,
+    crew: Crew,
     least: int = 0,
     progress: Progress = no_progress,
 ) -> list[Scan]:
     """One scan per shard, from the work folder where it was finished before.
 
-    In processes where several shards are ahead, of more than `least` bytes together.
+    By the crew where several shards are ahead, of more than `least` bytes together.
     """
     pairs = zip(shards, digests, strict=True)
     kept = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in pairs}
@@ -191,8 +191,8 @@ def scans(
         progress((before + done) >> 20, max(total >> 20, 1), 0)
 
     shown(0)
-    if min(workers, len(ahead)) > 1 and total - before > least:
-        _in_processes(scanner, ahead, kept, min(workers, len(ahead)), shown)
+    if len(ahead) > 1 and total - before > least and crew.number > 1:
+        _by_crew(scanner, ahead, kept, work, crew, shown)
     else:
         _in_turn(scanner, ahead, kept, shown)
     return [Scan.from_file(kept[shard]) for shard in shards]
@@ -220,31 +220,27 @@ def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], 
         done += shard.num_bytes
 
 
-def _in_processes(
-    scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], workers: int, shown: Callable[[int], None]
+def _by_crew(
+    scanner: Scanner,
+    ahead: Sequence[Shard],
+    kept: dict[Shard, Path],
+    work: Path,
+    crew: Crew,
+    shown: Callable[[int], None],
 ) -> None:
-    # The standard library's pool hangs or leaves processes behind where one is killed while others start.
-    from loky import ProcessPoolExecutor
+    done = 0
+    with scanner.on_disk(work) as folder:
+        task = Task(name="overlap audit", begin=partial(opened, folder, scanner.config, scanner.as_record), item=_name)
+        # Machines have working folders of their own.
+        placed = [replace(shard, path=shard.path.resolve()) for shard in ahead]
+        for place, scan in crew.each(task, placed):
+            sealed.write(kept[ahead[place]], scan.as_json())
+            done += ahead[place].num_bytes
+            shown(done)
 
-    with scanner.on_disk() as folder:
-        done = counters(folder, len(ahead))
-        arguments = (str(folder), scanner.config, scanner.as_record, len(ahead))
-        with ProcessPoolExecutor(workers, initializer=enter, initargs=arguments) as processes:
-            try:
-                running = {processes.submit(scan_to, place, shard, kept[shard]) for place, shard in enumerate(ahead)}
-                while running:
-                    finished, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        future.result()
-                    shown(int(done.sum()))
-            except BrokenProcessPool as error:
-                raise KilledProcessError(
-                    "a process of the audit was killed from outside",
-                    hint="the system kills for want of memory: `dmesg` says so; use fewer workers, and repeat: "
-                    "what is scanned is kept",
-                ) from error
-            finally:
-                processes.shutdown(kill_workers=True)
+
+def _name(shard: Shard) -> str:
+    return shard.name
 
 
 def as_json(result: PoolAudit) -> dict[str, Any]:

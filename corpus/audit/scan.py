@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from corpus.audit import index
 from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
 from corpus.audit.ngrams import places, words
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 _BATCH_CHARS = 1 << 20
 COUNTS = ("read", "texts", "empty", "short", "tiny", "sharing")
 _DOCUMENTS = "documents.parquet"
-_DONE = "done"
 _SIDES = {"first": "reference", "second": "document"}
 _NAMES = ("document_id", "doc_id", "id")
 _TEXTS = ("text", "content")
@@ -173,9 +170,9 @@ class Scanner:
         return total.hexdigest()
 
     @contextmanager
-    def on_disk(self) -> Iterator[Path]:
-        """The documents and their index in a folder that other processes map."""
-        with tempfile.TemporaryDirectory(prefix="infuser-index-") as name:
+    def on_disk(self, parent: Path) -> Iterator[Path]:
+        """The documents and their index in a folder below `parent` that other processes map."""
+        with tempfile.TemporaryDirectory(prefix="index-", dir=parent.resolve()) as name:
             write_rows(Path(name) / _DOCUMENTS, self.documents, PoolText)
             if isinstance(self.matcher, Matcher):
                 self.matcher.index.save(Path(name))
@@ -279,26 +276,7 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
     return spans[first][0], spans[first + length - 1][1]
 
 
-_scanner: Scanner | None = None
-_done = np.zeros(0, np.int64)
-
-
-def counters(folder: Path, shards: int) -> np.ndarray:
-    """Bytes done of each shard, shared by all who map them; a process that dies holds no lock."""
-    return np.memmap(folder / _DONE, np.int64, "r+" if (folder / _DONE).exists() else "w+", shape=(shards,))
-
-
-def enter(folder: str, config: OverlapConfig, as_record: AsRecord, shards: int) -> None:
-    """Begin a worker process with what the parent saved."""
-    global _scanner, _done
-    _scanner, _done = Scanner.from_disk(Path(folder), config, as_record), counters(Path(folder), shards)
-
-
-def scan_to(number: int, shard: Shard, path: Path) -> None:
-    """Scan one shard in a worker process and keep the result."""
-    assert _scanner is not None
-
-    def progress(size: int) -> None:
-        _done[number] = size
-
-    sealed.write(path, _scanner.scan(shard, progress).as_json())
+@contextmanager
+def opened(folder: Path, config: OverlapConfig, as_record: AsRecord) -> Iterator[Callable[[Shard], Scan]]:
+    """Work of a crew: scans with what `Scanner.on_disk` saved."""
+    yield Scanner.from_disk(folder, config, as_record).scan

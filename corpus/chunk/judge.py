@@ -1,13 +1,15 @@
 """The chunk judge: a language model with a rubric, or rules on a text's form, keeps or drops each chunk."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
 from corpus.chunk.chunk import Chunk, Discard
 from corpus.model_reply import objects
 from corpus.read.garble import math_garbled
+from infuser_core.engines.crew import Crew, Task
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Judgement
@@ -159,32 +161,56 @@ REFERENCE = re.compile(
 YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
 
 
-Decide = Callable[[Sequence[Document], Progress], list[Judgement]]
+RULED_TOGETHER = 1024
+"""Chunks that one worker judges at once; fewer are judged here: a process takes longer to start."""
+Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
 """One row per document, in order."""
 
 
-def judge_by_rules(documents: Sequence[Document], progress: Progress = no_progress) -> list[Judgement]:
+def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
     """Drops what no question can be asked about by its form alone, and keeps the rest."""
-    rows = []
-    for done, document in enumerate(documents, 1):
-        fault = fault_of(document.text)
-        rows.append(
-            Judgement(
-                document_id=document.document_id,
-                keep=not fault,
-                reason=fault or "passes every rule",
-                decided_by="judge",
-                response="",
-            )
+    if len(documents) <= RULED_TOGETHER:
+        progress(len(documents), len(documents), 0)
+        return rule_on(documents)
+    parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
+    found: dict[int, list[Judgement]] = {}
+    for place, rows in crew.each(Task(name="judging by rules", begin=_rules, item=_first), parts):
+        found[place] = rows
+        progress(sum(map(len, found.values())), len(documents), 0)
+    return [row for place in range(len(parts)) for row in found[place]]
+
+
+@contextmanager
+def _rules() -> Iterator[Callable[[Sequence[Document]], list[Judgement]]]:
+    yield rule_on
+
+
+def _first(part: Sequence[Document]) -> str:
+    return f"chunks from {part[0].document_id} on"
+
+
+def rule_on(documents: Sequence[Document]) -> list[Judgement]:
+    """A row per document, by its form."""
+    faults = [(document, fault_of(document.text)) for document in documents]
+    return [
+        Judgement(
+            document_id=document.document_id,
+            keep=not fault,
+            reason=fault or "passes every rule",
+            decided_by="judge",
+            response="",
         )
-        progress(done, len(documents), 0)
-    return rows
+        for document, fault in faults
+    ]
 
 
-def keep_all(
-    documents: Sequence[Document], progress: Progress = no_progress, *, reason: str = "", decided_by: str = "none"
-) -> list[Judgement]:
+def keep_all(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
     """Keeps every chunk."""
+    return keep_with(documents, reason="", decided_by="none")
+
+
+def keep_with(documents: Sequence[Document], *, reason: str, decided_by: str) -> list[Judgement]:
+    """Rows that keep every document, with the reason."""
     return [
         Judgement(document_id=row.document_id, keep=True, reason=reason, decided_by=decided_by, response="")
         for row in documents

@@ -2,10 +2,14 @@
 
 A converter of PDFs is one file of `corpus/read/converters`, found by its name: `convert(path, source_id, job)` returns
 a page and raises DocumentError where the converter itself cannot work, `trouble(job)` says beforehand why it cannot.
+
+Many sources are converted by a crew's workers: the text layers on every core, what needs a look on every accelerator.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,17 +18,15 @@ from corpus.read import text
 from corpus.read.books.convert import BookConfig, convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.converters import pdfium
-from corpus.read.file_kinds import MARKDOWN, PDF, file_of
+from corpus.read.file_kinds import MARKDOWN, PDF
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
 from corpus.read.page import Job, page_of
-from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.engines.crew import Crew, Task
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
-from infuser_core.schemas import Page, Source
+from infuser_core.schemas import Page
 
 CONVERTERS = Registry(kind="converter", package="corpus.read.converters", outside="my_package.my_converter")
-Converter = Callable[[Path, str], Page]
-"""Path and source id to a page."""
 NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
 """Reasons that a converter which looks at the printed page can help with."""
 MAX_GARBLED_PAGES = 0.25
@@ -43,14 +45,59 @@ def help_trouble(job: Job) -> str:
     return str(_converter(helper).trouble(job))
 
 
-def convert(sources: Sequence[Source], folder: Path, one: Converter, *, progress: Progress = no_progress) -> list[Page]:
-    """One page per source that has a file, in order. `one` is a converter with its configuration bound."""
-    books = [source for source in sources if source.sha256]
-    pages = []
-    for done, source in enumerate(books, start=1):
-        pages.append(one(file_of(folder, source.sha256), source.source_id))
-        progress(done, len(books), 0)
-    return pages
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """A file to convert."""
+
+    path: Path
+    """The file; all machines see it there."""
+    source_id: str
+    """Its source."""
+    seen: Page | None = None
+    """Page of its text layer, where that is in doubt."""
+    why: str = ""
+    """The doubt."""
+
+
+def convert(
+    books: Sequence[Book],
+    job: Job,
+    crew: Crew,
+    keep: Callable[[Page], None],
+) -> None:
+    """A page per book, as `convert_auto` makes it; `keep` is told each when it is there."""
+    named = partial(Task, name="conversion", item=_name_of, apart=False)
+    doubtful = []
+    # A converter that is asked for by name sees every PDF.
+    wanted = job.settings.type not in ("auto", "pdfium")
+    for place, (page, why) in crew.each(named(begin=partial(_layers, job), accelerator=wanted), books):
+        if why and not help_trouble(job):
+            doubtful.append(replace(books[place], seen=page, why=why))
+        else:
+            keep(_decided(books[place], page, why, job))
+    for _, page in crew.each(named(begin=partial(_looks, job), accelerator=True), doubtful):
+        keep(page)
+
+
+def _name_of(book: Book) -> str:
+    return book.source_id
+
+
+@contextmanager
+def _layers(job: Job) -> Iterator[Callable[[Book], tuple[Page, str]]]:
+    """Work of a crew: what a book's text layer gives."""
+    yield lambda book: text_layer(book.path, book.source_id, job)
+
+
+@contextmanager
+def _looks(job: Job) -> Iterator[Callable[[Book], Page]]:
+    """Work of a crew: a second look at what is in doubt."""
+
+    def look(book: Book) -> Page:
+        assert book.seen
+        return _decided(book, book.seen, book.why, job)
+
+    yield look
 
 
 def kept_suffix(path: Path) -> str:
@@ -63,22 +110,31 @@ def convert_auto(path: Path, source_id: str, job: Job) -> Page:
 
     Raises DocumentError when a converter is asked for by name and cannot work.
     """
+    page, why = text_layer(path, source_id, job)
+    return _decided(Book(path=path, source_id=source_id), page, why, job)
+
+
+def text_layer(path: Path, source_id: str, job: Job) -> tuple[Page, str]:
+    """The page without a second look, and the doubt for which one would help; empty where none would."""
     if text.is_text(path):
-        return _in_a_language(text.convert_text(path, source_id))
+        return _in_a_language(text.convert_text(path, source_id)), ""
     if is_book(path):
-        return _in_a_language(convert_book(path, source_id, BookConfig(limits=job.limits)))
+        return _in_a_language(convert_book(path, source_id, BookConfig(limits=job.limits))), ""
     if job.settings.type not in ("auto", "pdfium"):
-        page: Page = _converter(job.settings.type).convert(path, source_id, job)
-        return _in_a_language(page)
+        return _in_a_language(_converter(job.settings.type).convert(path, source_id, job)), ""
     page = _in_a_language(pdfium.convert(path, source_id, job))
-    why = _doubt(page)
+    return page, _doubt(page)
+
+
+def _decided(book: Book, page: Page, why: str, job: Job) -> Page:
+    """The page, or where it is in doubt that of the converter which looks, if there is one."""
     if not why:
         return page
     if trouble := help_trouble(job):
         return _without_help(page, why, trouble, job)
     helper = job.settings.helper
     try:
-        made: Page = _converter(helper).convert(path, source_id, job)
+        made: Page = _converter(helper).convert(book.path, book.source_id, job)
     except DocumentError as error:
         return _without_help(page, why, str(error), job)
     if made.reason:

@@ -7,6 +7,7 @@ from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.optimizer import OptimizerSettings
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.crew import Crew, local_crew
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.launch import HF
 from infuser_core.plugins import describe
@@ -46,6 +47,19 @@ def run_pool(config: RunConfig) -> EnginePool:
     """The pool of a run's own configuration."""
     longest = longest_sequence(config) if config.engine.sampler == "vllm" else None
     return configured_pool(config.engine, config.cotrain.optimizer, cluster=config.cluster, longest=longest)
+
+
+def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
+    """The workers of a run's long stages beside its engines: this machine's, so many or one per core, or a cluster's.
+
+    No worker starts before there is work.
+    """
+    if config.cluster is None:
+        return local_crew(workers)
+    # Imported here: this machine alone needs no Ray.
+    from infuser_core.engines.cluster.crew import cluster_crew
+
+    return cluster_crew(_shared(config.engine, config.cluster))
 
 
 def longest_sequence(config: RunConfig) -> int:

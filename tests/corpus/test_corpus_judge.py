@@ -9,6 +9,7 @@ from corpus_rows import book_page, by_words
 from corpus.chunk.chunk import chunk
 from corpus.chunk.judge import decide, fault_of, judge, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
+from infuser_core.engines.crew import local_crew
 from infuser_core.engines.protocols import Messages, Progress, no_progress
 from infuser_core.prompts.load import Template, load
 
@@ -124,4 +125,7 @@ def test_rules_drop_what_teaches_nothing_by_its_form(text, said):
 
 def test_the_rule_judge_gives_every_document_a_row_in_order():
     documents = [replace(DOCUMENTS[0], document_id=str(n), text=text) for n, text in enumerate([PROSE, CONTENTS])]
-    assert [(row.document_id, row.keep) for row in judge_by_rules(documents)] == [("0", True), ("1", False)]
+    assert [(row.document_id, row.keep) for row in judge_by_rules(documents, local_crew(1))] == [
+        ("0", True),
+        ("1", False),
+    ]

@@ -10,8 +10,8 @@ from corpus.find.download import Holdings, download
 from corpus.find.registry import admit
 from corpus.find.search import search_topic
 from corpus.find.session import live
-from corpus.read.convert import convert
 from corpus.read.embedded import ConvertConfig, convert_pdf
+from corpus.read.file_kinds import file_of
 from infuser_core.config.corpus import CatalogueSettings, ChunkSettings
 from infuser_core.nano import language, textbooks
 from infuser_core.nano.shelf import serve_shelf
@@ -37,7 +37,8 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     books = [book for book in textbooks.BOOKS if f"doi:{book.doi}" in admitted]
     assert len(books) == len(admitted) == 4
 
-    pages = convert(result.sources, tmp_path / "pdf", lambda path, name: convert_pdf(path, name, ConvertConfig()))
+    files = {row.source_id: file_of(tmp_path / "pdf", row.sha256) for row in result.sources if row.sha256}
+    pages = [convert_pdf(path, name, ConvertConfig()) for name, path in files.items()]
     config = ChunkSettings(min_tokens=16, max_tokens=96, small_sections="drop")
     chunks = [row for page in pages for row in chunk(page, lambda text: len(text.split()), config, "d")]
     found = [match[1] for row in chunks if not row.discard and (match := SECTION.fullmatch(row.document.text))]

@@ -23,6 +23,7 @@ WAIT = [sys.executable, "-m", "infuser_core.engines.cluster.wait"]
 def test_names_count_with_their_domain_and_without():
     assert missing(["a1", "a2.cluster", "A3"], ["a1.cluster", "a2", "a3"]) == []
     assert missing(["a1", "a11", "a2"], ["a1"]) == ["a11", "a2"]
+    assert missing(["10.0.0.1", "10.0.0.2"], ["head", "10.0.0.1"]) == ["10.0.0.2"]
 
 
 def test_it_goes_on_when_the_last_one_is_there_and_names_who_never_comes():

@@ -29,7 +29,7 @@ class Nodes:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as RayCluster
 
-        self._cluster = RayCluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        self._cluster = RayCluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         self._cluster.add_node(num_cpus=2)
         self._cluster.wait_for_nodes()
         self.address: str = self._cluster.address

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 
 from infuser_core.errors import EngineError
 
@@ -29,13 +30,16 @@ def wait_for(hosts: Sequence[str], joined: Callable[[], Iterable[str]], *, secon
 
 
 def missing(hosts: Sequence[str], joined: Iterable[str]) -> list[str]:
-    """Hosts that have not joined, in order; a name counts with its domain and without."""
+    """Hosts that have not joined, in order, by name or address; a name counts with its domain and without."""
     there = {_short(name) for name in joined}
     return [host for host in hosts if _short(host) not in there]
 
 
 def _short(host: str) -> str:
-    return host.partition(".")[0].lower()
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.partition(".")[0].lower()
 
 
 class Cluster:
@@ -46,7 +50,7 @@ class Cluster:
         self._connected = False
 
     def hosts(self) -> list[str]:
-        """Names of its living machines; none before its head listens."""
+        """Names and addresses of its living machines; none before its head listens."""
         import ray
 
         if not self._connected:
@@ -58,7 +62,8 @@ class Cluster:
                 # Nobody listens, or the head listens and its own machine is not registered yet.
                 return []
             self._connected = True
-        return [str(node["NodeManagerHostname"]) for node in ray.nodes() if node["Alive"]]
+        names = ("NodeManagerHostname", "NodeManagerAddress")
+        return [str(node[name]) for node in ray.nodes() if node["Alive"] for name in names]
 
 
 def main(arguments: Sequence[str]) -> int:

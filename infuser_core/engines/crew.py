@@ -1,0 +1,277 @@
+"""Workers for the items of a long stage: threads and processes of this machine, or actors of a Ray cluster.
+
+A stage hands over a task and its items and takes results as they end; it does not know which workers it has. An item
+whose worker dies is done again by another one. Results are the same for any number of workers.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from infuser_core.errors import InfuserError, KilledProcessError
+
+ATTEMPTS = 3
+"""Workers that one item may lose."""
+
+AHEAD = 2
+"""Items per worker that are handed out before earlier results are taken: what is finished waits in memory."""
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for a free worker."""
+
+Work = Callable[[Any], Any]
+"""One item to its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One kind of work. What crosses to a worker is pickled: functions of modules, and plain values."""
+
+    name: str
+    """The work in a person's words, such as `conversion`."""
+    begin: Callable[[], AbstractContextManager[Work]]
+    """Opens what a worker keeps from item to item, models and indexes, and closes it when no item is left."""
+    item: Callable[[Any], str] = str
+    """Name of an item in messages."""
+    apart: bool = True
+    """Whether a local worker is a process; work that starts limited processes of its own needs threads only."""
+    accelerator: bool = False
+    """Whether a worker wants an accelerator: one worker on each, or one per machine where there are none."""
+
+
+class LostWorkerError(InfuserError):
+    """A worker died or fell silent; its item can be done by another one."""
+
+
+class Worker(Protocol):
+    """A place where items are worked on, one at a time."""
+
+    def do(self, task: Task, item: Any) -> Any:
+        """The item's result. Raises LostWorkerError where the worker is gone, and what the work itself raises."""
+
+    def end(self, *, now: bool) -> None:
+        """Close what its task opened; `now` gives up an item that is under way."""
+
+
+class Staff(Protocol):
+    """All workers that there are."""
+
+    def number(self, *, accelerator: bool) -> int:
+        """Workers that can work on such tasks at the same time."""
+
+    def take(self, task: Task, seconds: float) -> Worker | None:
+        """One that is free, None after so long without. Raises EngineError where none is left."""
+
+    def put(self, worker: Worker, *, lost: bool) -> None:
+        """Take a worker back that was ended or lost."""
+
+    def close(self) -> None:
+        """End all of them."""
+
+
+class Crew:
+    """Workers, and the order in which items go to them."""
+
+    def __init__(self, staff: Staff) -> None:
+        self._staff = staff
+
+    @property
+    def number(self) -> int:
+        """Workers for tasks that want no accelerator."""
+        return self._staff.number(accelerator=False)
+
+    def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Place and result of every item, as they end; items are begun in order.
+
+        Raises what the work raises, and KilledProcessError for an item that lost ATTEMPTS workers.
+        """
+        number = min(self._staff.number(accelerator=task.accelerator), len(items))
+        if not number:
+            return
+        shift = _Shift(self._staff, task)
+        threads = ThreadPoolExecutor(number, thread_name_prefix=task.name)
+        running: dict[Future[Any], int] = {}
+        ahead = iter(enumerate(items))
+        try:
+            while True:
+                for place, item in islice(ahead, number * AHEAD - len(running)):
+                    running[threads.submit(shift.done, item)] = place
+                if not running:
+                    return
+                # Without a limit: a worker ends every item in its own, and says which.
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    place = running.pop(future)
+                    yield place, future.result()
+        finally:
+            for future in running:
+                future.cancel()
+            shift.end(now=bool(running))
+            threads.shutdown()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._staff.close()
+
+
+class _Shift:
+    """The workers of one task: those that are idle keep what they opened until the task ends."""
+
+    def __init__(self, staff: Staff, task: Task) -> None:
+        self._staff, self._task = staff, task
+        self._lock = threading.Lock()
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._over = False
+
+    def done(self, item: Any) -> Any:
+        """The result of one item, by as many workers as it takes."""
+        said: list[str] = []
+        while len(said) < ATTEMPTS and not self._over:
+            worker = self._worker()
+            lost = len(said)
+            try:
+                return worker.do(self._task, item)
+            except LostWorkerError as error:
+                said.append(error.message)
+            finally:
+                self._rest(worker, lost=len(said) > lost)
+        raise KilledProcessError(
+            f"{self._task.name}: {self._task.item(item)} lost its worker: {'; '.join(dict.fromkeys(said))}",
+            hint="the system kills for want of memory: `dmesg` says so; free some, or use fewer workers, and repeat: "
+            "what is finished is kept",
+        )
+
+    def end(self, *, now: bool) -> None:
+        """Close what the task opened at its workers; with `now` those at work are given up."""
+        with self._lock:
+            self._over = True
+            idle, busy = self._idle, [*self._busy]
+        for worker in busy:
+            worker.end(now=now)
+        for worker in idle:
+            worker.end(now=False)
+            self._staff.put(worker, lost=False)
+
+    def _worker(self) -> Worker:
+        while True:
+            with self._lock:
+                if self._idle:
+                    found: Worker | None = self._idle.pop()
+                    break
+            # Another task may have them all, and one of our own may be idle again.
+            found = self._staff.take(self._task, LOOK_SECONDS)
+            if found is not None:
+                break
+        assert found
+        with self._lock:
+            self._busy.add(found)
+        return found
+
+    def _rest(self, worker: Worker, *, lost: bool) -> None:
+        with self._lock:
+            self._busy.discard(worker)
+            if not (lost or self._over):
+                self._idle.append(worker)
+                return
+        if not lost:
+            worker.end(now=False)
+        self._staff.put(worker, lost=lost)
+
+
+class Opened:
+    """A task's work as a worker keeps it open from item to item."""
+
+    def __init__(self) -> None:
+        self._work: Work | None = None
+        self._stack = ExitStack()
+
+    def do(self, begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
+        """The item's result; the first one opens the task."""
+        if self._work is None:
+            self._work = self._stack.enter_context(begin())
+        return self._work(item)
+
+    def close(self) -> None:
+        """Close the task."""
+        self._work = None
+        self._stack.close()
+
+
+_opened = Opened()
+"""Of a worker process."""
+
+
+def _in_process(begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
+    return _opened.do(begin, item)
+
+
+class _Thread:
+    """A worker in the thread that asks."""
+
+    def __init__(self) -> None:
+        self._opened = Opened()
+
+    def do(self, task: Task, item: Any) -> Any:
+        """See Worker."""
+        return self._opened.do(task.begin, item)
+
+    def end(self, *, now: bool) -> None:
+        """See Worker; what is under way ends by its own limits, and closes then."""
+        if not now:
+            self._opened.close()
+
+
+class _Process:
+    """A worker in a process of its own, started with its first item."""
+
+    def __init__(self) -> None:
+        # The standard library's pool hangs or leaves processes behind where one is killed while others start.
+        from loky import ProcessPoolExecutor
+
+        self._pool = ProcessPoolExecutor(1)
+
+    def do(self, task: Task, item: Any) -> Any:
+        """See Worker."""
+        from loky.process_executor import ShutdownExecutorError
+
+        try:
+            return self._pool.submit(_in_process, task.begin, item).result()
+        except (BrokenProcessPool, ShutdownExecutorError, CancelledError) as error:
+            self.end(now=True)
+            raise LostWorkerError("a process was killed from outside") from error
+
+    def end(self, *, now: bool) -> None:
+        """See Worker."""
+        self._pool.shutdown(kill_workers=True)
+
+
+class LocalStaff:
+    """This machine's workers; every task has its own."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    def number(self, *, accelerator: bool) -> int:
+        """See Staff. What one loads on an accelerator fills it."""
+        return 1 if accelerator else self._workers
+
+    def take(self, task: Task, seconds: float) -> Worker | None:
+        """See Staff."""
+        return _Process() if task.apart else _Thread()
+
+    def put(self, worker: Worker, *, lost: bool) -> None:
+        """See Staff."""
+
+    def close(self) -> None:
+        """See Staff."""
+
+
+def local_crew(workers: int | None = None) -> Crew:
+    """This machine's crew: so many workers, or one for every core."""
+    return Crew(LocalStaff(workers or os.cpu_count() or 1))

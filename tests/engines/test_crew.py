@@ -1,0 +1,66 @@
+"""A crew gives results as they end, does a lost worker's items again, and names what costs every worker."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from infuser_core.engines.crew import ATTEMPTS, Task, local_crew
+from infuser_core.errors import KilledProcessError, UsageError
+
+ITEMS = [*range(12)]
+
+
+@contextmanager
+def squares(folder: Path) -> Iterator[Callable[[int], int]]:
+    """Squares; the first worker that meets a number whose file is there dies of it."""
+    (folder / f"opened-{os.getpid()}").touch()
+
+    def work(number: int) -> int:
+        deadly = folder / str(number)
+        if deadly.exists():
+            if deadly.read_text() != "always":
+                deadly.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number < 0:
+            raise UsageError(f"{number} is negative")
+        return number * number
+
+    yield work
+
+
+def task(folder: Path, *, apart: bool = True) -> Task:
+    return Task(name="squaring", begin=partial(squares, folder), apart=apart)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_every_item_has_its_place_and_a_worker_opens_once(tmp_path: Path, apart: bool):
+    found = dict(local_crew(2).each(task(tmp_path, apart=apart), ITEMS))
+    assert found == {place: place * place for place in ITEMS}
+    opened = [*tmp_path.glob("opened-*")]
+    assert 1 <= len(opened) <= 2 and (f"opened-{os.getpid()}" in {path.name for path in opened}) is not apart
+
+
+def test_an_items_worker_is_killed_and_another_one_does_it(tmp_path: Path):
+    for number in (3, 7):
+        (tmp_path / str(number)).touch()
+    assert dict(local_crew(2).each(task(tmp_path), ITEMS)) == {place: place * place for place in ITEMS}
+    assert len([*tmp_path.glob("opened-*")]) > 2
+
+
+def test_an_item_that_costs_every_worker_is_named_and_others_are_kept(tmp_path: Path):
+    (tmp_path / "5").write_text("always")
+    kept = []
+    with pytest.raises(KilledProcessError, match="squaring: 5 lost its worker: a process was killed from outside"):
+        kept += [place for place, _ in local_crew(1).each(task(tmp_path), ITEMS)]
+    assert len([*tmp_path.glob("opened-*")]) >= ATTEMPTS
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_an_error_of_the_work_ends_it_as_it_is(tmp_path: Path, apart: bool):
+    with pytest.raises(UsageError, match="-1 is negative"):
+        list(local_crew(2).each(task(tmp_path, apart=apart), [1, -1, 2]))

@@ -1,0 +1,116 @@
+"""A corpus built over two Ray nodes, one of them killed: its rows are those of plain processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from corpus_books import BookPlan, write_book
+from corpus_rows import document, writer
+from places import ROOT
+from reportlab.pdfgen.canvas import Canvas
+from test_crew import ITEMS, task
+from test_distributed_cluster import Nodes, running
+from test_distributed_run import until
+
+from corpus.chunk.judge import judge_by_rules, rule_on
+from corpus.pool import read_sources
+from infuser_core.engines.cluster.crew import cluster_crew
+from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.errors import KilledProcessError
+
+pytestmark = pytest.mark.distributed
+
+BUSY = "ray::_Hand.do"
+TABLES = ("documents.parquet", "discarded.parquet", "sources.parquet", "overlaps.parquet")
+MARKER = f"""#!{sys.executable}
+import pathlib, sys
+(pathlib.Path(sys.argv[3]) / "x.md").write_text("# Seen" + chr(10) * 2 + "word " * 300)
+"""
+SHARD_BYTES = 17 << 20
+"""Two such shards are worth handing over."""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    folders = [ROOT, ROOT / "tests/support", ROOT / "tests/engines"]
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        found = Nodes()
+        yield found
+        ray.shutdown()
+        found.close()
+
+
+def written(folder: Path) -> None:
+    """Books with text layers, a scan that marker reads, and data of which one record is a book's own paragraph."""
+    books = folder / "books"
+    books.mkdir()
+    for number in range(6):
+        write_book(books / f"book-{number}.pdf", BookPlan(chapters=2 + number, seed=number))
+    canvas = Canvas(str(books / "scan.pdf"))
+    canvas.rect(100, 100, 200, 200, fill=1)
+    canvas.save()
+    (folder / "marker_single").write_text(MARKER)
+    (folder / "marker_single").chmod(0o755)
+    (folder / "data").mkdir()
+    prose = writer(5)
+    filling = "".join(json.dumps({"text": prose(2000)}) + "\n" for _ in range(100))
+    for number in range(2):
+        own = json.dumps({"text": "word " * 60}) + "\n"
+        (folder / f"data/{number}.jsonl").write_text(own + filling * (1 + SHARD_BYTES // len(filling)))
+
+
+def build(folder: Path, name: str, address: str = "") -> subprocess.Popen[bytes]:
+    cluster = {"cluster": {"address": address}} if address else {}
+    settings = {"corpus": {"overlap": {"references": ["data"], "reference_matched": "report"}}, **cluster}
+    (folder / f"{name}.yaml").write_text(json.dumps(settings))
+    configs = ["--config", str(ROOT / "configs/nano.yaml"), "--config", f"{name}.yaml"]
+    words = ["corpus", "build", "--source", "books", "--out", name, "--judge", "rules", *configs]
+    own = {"INFUSER_STORE": f"store-{name}", "INFUSER_MARKER": str(folder / "marker_single"), "PYTHONPATH": str(ROOT)}
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.cli.main", *words],
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | own,
+        )
+
+
+def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(nodes: Nodes, tmp_path: Path) -> None:
+    crew = cluster_crew(Cluster(address=nodes.address))
+    prose = writer(3)
+    chunks = [document(f"d{number}", prose(20)) for number in range(3000)]
+    assert crew.number == 4
+    assert judge_by_rules(chunks, crew) == rule_on(chunks)
+    (tmp_path / "7").touch()
+    assert dict(crew.each(task(tmp_path), ITEMS)) == {place: place * place for place in ITEMS}
+    (tmp_path / "5").write_text("always")
+    with pytest.raises(KilledProcessError, match="squaring: 5 lost its worker: "):
+        list(crew.each(task(tmp_path), ITEMS))
+    crew.close()
+
+
+def test_a_node_dies_while_books_are_converted_and_the_pool_is_the_same(nodes: Nodes, tmp_path: Path) -> None:
+    written(tmp_path)
+    spread = build(tmp_path, "spread", nodes.address)
+    killed = nodes.raylets()[1]
+    busy = until(spread, lambda: running(BUSY, killed))
+    # Stopped first, so that no item can end before its node does.
+    for pid in busy:
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(killed, signal.SIGKILL)
+    alone = build(tmp_path, "alone")
+    for name, build_ in (("spread", spread), ("alone", alone)):
+        assert build_.wait(120) == 0, (tmp_path / f"{name}.log").read_text()
+    for table in TABLES:
+        assert (tmp_path / "spread" / table).read_bytes() == (tmp_path / "alone" / table).read_bytes(), table
+    chosen = {row.title: row.chosen for row in read_sources(tmp_path / "spread")}
+    assert len(chosen) == 7 and sum(text.startswith("marker: ") for text in chosen.values()) == 1
