@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from infuser_core.store.recipe import ArtifactRef
     from tasks.run import Run
 
+ROLLOUTS = 64
+"""Answers per held-out question where the form of a right reply is not given."""
+STEPPED = 24
+"""Ranked questions that a step is taken on, one by one, where held-out questions are given."""
 SHARD = 512
 """Questions that are answered and scored before the next ones: what a kill can lose."""
 
@@ -48,6 +52,12 @@ class ScoreOrder:
     """Configuration: engines, prompts, sampling; the model's run's or a plain one without."""
     seed: int = 42
     """Seed of the answers."""
+    held_out: Path | None = None
+    """Questions on which real steps on the ranked ones are measured; nothing is when None."""
+    reply: str = ""
+    """A right reply with the slot {answer}: held-out questions are then measured by its probability."""
+    steps: int = 10
+    """Optimizer steps on every selection that is compared on the held-out questions."""
 
 
 def score(order: ScoreOrder) -> dict[str, Any]:
@@ -65,12 +75,13 @@ def score(order: ScoreOrder) -> dict[str, Any]:
     config = _configured(order, model)
     given = list(_given(order.questions))
     with opened(_name(config, order), config, journal="score.jsonl", listed=False) as run:
-        scored = _scored(run, model, [each.question for each in given])
+        scored, made = _scored(run, model, [each.question for each in given])
+        checked = _checked(run, made, order) if order.held_out else {}
         run.journal.finish()
     rows = ranking.ranked(given, scored, samples=order.samples)
     save_rows(order.out, rows, ranking.ScoredQuestion)
     kept = _keep(rows, order, share) if share else []
-    return {"model": order.model, **ranking.summary(rows), "out": str(order.out), "kept": kept}
+    return {"model": order.model, **ranking.summary(rows), **checked, "out": str(order.out), "kept": kept}
 
 
 def _configured(order: ScoreOrder, model: "NamedModel") -> "RunConfig":
@@ -88,11 +99,13 @@ def _configured(order: ScoreOrder, model: "NamedModel") -> "RunConfig":
         base = load(
             [shipped.named("start"), shipped.named("engine/laptop")], [*plain, "cotrain.sampling.temperature=0.7"]
         )
-    dev = {"type": "file", "path": str(order.dev.absolute())}
+    dev, held_out = (
+        {"type": "file", "path": str(file.absolute())} for file in (order.dev, order.held_out or order.dev)
+    )
     changes: dict[str, Any] = {
         "seed": order.seed,
         "anchor": {"type": "folder", "path": str(model.folder)},
-        "data": {"dev": dev, "validation": dev, "problems": []},
+        "data": {"dev": dev, "validation": held_out, "problems": []},
         "cotrain": {"group_size": order.samples},
     }
     if order.adapter:
@@ -120,7 +133,10 @@ def _given(files: Sequence[Path]) -> "Iterator[Given]":
             yield Given(question=replace(question, question_id=f"{place}/{question.question_id}"), file=file, row=row)
 
 
-def _scored(run: "Run", model: "NamedModel", questions: Sequence["Question"]) -> "list[InfluenceScore]":
+def _scored(
+    run: "Run", model: "NamedModel", questions: Sequence["Question"]
+) -> "tuple[list[InfluenceScore], dict[str, ArtifactRef]]":
+    """The scores, and what those of the first shard were made from."""
     from infuser_core.schemas import InfluenceScore
     from infuser_core.statistics import ranking
     from tasks import cotraining as phase
@@ -132,12 +148,32 @@ def _scored(run: "Run", model: "NamedModel", questions: Sequence["Question"]) ->
     answers = phase.rollout_dev(run.name, 0, dev, solver)
     gradient = phase.dev_gradient(run.name, 0, answers, solver, None)
     found: list[InfluenceScore] = []
+    first: dict[str, ArtifactRef] = {}
     for shard in ranking.shards(questions, SHARD):
         given = studies.given_questions(run.name, shard)
-        answers = phase.rollout_questions(run.name, 0, given, solver)
-        scores = studies.score_given(run.name, given, answers, gradient, solver)
+        rollouts = phase.rollout_questions(run.name, 0, given, solver)
+        scores = studies.score_given(run.name, given, rollouts, gradient, solver)
         found.extend(run.store.rows(scores, "scores", InfluenceScore))
-    return found
+        first = first or {"scores": scores, "questions": given, "rollouts": rollouts}
+    return found, {**first, "solver": solver, "gradient": gradient, "dev": dev}
+
+
+def _checked(run: "Run", made: "dict[str, ArtifactRef]", order: ScoreOrder) -> dict[str, Any]:
+    """Change of held-out questions by real steps on those of the first shard: on each alone, and on selections."""
+    from infuser_core.phases.studies import selection
+    from infuser_core.statistics.correlation import RankCorrelation
+    from tasks import documents
+    from tasks.studies import scores
+    from tasks.work import execute
+
+    held_out = documents.reference_questions(run.name, "validation")
+    asked = scores.Studied(run=run, iteration=0, inputs={**made, "held_out": held_out}, reply=order.reply)
+    named = scores.named_scores(asked)
+    steps = scores.prediction_study(asked, named, questions=STEPPED, answers=order.samples, rollouts=ROLLOUTS)
+    arms = scores.selection_study(asked, named, share=0.25, steps=order.steps, draws=5, samples=None, ranked=True)
+    correlations = run.store.rows(execute(run, steps).ref, "score_correlations", RankCorrelation)
+    rows = run.store.rows(execute(run, arms).ref, "selection_arms", selection.SelectionArm)
+    return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
 
 
 def _anchored(run: "Run") -> "ArtifactRef":

@@ -1,6 +1,6 @@
 """Studies of a run: quality of generated questions, solver gaps, prediction of the score, a frozen solver."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -325,7 +325,33 @@ def _studied(run: str | None, iteration: int) -> "Iterator[tuple[Studied, Artifa
 
 
 def _head(asked: "Studied") -> dict[str, Any]:
-    return {"run": asked.run.name, "iteration": asked.iteration}
+    return {"run": asked.run.name, "variant": asked.run.config.label, "iteration": asked.iteration}
+
+
+def of_each(
+    study: Callable[..., dict[str, Any]], given: Sequence[str], *, rows: str, name: str, value: str, **options: Any
+) -> dict[str, Any]:
+    """A study of one run or, over several runs or the runs of a sweep file, of each, with means and intervals.
+
+    `rows` is the study's table, `name` and `value` its columns.
+    """
+    from infuser_core.phases.studies.candidates import PAPER
+    from infuser_core.statistics.over_runs import over_runs
+
+    names = [run for each in given for run in _named(each)]
+    if len(names) < 2:
+        return study(next(iter(names), None), **options)
+    found = [study(run, **options) for run in names]
+    pooled = over_runs([(each["variant"], each[rows]) for each in found], name=name, value=value, first=PAPER)
+    return {"iteration": options["iteration"], "pooled": [asdict(row) for row in pooled], "runs": found}
+
+
+def _named(given: str) -> list[str]:
+    if not given.endswith((".yaml", ".yml")):
+        return [given]
+    from infuser_core.planning import sweeps
+
+    return [member.run for member in sweeps.read(Path(given))]
 
 
 def _arms(run: str | None, iteration: int, **size: Any) -> "tuple[Studied, list[NamedScore], list[SelectionArm]]":

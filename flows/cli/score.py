@@ -30,12 +30,18 @@ def score(
     max_tokens: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Response limit.")] = None,
     config: Annotated[list[Path] | None, typer.Option(help="YAML: engines, prompts, sampling, limits.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the answers.")] = 42,
+    held_out: Annotated[
+        Path | None, typer.Option(parser=fetched, metavar="FILE", help="Measure real steps on these questions, too.")
+    ] = None,
+    reply: Annotated[str, typer.Option(help="Form of their right replies, with {answer}: measured exactly.")] = "",
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Optimizer steps on each selection.")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Rank questions by how far an AdamW step on each moves a model along the gradient of a target's questions.
 
     The model answers every question several times; one backward pass per question compares its preconditioned gradient
-    with that of the dev questions. After a crash, the same command goes on.
+    with that of the dev questions. After a crash, the same command goes on. With held-out questions it also says how
+    well the scores, and others beside them, foretold what steps on single questions and on the best quarter change.
     """
     from flows.scoring import ScoreOrder
     from flows.scoring import score as go
@@ -51,6 +57,9 @@ def score(
         max_tokens=max_tokens,
         configs=config or [],
         seed=seed,
+        held_out=held_out,
+        reply=reply,
+        steps=steps,
     )
     found = go(order)
     show(found, lambda: _told(found), as_json=as_json)
@@ -65,4 +74,13 @@ def _told(found: dict[str, Any]) -> str:
     ]
     kept = [f"kept: {path}" for path in found["kept"]]
     head = f"{found['questions']} questions ({statuses}), mean accuracy {found['accuracy']:.2f}"
-    return "\n".join([head, *best, f"ranking: {found['out']}", *kept])
+    return "\n".join([head, *best, *_measured(found), f"ranking: {found['out']}", *kept])
+
+
+def _measured(found: dict[str, Any]) -> list[str]:
+    from infuser_core.terminal import table
+
+    if "arms" not in found:
+        return []
+    steps = ["Spearman's rho with the change of held-out questions by a step on one question:"]
+    return [*steps, table(found["correlations"]), "training on the best quarter:", table(found["arms"])]

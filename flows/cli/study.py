@@ -1,12 +1,17 @@
 """Commands that study a run's influence score: prediction, selection, random subsets, gradients, a frozen solver."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from flows.cli.options import AsJson, RunName, group, show
+from infuser_core.errors import UsageError
 
+Runs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RUN]...", help="Runs, or a sweep file for all of its runs; the latest run if omitted."),
+]
 Iteration = Annotated[int, typer.Option(min=0, help="Iteration whose scored questions are studied.")]
 Share = Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of them that every arm trains on.")]
 Steps = Annotated[int, typer.Option(min=1, max=10_000, help="Optimizer steps of an arm.")]
@@ -19,6 +24,9 @@ Samples = Annotated[
 Answers = Annotated[int, typer.Option(min=2, max=10_000, help="New answers that each step is taken on.")]
 Figure = Annotated[Path | None, typer.Option(help="Write the figure (SVG) to this file.")]
 
+_ARMS = "; low and high: 95% over held-out questions, or the lowest and the highest of several arms"
+_POOLED = "means over runs; behind: by how much below the paper's score, paired by run; intervals: 95% t over runs"
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
@@ -29,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def prediction(
-    run: RunName = None,
+    runs: Runs = None,
     iteration: Iteration = 0,
     questions: Annotated[int, typer.Option(min=1, max=1_000_000, help="Scored questions to take a step on.")] = 64,
     answers: Answers = 32,
@@ -43,23 +51,28 @@ def prediction(
     as_json: AsJson = False,
 ) -> None:
     """Test whether scores predict: take a step on new answers to single questions and measure held-out questions."""
-    from flows.studies import predict_effects
-    from infuser_core.terminal import table
+    from flows.studies import of_each, predict_effects
 
-    found = predict_effects(
-        run,
+    if figure is not None and len(runs or []) > 1:
+        raise UsageError("--figure shows one run", hint="name one run")
+    found = of_each(
+        predict_effects,
+        runs or [],
+        rows="correlations",
+        name="predictor",
+        value="spearman",
         iteration=iteration,
         questions=questions,
         answers=0 if check else answers,
         rollouts=rollouts,
         figure=figure,
     )
-    head = f"run {found['run']}, iteration {found['iteration']}: Spearman's rho with the change by one question's step"
-    show(found, f"{head}\n{table(found['correlations'])}", as_json=as_json)
+    head = "Spearman's rho with the change by one question's step"
+    show(found, lambda: _told(found, "correlations", head), as_json=as_json)
 
 
 def selection(
-    run: RunName = None,
+    runs: Runs = None,
     iteration: Iteration = 0,
     share: Share = 0.25,
     steps: Steps = 10,
@@ -68,17 +81,19 @@ def selection(
     as_json: AsJson = False,
 ) -> None:
     """Test what a selection is worth: equal training on the questions of every score and on random ones, held-out."""
-    from flows.studies import select_questions
-    from infuser_core.terminal import table
+    from flows.studies import of_each, select_questions
 
-    found = select_questions(run, iteration=iteration, share=share, steps=steps, draws=draws, samples=samples)
-    head = f"run {found['run']}, iteration {found['iteration']}, {found['steps']} steps on every arm's questions"
-    note = "low and high: 95% over held-out questions; of several arms, the lowest and the highest"
-    show(found, f"{head}\n{table(found['arms'])}\n{note}", as_json=as_json)
+    size = {"share": share, "steps": steps, "draws": draws, "samples": samples}
+    found = of_each(
+        select_questions, runs or [], rows="arms", name="arm", value="accuracy", iteration=iteration, **size
+    )
+    note = "" if "pooled" in found else _ARMS
+    head = f"held-out accuracy after {steps} steps on every arm's questions{note}"
+    show(found, lambda: _told(found, "arms", head), as_json=as_json)
 
 
 def lds(
-    run: RunName = None,
+    runs: Runs = None,
     iteration: Iteration = 0,
     share: Share = 0.25,
     steps: Steps = 10,
@@ -87,12 +102,30 @@ def lds(
     as_json: AsJson = False,
 ) -> None:
     """Measure the linear datamodelling score: do summed scores of random subsets rank what training on them reaches?"""
-    from flows.studies import datamodelling_score
+    from flows.studies import datamodelling_score, of_each
+
+    size = {"share": share, "steps": steps, "subsets": subsets, "samples": samples}
+    found = of_each(
+        datamodelling_score,
+        runs or [],
+        rows="correlations",
+        name="predictor",
+        value="spearman",
+        iteration=iteration,
+        **size,
+    )
+    head = f"Spearman's rho of summed scores with held-out accuracy after {steps} steps, {subsets} subsets"
+    show(found, lambda: _told(found, "correlations", head), as_json=as_json)
+
+
+def _told(found: dict[str, Any], rows: str, head: str) -> str:
+    """The table of one run, or the means over several."""
     from infuser_core.terminal import table
 
-    found = datamodelling_score(run, iteration=iteration, share=share, steps=steps, subsets=subsets, samples=samples)
-    head = f"run {found['run']}, iteration {found['iteration']}, {found['steps']} steps on each of {subsets} subsets"
-    show(found, f"{head}\n{table(found['correlations'])}", as_json=as_json)
+    if "pooled" not in found:
+        return f"run {found['run']}, iteration {found['iteration']}: {head}\n{table(found[rows])}"
+    lines = [f"iteration {found['iteration']}: {head}", table(found["pooled"]), _POOLED]
+    return "\n".join(lines)
 
 
 def gradient_quality(

@@ -354,6 +354,11 @@ class RunConfig(Settings):
             self.model_dump(mode="json", exclude={"track": True, "store": True, "cluster": True, "engine": quiet})
         )
 
+    @property
+    def label(self) -> str:
+        """Base configuration and variant, as comparisons name it."""
+        return f"{self.name}-{self.variant}".rstrip("-")
+
     def run_name(self) -> str:
         """Default name of a run: the same settings always give the same run."""
         parts = [self.name, self.variant, f"s{self.seed}", self.digest()[:6]]

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.config.run import SamplingSettings
@@ -114,7 +115,8 @@ def _turns(question: Question, prompts: str) -> Messages:
 
 def template_digest(*templates: Template, phrasing: Phrasing = AS_WRITTEN) -> str:
     """Short digest of prompt texts, for recipes."""
-    joined = "\x1e".join(f"{t.system}\x1f{t.user}" for t in templates) + phrasing.digest
+    texts = ["\x1f".join([t.system, t.user, *chain(*t.examples)]) for t in templates]
+    joined = "\x1e".join(texts) + phrasing.digest
     return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 

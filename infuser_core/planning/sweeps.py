@@ -140,7 +140,7 @@ def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
     return Member(
         run=config.run_name(),
         variant=config.variant,
-        label=f"{config.name}-{config.variant}".rstrip("-"),
+        label=config.label,
         seed=config.seed,
         files=files,
         overrides=tuple(overrides),

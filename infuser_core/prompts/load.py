@@ -15,7 +15,7 @@ LETTERS = "ABCDEFGHIJ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A system turn (may be empty) and a user turn with `{slots}`."""
+    """A system turn (may be empty), worked examples, and a user turn with `{slots}`."""
 
     name: str
     """`<profile>/<file name>`."""
@@ -23,6 +23,8 @@ class Template:
     """System turn, or empty."""
     user: str
     """User turn with `{slots}`."""
+    examples: tuple[tuple[str, str], ...] = ()
+    """Turns of user and assistant before it."""
 
     def messages(self, **slots: str) -> "Messages":
         """Chat turns with the slots filled; braces that are no slot stay as they are."""
@@ -30,24 +32,32 @@ class Template:
         for slot, value in slots.items():
             assert "{" + slot + "}" in self.user, f"prompt {self.name} has no slot {{{slot}}}"
             user = user.replace("{" + slot + "}", value)
-        system = [{"role": "system", "content": self.system}] if self.system else []
-        return [*system, {"role": "user", "content": user}]
+        turns = [("system", self.system)] if self.system else []
+        for asked, reply in self.examples:
+            turns += [("user", asked), ("assistant", reply)]
+        return [{"role": role, "content": text} for role, text in [*turns, ("user", user)]]
 
 
 def load(name: str, *, profile: str) -> Template:
     """The template `<profile>/<name>.txt`; `profile` is a shipped folder's name or a path.
 
-    Raises ConfigError when there is no such file. A file holds an optional system turn and the user turn,
-    separated by a line `---`.
+    Raises ConfigError when there is no such file. A file holds an optional system turn and the user turn, separated by
+    a line `---`; between them worked examples may stand, a turn of the user and the reply each, separated likewise.
     """
     folder = HERE / profile if (HERE / profile).is_dir() else Path(profile)
     path = folder / f"{name}.txt"
     if not path.is_file():
         shipped = ", ".join(sorted(p.name for p in HERE.iterdir() if p.is_dir() and not p.name.startswith("_")))
         raise ConfigError(f"prompts: no file {path}", hint=f"shipped profiles: {shipped}; or a folder of your own")
-    head, mark, tail = path.read_text(encoding="utf-8").partition("\n---\n")
-    system, user = (head.strip(), tail) if mark else ("", head)
-    return Template(name=f"{profile}/{name}", system=system, user=user.strip())
+    head, *turns = path.read_text(encoding="utf-8").split("\n---\n")
+    if not turns:
+        head, turns = "", [head]
+    elif len(turns) % 2 == 0:
+        # No pairs: in the user turn the line is no separator.
+        turns = ["\n---\n".join(turns)]
+    *examples, user = [turn.strip() for turn in turns]
+    pairs = tuple(zip(examples[::2], examples[1::2], strict=True))
+    return Template(name=f"{profile}/{name}", system=head.strip(), user=user, examples=pairs)
 
 
 def load_or_shipped(name: str, *, profile: str) -> Template:

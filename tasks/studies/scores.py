@@ -17,7 +17,7 @@ from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.run import Run
+from tasks.run import Run, plain
 from tasks.work import Work, execute, with_lost
 
 SAMPLES = 8
@@ -36,6 +36,8 @@ class Studied:
     """Its iteration."""
     inputs: Mapping[str, ArtifactRef]
     """scores, solver, questions, rollouts, gradient, dev, held_out."""
+    reply: str = ""
+    """A right reply with the slot {answer}, for questions that are not the lab's; its probability is then measured."""
 
     def rows(self, name: str, table: str, kind: type[Any]) -> list[Any]:
         """Rows of a table of one of them."""
@@ -67,9 +69,8 @@ class Studied:
 
     def work(self, phase: str, version: int, settings: Any, produce: Any, **more: ArtifactRef) -> Work:
         """A stage of a study: a function of these inputs, and of `more`."""
-        recipe = self.run.recipe(
-            phase, version, settings, {**self.inputs, **more}, iteration=self.iteration, seeded=True
-        )
+        values = plain(settings) | ({"reply": self.reply} if self.reply else {})
+        recipe = self.run.recipe(phase, version, values, {**self.inputs, **more}, iteration=self.iteration, seeded=True)
         return Work(recipe=recipe, produce=produce)
 
 
@@ -137,19 +138,10 @@ def prediction_study(asked: Studied, named: ArtifactRef, *, questions: int, answ
         answered = asked.rows("rollouts", "rollouts", Rollout)
         if answers:
             answered = asked.answers(fresh, answers, "prediction_study/step")
-        panels = _panels(asked, settings)
-        trainer = asked.trainer
-        trainer.load(asked.checkpoint)
-        temperature = step.objective.temperature
-        measures = {name: effects.reweighted(rows, trainer, temperature=temperature) for name, rows in panels.items()}
+        replies = _replies(asked) if answers else []
+        measures = {"held_out": _known(asked, replies)} if replies else _reweighted(asked, settings)
         found = effects.step_effects(
-            names,
-            answered,
-            trainer,
-            asked.checkpoint,
-            measures or {"held_out": effects.exact(_replies(asked))},
-            step,
-            progress=progress,
+            names, answered, asked.trainer, asked.checkpoint, measures, step, progress=progress
         )
         correlations = effects.correlations(found.effects, named_rows(run, named))
         made = Outcome(
@@ -172,17 +164,19 @@ def points(run: Run, made: ArtifactRef, named: ArtifactRef) -> tuple[list[float]
     return [known[row.question_id] for row in first], [row.change for row in first]
 
 
-def _panels(asked: Studied, settings: effects.EffectSettings) -> dict[str, list[Rollout]]:
-    """Answers to held-out questions and, where the scored answers are stepped on, to the dev set; none where an
-    exact measure does without."""
-    if settings.answers and _replies(asked):
-        return {}
-    return {
+def _reweighted(asked: Studied, settings: effects.EffectSettings) -> dict[str, effects.Measure]:
+    """Measures by answers to held-out questions and, where the scored answers are stepped on, to the dev set."""
+    parts = ["held_out"] if settings.answers else ["dev", "held_out"]
+    panels = {
         name: asked.answers(
             asked.rows(name, "reference_questions", Question), settings.rollouts, f"prediction_study/panel/{name}"
         )
-        for name in (["held_out"] if settings.answers else ["dev", "held_out"])
+        for name in parts
     }
+    trainer = asked.trainer
+    trainer.load(asked.checkpoint)
+    temperature = settings.step.objective.temperature
+    return {name: effects.reweighted(rows, trainer, temperature=temperature) for name, rows in panels.items()}
 
 
 def gradient_study(asked: Studied, named: ArtifactRef, *, documents: int, batches: int, answers: int) -> Work:
@@ -225,23 +219,26 @@ def gradient_study(asked: Studied, named: ArtifactRef, *, documents: int, batche
     return asked.work("gradient_study", gradients.VERSION, settings, produce, generator=writer, effects=effect_rows)
 
 
-def _replies(asked: Studied) -> list[TrainGroup]:
-    """The right reply to every held-out question; none where one of them is not the lab's."""
+def _replies(asked: Studied) -> list[str]:
+    """The right reply to every held-out question; none where one of them is unknown."""
     from infuser_core.nano.exact import sound_reply
 
     questions = asked.rows("held_out", "reference_questions", Question)
-    replies = [sound_reply(question) for question in questions]
-    if not all(replies):
-        return []
+    replies = [asked.reply.replace("{answer}", row.answer) if asked.reply else sound_reply(row) for row in questions]
+    return replies if all(replies) else []
+
+
+def _known(asked: Studied, replies: list[str]) -> effects.Measure:
+    """The exact measure: the probability of these replies to the held-out questions."""
     tokenizer = asked.run.pool.sampler(asked.checkpoint).tokenizer
     profile = rollout_dev.settings_of(asked.run.config).prompts
     groups = []
-    for question, reply in zip(questions, replies, strict=True):
+    for question, reply in zip(asked.rows("held_out", "reference_questions", Question), replies, strict=True):
         tokens = tokenizer.encode(reply)
         row = TrainRow(token_ids=tokens, advantage=0.0, sampler_logprobs=[0.0] * len(tokens))
         prompt = tokenizer.render(messages_of(question, prompts=profile))
         groups.append(TrainGroup(group_id=question.question_id, prompt_token_ids=prompt, rows=[row]))
-    return groups
+    return effects.exact(groups)
 
 
 def selection_study(
@@ -271,7 +268,7 @@ def selection_study(
             asked.rows("rollouts", "rollouts", Rollout),
             asked.trainer,
             asked.checkpoint,
-            effects.exact(replies) if replies else effects.sampled(answered, asked.checkpoint, workspace),
+            _known(asked, replies) if replies else effects.sampled(answered, asked.checkpoint, workspace),
             settings,
             seed=run.config.seed,
             progress=progress,

@@ -138,7 +138,12 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
 def gradalign_rows(folder: Path, repeats: int) -> Iterator[Row]:
     """GradAlign's form (arXiv 2602.21492) beside the probe: one backward per question, one product with the dev
     gradient over AdamW's root. Its code gives every response a copy of the prompt; the second row does not."""
-    shapes = {"nano": (NANO, 35, 33, 12, 2), "15.7M": (MIDDLE, 2, 192, 48, 6)}
+    shapes = {
+        "nano": (NANO, 35, 33, 12, 2),
+        "nano, short answers": (NANO, 35, 96, 6, 1),
+        "15.7M": (MIDDLE, 2, 192, 48, 6),
+        "15.7M, short answers": (MIDDLE, 2, 192, 6, 1),
+    }
     for label, (shape, count, prompt, response, spread) in shapes.items():
         sizes = {"prompt": prompt, "rows": 8, "response": response, "spread": spread}
         groups = make_groups(count, vocabulary=shape.vocabulary, **sizes)
@@ -153,7 +158,7 @@ def gradalign_rows(folder: Path, repeats: int) -> Iterator[Row]:
             ),
             **{name: partial(_aligned, results, name, engine, groups, made) for name, engine in forms.items()},
         }
-        times = seconds(work, repeats=repeats if label == "nano" else max(1, repeats // 2))
+        times = seconds(work, repeats=repeats if shape is NANO else max(1, repeats // 2))
         probed = fast.probe(groups, made.objective, made.reference).similarities
         raw = [cosine(each.raw_dot, each.gradient_norm, each.reference_norm) for each in probed]
         for name in forms:

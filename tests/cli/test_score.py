@@ -65,6 +65,20 @@ def test_questions_of_the_target_come_first_and_a_repeated_call_changes_nothing(
     assert scored(folder, *words)[1] == rows and (folder / "scores.parquet").read_bytes() == again
 
 
+def test_held_out_questions_tell_what_steps_on_the_ranked_ones_change(folder: Path) -> None:
+    jsonl(folder / "held.jsonl", questions("target", "validation", 6))
+    words = ["--questions", str(folder / "target.jsonl"), "--held-out", str(folder / "held.jsonl"), "--steps", "1"]
+    told, _ = scored(folder, *words)
+    arms = {row["arm"]: row for row in told["arms"]}
+    assert arms["random"]["arms"] == 5 and arms["before"]["change"] == 0
+    # The lab's right replies are known, so that the change is exact, and not in steps of an answer.
+    assert 0 < abs(arms["preconditioned_cosine"]["change"]) < 0.2
+    assert {row["predictor"] for row in told["correlations"]} >= {"preconditioned_cosine", "gradalign", "short"}
+    # The form of a right reply is part of the question: another one, which the model never gives, changes nothing.
+    other, _ = scored(folder, *words, "--reply", "{answer}{answer}")
+    assert {row["arm"]: row["accuracy"] for row in other["arms"]}["before"] == 0
+
+
 def as_list(path: Path, rows: Rows) -> None:
     path.write_text(json.dumps(rows))
 

@@ -118,3 +118,14 @@ def test_an_edited_prompt_is_another_recipe():
     settings = settings_of(load([NANO], ["prompts=paper"]))
     assert settings.prompt_digest == template_digest(mcq, free), "both templates enter"
     assert template_digest(mcq, free) != template_digest(mcq)
+
+
+def test_worked_examples_of_a_prompt_are_turns_and_enter_its_digest(tmp_path: Path) -> None:
+    turns = ["Be brief.", "2 + 2", "4", "{question}"]
+    for name, parts in (("with", turns), ("without", [turns[0], turns[3]]), ("line", ["", "a", "{question}"])):
+        (tmp_path / f"{name}.txt").write_text("\n---\n".join(parts))
+    shown, plain, line = (load_template(name, profile=str(tmp_path)) for name in ("with", "without", "line"))
+    said = [(turn["role"], turn["content"]) for turn in shown.messages(question="3 + 3")]
+    assert said == [("system", "Be brief."), ("user", "2 + 2"), ("assistant", "4"), ("user", "3 + 3")]
+    assert template_digest(shown) != template_digest(plain)
+    assert line.user == "a\n---\n{question}", "a line without a pair is text"

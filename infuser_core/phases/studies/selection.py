@@ -109,10 +109,15 @@ def run_arms(
     solver.load(checkpoint)
     before_Q = measure(solver)
     rows = [_row(Choice(arm=BEFORE, draw=0, questions=[]), before_Q, before_Q)]
+    # Scores that mean the same under empty moments choose the same questions.
+    known: dict[tuple[str, ...], np.ndarray] = {}
     for done, arm in enumerate(arms, 1):
-        solver.load(checkpoint)
-        _train(solver, [groups[name] for name in arm.questions], settings)
-        rows.append(_row(arm, measure(solver), before_Q))
+        chosen = tuple(arm.questions)
+        if chosen not in known:
+            solver.load(checkpoint)
+            _train(solver, [groups[name] for name in chosen], settings)
+            known[chosen] = measure(solver)
+        rows.append(_row(arm, known[chosen], before_Q))
         progress(done, len(arms), 0)
     return rows
 
