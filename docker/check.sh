@@ -20,4 +20,17 @@ for overlay in "" docker/compose.gpu.yaml docker/compose.sandbox.yaml; do
     echo "no docker compose here: ${overlay:-docker/compose.yaml} was checked against the specification alone" >&2
   fi
 done
+
+if "${tools}python" -c 'import sky' 2> /dev/null; then
+  "${tools}python" - docker/skypilot.yaml << 'END'
+import sys, yaml
+from sky.utils import common_utils, schemas
+
+task = yaml.safe_load(open(sys.argv[1]))
+common_utils.validate_schema(task, schemas.get_task_schema(), "task: ")
+common_utils.validate_schema(task["resources"], schemas.get_resources_schema(), "resources: ")
+END
+else
+  echo "no skypilot here: docker/skypilot.yaml was not checked against its schema" >&2
+fi
 echo "image files are in order"

@@ -23,13 +23,14 @@ PROGRAMS = ("infuser", "prefect", "ray")
 
 
 SCRIPT = (ROOT / "docker" / "slurm.sh").read_text()
+SKYPILOT: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "skypilot.yaml").read_text())
 UNIT = (ROOT / "docker" / "infuser.service").read_text()
 MANIFESTS: list[Any] = list(yaml.safe_load_all((ROOT / "docker" / "kubernetes.yaml").read_text()))
 
 
 def commands() -> list[list[str]]:
     """Every call of infuser, prefect and ray: in scripts, in the manifests, and in the text."""
-    text = "\n".join([*re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL), SCRIPT]).replace("\\\n", " ")
+    text = "\n".join([*re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL), SCRIPT, SKYPILOT["run"]]).replace("\\\n", " ")
     quoted = re.findall(r"`((?:infuser|prefect|ray) [^`]+)`", re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL))
     found = [*map(words, text.splitlines()), *map(words, quoted)]
     for document in MANIFESTS:
@@ -114,6 +115,16 @@ def test_the_document_has_commands_of_every_kind():
     assert {call[0] for call in commands()} == set(PROGRAMS) and len(commands()) > 30
 
 
+def test_the_skypilot_task_has_a_shared_store_and_counts_its_accelerators():
+    cards, number = SKYPILOT["resources"]["accelerators"].split(":")
+    ranks = SKYPILOT["num_nodes"] * int(number)
+    settings = SKYPILOT["envs"]
+    assert settings["RANKS"] == str(ranks) and settings["GPUS"] == f"{ranks}x{cards}"
+    assert any(settings["INFUSER_STORE"].startswith(f"{place}/") for place in SKYPILOT["volumes"])
+    used = set(re.findall(r"\$\{?([A-Z_]+)", SKYPILOT["run"]))
+    assert {name for name in used if not name.startswith("SKYPILOT_")} <= {*settings, *SKYPILOT["secrets"]}
+
+
 @pytest.mark.parametrize("call", commands(), ids=lambda call: shlex.join(call)[:70])
 def test_every_command_and_option_exists(call: list[str]):
     known = infuser_options(call) if call[0] == "infuser" else foreign_options(call)
@@ -126,12 +137,13 @@ def test_every_file_that_is_named_exists():
     assert named and [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_the_slurm_script_is_bash():
-    done = subprocess.run(["bash", "-n"], input=SCRIPT, capture_output=True, text=True)
+@pytest.mark.parametrize("script", [SCRIPT, SKYPILOT["setup"], SKYPILOT["run"]], ids=["slurm", "setup", "run"])
+def test_the_scripts_are_bash(script: str):
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if shutil.which("shellcheck"):
         done = subprocess.run(
-            ["shellcheck", "--exclude", "SC1091", "--shell", "bash", "-"], input=SCRIPT, capture_output=True, text=True
+            ["shellcheck", "--exclude", "SC1091", "--shell", "bash", "-"], input=script, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout
 
