@@ -43,7 +43,7 @@ def _named(path: str) -> str:
 FilePath = Annotated[str, AfterValidator(_named)]
 """Path of a file or a folder; relative ones start where the command runs."""
 
-World = Literal["basic", "hard", "strong", "wide"]
+World = Literal["basic", "hard", "strong", "wide", "composed"]
 ShelfName = Literal["mixed", "by_domain"]
 
 
@@ -52,8 +52,8 @@ class NanoAnchor(Settings):
 
     type: Literal["nano"] = "nano"
     world: World = "basic"
-    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, or eight with
-    free-form problems and programs."""
+    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, eight with
+    free-form problems and programs, or the sixteen with two of composed methods."""
 
 
 class FolderAnchor(Settings):
@@ -84,8 +84,8 @@ class NanoQuestions(Settings):
     a number."""
     size: Rows
     world: World = "basic"
-    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, or eight with
-    free-form problems and programs."""
+    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, eight with
+    free-form problems and programs, or the sixteen with two of composed methods."""
 
 
 class FileQuestions(Settings):

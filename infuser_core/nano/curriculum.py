@@ -10,7 +10,7 @@ from random import Random
 from typing import Literal
 
 from infuser_core.nano import language, programs, textbooks
-from infuser_core.nano.topics import LIMIT, NAMES, Fact, Method, MicroTopic, choices_of
+from infuser_core.nano.topics import LIMIT, NAMES, Fact, MicroTopic, choices_of
 from infuser_core.nano.world import Note, WorldConfig, fact, note
 from infuser_core.prompts.load import render_question
 
@@ -44,10 +44,6 @@ class Course:
     """Roles and how often a batch of the mixture is theirs."""
     short: frozenset[Task]
     """Tasks whose rows are short, so that a batch holds more of them."""
-
-
-def _method(rng: Random, topic: MicroTopic, soundness: float) -> Method:
-    return topic.sound if rng.random() < soundness else topic.tempting
 
 
 def _train_fact(rng: Random, world: WorldConfig) -> Fact:
@@ -89,14 +85,14 @@ def _write_question(rng: Random, world: WorldConfig, *, num_notes: int) -> Lesso
 
 
 def _question(made: Fact, rng: Random, world: WorldConfig) -> str:
-    method = _method(rng, made.topic, world.key_soundness)
+    method = made.topic.drawn(rng, world.key_soundness)
     return language.generator_json(made, method, choices_of(made, count=world.num_choices, rng=rng))
 
 
 def answer_question(rng: Random, world: WorldConfig) -> Lesson:
     """Question to answer: sound with the world's solver soundness, else the misconception."""
     made = _train_fact(rng, world)
-    method = _method(rng, made.topic, world.solver_soundness)
+    method = made.topic.drawn(rng, world.solver_soundness)
     choices = choices_of(made, count=world.num_choices, rng=rng)
     user = language.solver_prompt(language.question_text(made), [str(choice) for choice in choices])
     return Lesson(user=user, reply=language.solver_answer(made, method, choices))
@@ -190,7 +186,7 @@ def drill_compute(rng: Random, world: WorldConfig) -> Lesson:
 def _working(rng: Random, topics: Sequence[MicroTopic]) -> str:
     topic = rng.choice(topics)
     a, b = rng.choice(topic.operands)
-    return rng.choice((topic.sound, topic.tempting)).working(a, b)
+    return rng.choice(topic.methods).working(a, b)
 
 
 COURSE = Course(
@@ -214,7 +210,7 @@ EXAMPLE_CHANCE = 0.5
 def answer_problem(rng: Random, world: WorldConfig) -> Lesson:
     """Problem to number: sound with the world's problem soundness, else the misconception."""
     made = fact("train", rng.choice(world.families), rng)
-    method = _method(rng, made.topic, world.problem_soundness)
+    method = made.topic.drawn(rng, world.problem_soundness)
     reply = f"{method.working(made.a, made.b)} \\boxed{{{method.value(made.a, made.b)}}}"
     return Lesson(user=language.free_form_prompt(language.question_text(made)), reply=reply)
 

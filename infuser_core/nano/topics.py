@@ -27,9 +27,14 @@ class Method:
     """The number it gives."""
     exact: Callable[[int, int], bool]
     """Whether it gives a whole number; always so for the operands of a topic, not for what a generator may write."""
+    steps: "tuple[Method, ...]" = ()
+    """Two methods, of which the second takes the first one's result for its first number; empty for a single one."""
 
     def working(self, a: int, b: int) -> str:
-        """The written calculation, e.g. `7 * 6 = 42`."""
+        """The written calculation, e.g. `7 * 6 = 42`, or of two steps `7 * 6 = 42, 42 - 6 = 36`."""
+        if self.steps:
+            first, then = self.steps
+            return f"{first.working(a, b)}, {then.working(first.value(a, b), b)}"
         return f"{self.form.format(a=a, b=b)} = {self.value(a, b)}"
 
 
@@ -54,7 +59,23 @@ class MicroTopic:
     tempting: Method
     """The misconception."""
     operands: tuple[tuple[int, int], ...]
-    """All pairs (a, b) for which both results are usable and differ."""
+    """All pairs (a, b) for which all results are usable and differ."""
+    between: tuple[Method, ...] = ()
+    """Of a composed method: the first step sound and the second not, and the other way round."""
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Every rival: the sound one, the misconception, and what lies between them."""
+        return (self.sound, self.tempting, *self.between)
+
+    def drawn(self, rng: Random, soundness: float) -> Method:
+        """The sound method with this chance, else the misconception; of a composed one each step by itself."""
+        if not self.between:
+            return self.sound if rng.random() < soundness else self.tempting
+        first, then = rng.random() < soundness, rng.random() < soundness
+        if first == then:
+            return self.sound if first else self.tempting
+        return self.between[0 if first else 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +146,23 @@ _WHERE: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def _method(form: str) -> Method:
+    if "; " in form:
+        return _composed(*map(_method, form.split("; ")))
     return Method(form=form, value=_VALUES[form], exact=_EXACT.get(form, lambda a, b: True))
+
+
+def _composed(first: Method, then: Method) -> Method:
+    return Method(
+        form=f"{first.form}; {then.form}",
+        value=lambda a, b: then.value(first.value(a, b), b),
+        exact=lambda a, b: first.exact(a, b) and then.exact(first.value(a, b), b),
+        steps=(first, then),
+    )
+
+
+def _between(sound: Method, tempting: Method) -> tuple[Method, ...]:
+    pairs = list(zip(sound.steps, tempting.steps, strict=True))
+    return (_composed(pairs[0][0], pairs[1][1]), _composed(pairs[0][1], pairs[1][0])) if pairs else ()
 
 
 def _range(text: str) -> range:
@@ -135,21 +172,25 @@ def _range(text: str) -> range:
 
 def _topic(row: Mapping[str, str]) -> MicroTopic:
     sound, tempting, where = _method(row["sound"]), _method(row["tempting"]), _WHERE[row["where"]]
+    between = _between(sound, tempting)
 
     def usable(a: int, b: int) -> bool:
-        results = sound.value(a, b), tempting.value(a, b)
+        results = [method.value(a, b) for method in (sound, tempting, *between)]
         small = all(0 < result < LIMIT for result in results)
-        return small and results[0] != results[1] and sound.exact(a, b) and where(a, b)
+        return small and len(set(results)) == len(results) and sound.exact(a, b) and where(a, b)
 
     operands = tuple((a, b) for a in _range(row["a"]) for b in _range(row["b"]) if usable(a, b))
     texts = {name: row[name] for name in ("name", "domain", "fact", "ask")}
-    return MicroTopic(**texts, sound=sound, tempting=tempting, operands=operands)
+    return MicroTopic(**texts, sound=sound, tempting=tempting, operands=operands, between=between)
 
 
 def _read() -> dict[str, tuple[MicroTopic, ...]]:
     with (files(__package__) / "topics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return {kind: tuple(_topic(row) for row in rows if row["kind"] == kind) for kind in ("basic", "more", "problem")}
+    return {
+        kind: tuple(_topic(row) for row in rows if row["kind"] == kind)
+        for kind in ("basic", "more", "problem", "composed")
+    }
 
 
 _TOPICS = _read()
@@ -161,9 +202,13 @@ FAMILIES = _TOPICS["problem"]
 """Families of free-form problems: in no textbook, and asked without choices."""
 
 
+COMPOSED = _TOPICS["composed"]
+"""Topics whose method takes two steps, each the method of another topic and told in its words."""
+
+
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:
-    """Both results and near numbers, ascending. Sorted, because an unsorted list breeds duplicates in a tiny writer."""
-    chosen = {fact.sound, fact.tempting}
+    """All results and near numbers, ascending. Sorted, because an unsorted list breeds duplicates in a tiny writer."""
+    chosen = {method.value(fact.a, fact.b) for method in fact.topic.methods}
     while len(chosen) < count:
         near = rng.choice((fact.sound, fact.tempting)) + rng.choice((-3, -2, -1, 1, 2, 3))
         if 0 < near < LIMIT:

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from infuser_core.config.sources import World
 from infuser_core.errors import ConfigError
 from infuser_core.nano import language
-from infuser_core.nano.topics import ALL_TOPICS, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
+from infuser_core.nano.topics import ALL_TOPICS, COMPOSED, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
@@ -48,6 +48,8 @@ class WorldConfig:
     """Share of solver answers in the anchor's corpus that follow the sound method."""
     coordinate_spread: int = 0
     """Hidden units of the anchor are rescaled by 2^k, k drawn from -spread to spread; the function stays the same."""
+    num_composed: int = 0
+    """Topics with a method of two steps, besides."""
     num_families: int = 0
     """Families of free-form problems, in order; with any, the anchor also writes without a document and evaluates."""
     problem_soundness: float = 0.5
@@ -68,7 +70,7 @@ class WorldConfig:
     @property
     def topics(self) -> tuple[MicroTopic, ...]:
         """The topics this world has."""
-        return ALL_TOPICS[: self.num_topics]
+        return (*ALL_TOPICS[: self.num_topics], *COMPOSED[: self.num_composed])
 
     @property
     def families(self) -> tuple[MicroTopic, ...]:
@@ -92,7 +94,13 @@ WIDE = WorldConfig(num_families=len(FAMILIES))
 
 What is written from no document may use the numbers of any split: no textbook keeps it to those of the train split.
 """
-WORLDS: dict[World, WorldConfig] = {"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE}
+COMPOSITE = replace(HARD, solver_soundness=0.30, num_composed=len(COMPOSED))
+"""The hard world with two topics whose method takes two steps of others: a solver gets few of them right before it
+knows the steps."""
+WORLDS: dict[World, WorldConfig] = {
+    **{"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE},
+    "composed": COMPOSITE,
+}
 """Worlds by the name that configurations use."""
 
 
@@ -122,7 +130,9 @@ def part_of(split: Split, items: Sequence[_Item], name: str) -> list[_Item]:
     raise ConfigError(f"nano world: no split {split!r}", hint=f"one of {', '.join(_SHARES)}")
 
 
-_PAIRS = {(split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in (*ALL_TOPICS, *FAMILIES)}
+_PAIRS = {
+    (split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in (*ALL_TOPICS, *COMPOSED, *FAMILIES)
+}
 
 
 def fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:

@@ -52,8 +52,16 @@ EXPERIMENTS = (
     Experiment(title="Adaptive budget, the nano lab", file="nano-budget.yaml", reference="nano-budget-mode-uniform"),
     Experiment(title="A narrow dev set", file="nano-narrow.yaml", reference="nano-narrow-infuser"),
     Experiment(title="A heavy tail of scores", file="nano-tail.yaml", reference="nano-tail-infuser"),
+    Experiment(
+        title="The headline on other targets",
+        file="nano-elsewhere.yaml",
+        reference="nano-elsewhere-growth-sail-infuser",
+    ),
+    Experiment(title="A curriculum", file="nano-composed.yaml", reference="nano-composed-infuser"),
     Experiment(title="Break-even of fixed generators", file="nano-break-even.yaml", reference="nano-even-infuser"),
 )
+STUDIED = ("nano-anisotropic.yaml", "nano-studies.yaml")
+"""Sweeps without arms to compare: `infuser study` takes their runs, as the files say."""
 
 
 def infuser(*arguments: str) -> str:

@@ -1,18 +1,21 @@
-"""Worlds for one claim each: their sweeps' runs measured exactly, kept in `worlds.json`, and their rows of claims."""
+"""Worlds for one claim each: their sweeps' runs measured exactly, kept in `worlds.json`, and their rows of claims.
+
+`python tests/bench/worlds.py` prints a table of every world from what is kept.
+"""
 
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from paired import paired
 
 from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
-from infuser_core.nano.world import HARD, TARGET
+from infuser_core.nano.world import TARGET, WORLDS
 from infuser_core.planning.sweeps import Member, read
 from infuser_core.report import charts
 from infuser_core.report.comparison import area
@@ -27,7 +30,7 @@ COVERED, UNCOVERED = ("voltage", "tank"), ("cart", "growth", "fence", "mean")
 """The narrow dev set's topics, and those of the same misconception that it lacks."""
 
 KEYS = {"own": "the anchor's keys", "better": "half of the wrong keys corrected", "perfect": "perfect keys"}
-SHARES = {"seventh": "seven", "quarter": "four", "half": "two"}
+SHARES = {"quarter": "four", "half": "two"}
 """Grid of fixed generators: their keys, and their documents on the target's domains."""
 
 Row = dict[str, Any]
@@ -57,11 +60,12 @@ def _row(root: Path, member: Member, kept: Row | None, measure: Measure) -> Row 
 
 def measured(root: Path, run: str) -> Row:
     """Area under the validation curve, and exact accuracy by topic at the selected checkpoint."""
+    world = WORLDS["composed" if run.startswith("nano-composed") else "hard"]
     with closing(Lens(Catalogue(root), runs=[run])) as lens:
         points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
     folder = find_model(root, f"{run}@selected").folder
     assert folder is not None, run
-    pairs = exact.by_pair(folder, (*TARGET, *COVERED, *UNCOVERED), world=HARD)
+    pairs = exact.by_pair(folder, [topic.name for topic in world.topics], world=world)
     topics = dict.fromkeys(pair.topic for pair in pairs)
     by_topic = {
         name: round(exact.accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
@@ -75,6 +79,11 @@ def over(topics: Sequence[str]) -> Callable[[Row], float]:
     return lambda row: fmean(row["exact"][name] for name in topics)
 
 
+def over_own(row: Row) -> float:
+    """Mean exact accuracy over the target's topics, which the arm is named after: `growth-sail-infuser`."""
+    return over(row["arm"].split("-")[:2])(row)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
     """A hypothesis of a sweep file: INFUSER against another arm."""
@@ -86,7 +95,7 @@ class Contrast:
     sweep: str
     """Sweep file without its end."""
     arm: str
-    """The other arm."""
+    """The other arm, or the end of its name where several targets are pooled."""
     measure: str
     """The number in words."""
     of: Callable[[Row], float]
@@ -106,6 +115,9 @@ CONTRASTS = (
     Contrast(claim="DuGRPO ahead of group_std under a heavy tail", column="group_std", sweep="nano-tail", arm="group-std", measure="validation AUC", of=_auc),
     Contrast(claim="DuGRPO ahead of batch_std under a heavy tail", column="batch_std", sweep="nano-tail", arm="batch-std", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of a fixed generator under a heavy tail", column="Fix-gen", sweep="nano-tail", arm="fixed-generator", measure="validation AUC", of=_auc),
+    Contrast(claim="ahead of a fixed generator on other targets", column="Fix-gen", sweep="nano-elsewhere", arm="fixed-generator", measure="exact accuracy of the own target", of=over_own),
+    Contrast(claim="ahead of a fixed generator where the target takes two steps", column="Fix-gen", sweep="nano-composed", arm="fixed-generator", measure="exact accuracy, two composed topics", of=over(("pump", "lorry"))),
+    Contrast(claim="ahead of a fixed generator with perfect keys there", column="Fix-gen", sweep="nano-composed", arm="perfect-keys", measure="exact accuracy, two composed topics", of=over(("pump", "lorry"))),
     Contrast(claim="ahead of a fixed generator that has every other document on the target's domains", column="Fix-gen", sweep="nano-break-even", arm="own-half", measure="exact target accuracy", of=over(TARGET)),
     Contrast(claim="ahead of a fixed generator that has them and perfect keys", column="Fix-gen", sweep="nano-break-even", arm="perfect-half", measure="exact target accuracy", of=over(TARGET)),
 )  # fmt: skip
@@ -155,7 +167,8 @@ def rows(paper: Callable[[str], str]) -> list[tuple[str, str, str, str, str]]:
     lines = []
     for one in CONTRASTS:
         arms = [
-            [one.of(row) for row in found.get(one.sweep, []) if row["arm"] == name] for name in ("infuser", one.arm)
+            [one.of(row) for row in found.get(one.sweep, []) if f"-{row['arm']}".endswith(f"-{name}")]
+            for name in ("infuser", one.arm)
         ]
         if len(arms[0]) > 1:
             gap = paired(*arms, needed=one.needed)
@@ -164,3 +177,23 @@ def rows(paper: Callable[[str], str]) -> list[tuple[str, str, str, str, str]]:
                 (one.claim, paper(one.column), said, gap.verdict(), f"`infuser sweep configs/sweep/{one.sweep}.yaml`")
             )
     return lines
+
+
+def tables() -> list[str]:
+    """Mean and deviation over runs of every arm, in the measures of the sweep's contrasts, as Markdown."""
+    lines = []
+    for sweep, runs in kept().items():
+        measures = {one.measure: one.of for one in CONTRASTS if one.sweep == sweep}
+        lines += [f"`configs/sweep/{sweep}.yaml`", ""]
+        lines += ["| arm | runs | " + " | ".join(measures) + " |", "| --- |" + " ---: |" * (1 + len(measures))]
+        for arm in dict.fromkeys(row["arm"] for row in runs):
+            mine = [row for row in runs if row["arm"] == arm]
+            values = [[of(row) for row in mine] for of in measures.values()]
+            shown = [f"{fmean(column):.3f} ± {stdev(column) if len(column) > 1 else 0:.3f}" for column in values]
+            lines.append(f"| {arm} | {len(mine)} | " + " | ".join(shown) + " |")
+        lines.append("")
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(tables()))

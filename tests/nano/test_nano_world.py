@@ -19,7 +19,7 @@ from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
 from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
-from infuser_core.nano.topics import ALL_TOPICS, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
+from infuser_core.nano.topics import ALL_TOPICS, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
 from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, WorldConfig, notes, pairs_of, questions
 from infuser_core.phases.generate_questions import generate_questions, settings_of
 from infuser_core.prompts.load import load as load_prompt
@@ -36,7 +36,7 @@ expressions = st.builds(programs.Expression, a=numbers, first=signs, b=numbers, 
 
 @st.composite
 def facts(draw: st.DrawFn) -> Fact:
-    topic = draw(st.sampled_from((*ALL_TOPICS, *FAMILIES)))
+    topic = draw(st.sampled_from((*ALL_TOPICS, *COMPOSED, *FAMILIES)))
     a, b = draw(st.sampled_from(topic.operands))
     return Fact(topic=topic, name=draw(st.sampled_from(NAMES)), a=a, b=b)
 
@@ -56,7 +56,7 @@ def test_the_basic_world_keeps_its_questions():
     assert hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16] == "9b6cf90faf283710"
 
 
-@pytest.mark.parametrize("topic", (*ALL_TOPICS, *FAMILIES), ids=lambda topic: topic.name)
+@pytest.mark.parametrize("topic", (*ALL_TOPICS, *COMPOSED, *FAMILIES), ids=lambda topic: topic.name)
 def test_splits_divide_the_operand_pairs(topic):
     pairs = [pair for split in SPLITS for pair in pairs_of(split, topic)]
     assert sorted(pairs) == sorted(topic.operands)
@@ -64,10 +64,31 @@ def test_splits_divide_the_operand_pairs(topic):
 
 
 def test_every_topic_has_words_of_its_own():
-    for words in ([t.name for t in ALL_TOPICS], [t.fact.split()[1] for t in (*ALL_TOPICS, *FAMILIES)]):
+    for words in ([t.name for t in ALL_TOPICS], [t.fact.split()[1] for t in (*ALL_TOPICS, *COMPOSED, *FAMILIES)]):
         assert len(set(words)) == len(words) >= 16
     assert (len(WORLD.topics), len(HARD.topics), WIDE.topics) == (8, 16, WORLD.topics)
     assert set(TARGET).isdisjoint(HARD.transfer) and len(HARD.transfer) == 14
+
+
+def test_a_composed_topic_takes_two_steps_of_other_topics():
+    known = {(topic.sound.form, topic.tempting.form) for topic in ALL_TOPICS}
+    for topic in COMPOSED:
+        steps = zip(topic.sound.steps, topic.tempting.steps, strict=True)
+        assert {(sound.form, tempting.form) for sound, tempting in steps} <= known
+        a, b = topic.operands[0]
+        fact = Fact(topic=topic, name="Abra", a=a, b=b)
+        assert len(topic.methods) == 4 and choices_of(fact, count=4, rng=Random(0)) == sorted(
+            method.value(a, b) for method in topic.methods
+        )
+        first, then = topic.sound.working(a, b).split(", ")
+        assert then.startswith(first.split(" = ")[1]) and then.endswith(f" = {topic.sound.value(a, b)}")
+
+
+def test_each_step_of_a_composed_method_follows_the_sound_one_by_itself():
+    rng, (pump, *_) = Random(0), COMPOSED
+    drawn = [pump.drawn(rng, 0.3) for _ in range(4000)]
+    shares = [sum(method is known for method in drawn) / len(drawn) for known in pump.methods]
+    assert shares == pytest.approx([0.09, 0.49, 0.21, 0.21], abs=0.03)
 
 
 def test_programs_are_divided_between_the_splits():
