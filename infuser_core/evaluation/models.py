@@ -24,8 +24,9 @@ _NANO: dict[str, World] = {
     "nano-hard": "hard",
     "nano-strong": "strong",
     "nano-wide": "wide",
+    "nano-composed": "composed",
 }
-_FORMS = "a model folder, nano, nano-hard, nano-strong, nano-wide, RUN@iteration, RUN@selected, a key of the store, \
+_FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a key of the store, \
 [hf://]owner/name[@revision], or openai:MODEL@http://host:port/v1"
 
 

@@ -22,6 +22,8 @@ class Difference:
     """Seeds in which it is above 0; None where only the summary is kept."""
     needed: float = 0.0
     """Share of seeds above 0 that the hypothesis asks for, as it was written before the runs."""
+    unit: str = "seeds"
+    """Noun of what is paired."""
 
     @property
     def half(self) -> float:
@@ -40,7 +42,9 @@ class Difference:
 
     def shown(self) -> str:
         """Mean and interval, and the count of seeds that agree."""
-        seeds = f"{self.above} of {self.seeds} seeds above 0" if self.above is not None else f"{self.seeds} seeds"
+        seeds = (
+            f"{self.seeds} {self.unit}" if self.above is None else f"{self.above} of {self.seeds} {self.unit} above 0"
+        )
         return f"{self.mean:+.3f} [{self.mean - self.half:+.3f}, {self.mean + self.half:+.3f}], {seeds}"
 
     def verdict(self, *, printed: bool = True) -> str:
@@ -54,7 +58,8 @@ class Difference:
         return f"not settled: {self.wanted()} seeds for a difference of this size; {power}"
 
 
-def paired(first: Sequence[float], second: Sequence[float], *, needed: float = 0.0) -> Difference:
+def paired(first: Sequence[float], second: Sequence[float], *, needed: float = 0.0, unit: str = "seeds") -> Difference:
     """First minus second, seed by seed."""
     gaps = [a - b for a, b in zip(first, second, strict=True)]
-    return Difference(mean=fmean(gaps), sd=stdev(gaps), seeds=len(gaps), above=sum(g > 0 for g in gaps), needed=needed)
+    above = sum(gap > 0 for gap in gaps)
+    return Difference(mean=fmean(gaps), sd=stdev(gaps), seeds=len(gaps), above=above, needed=needed, unit=unit)

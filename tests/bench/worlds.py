@@ -33,6 +33,9 @@ KEYS = {"own": "the anchor's keys", "better": "half of the wrong keys corrected"
 SHARES = {"quarter": "four", "half": "two"}
 """Grid of fixed generators: their keys, and their documents on the target's domains."""
 
+BESIDE = {"nano-tail": "exact target accuracy"}
+"""Measures that a sweep file names and no hypothesis of it uses."""
+
 Row = dict[str, Any]
 Measure = Callable[[Path, str], Row]
 
@@ -63,9 +66,12 @@ def measured(root: Path, run: str) -> Row:
     world = WORLDS["composed" if run.startswith("nano-composed") else "hard"]
     with closing(Lens(Catalogue(root), runs=[run])) as lens:
         points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
+        asked = lens.query("select distinct subdomain from reference_questions order by all")
     folder = find_model(root, f"{run}@selected").folder
     assert folder is not None, run
-    pairs = exact.by_pair(folder, [topic.name for topic in world.topics], world=world)
+    narrow = run.startswith("nano-narrow")
+    wanted = (*TARGET, *COVERED, *UNCOVERED) if narrow else [str(row["subdomain"]) for row in asked]
+    pairs = exact.by_pair(folder, wanted, world=world)
     topics = dict.fromkeys(pair.topic for pair in pairs)
     by_topic = {
         name: round(exact.accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
@@ -102,6 +108,8 @@ class Contrast:
     """The number of a run."""
     needed: float = 0.0
     """Share of seeds that the hypothesis asks for."""
+    unit: str = "seeds"
+    """Noun of what is paired."""
 
 
 def _auc(row: Row) -> float:
@@ -115,7 +123,7 @@ CONTRASTS = (
     Contrast(claim="DuGRPO ahead of group_std under a heavy tail", column="group_std", sweep="nano-tail", arm="group-std", measure="validation AUC", of=_auc),
     Contrast(claim="DuGRPO ahead of batch_std under a heavy tail", column="batch_std", sweep="nano-tail", arm="batch-std", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of a fixed generator under a heavy tail", column="Fix-gen", sweep="nano-tail", arm="fixed-generator", measure="validation AUC", of=_auc),
-    Contrast(claim="ahead of a fixed generator on other targets", column="Fix-gen", sweep="nano-elsewhere", arm="fixed-generator", measure="exact accuracy of the own target", of=over_own),
+    Contrast(claim="ahead of a fixed generator on other targets", column="Fix-gen", sweep="nano-elsewhere", arm="fixed-generator", measure="exact accuracy of the own target", of=over_own, unit="cells of target and seed"),
     Contrast(claim="ahead of a fixed generator where the target takes two steps", column="Fix-gen", sweep="nano-composed", arm="fixed-generator", measure="exact accuracy, two composed topics", of=over(("pump", "lorry"))),
     Contrast(claim="ahead of a fixed generator with perfect keys there", column="Fix-gen", sweep="nano-composed", arm="perfect-keys", measure="exact accuracy, two composed topics", of=over(("pump", "lorry"))),
     Contrast(claim="ahead of a fixed generator that has every other document on the target's domains", column="Fix-gen", sweep="nano-break-even", arm="own-half", measure="exact target accuracy", of=over(TARGET)),
@@ -171,7 +179,7 @@ def rows(paper: Callable[[str], str]) -> list[tuple[str, str, str, str, str]]:
             for name in ("infuser", one.arm)
         ]
         if len(arms[0]) > 1:
-            gap = paired(*arms, needed=one.needed)
+            gap = paired(*arms, needed=one.needed, unit=one.unit)
             said = f"{one.measure} {gap.shown()}"
             lines.append(
                 (one.claim, paper(one.column), said, gap.verdict(), f"`infuser sweep configs/sweep/{one.sweep}.yaml`")
@@ -182,8 +190,9 @@ def rows(paper: Callable[[str], str]) -> list[tuple[str, str, str, str, str]]:
 def tables() -> list[str]:
     """Mean and deviation over runs of every arm, in the measures of the sweep's contrasts, as Markdown."""
     lines = []
-    for sweep, runs in kept().items():
+    for sweep, runs in ((name, found) for name, found in kept().items() if found):
         measures = {one.measure: one.of for one in CONTRASTS if one.sweep == sweep}
+        measures |= {BESIDE[sweep]: over(TARGET)} if sweep in BESIDE else {}
         lines += [f"`configs/sweep/{sweep}.yaml`", ""]
         lines += ["| arm | runs | " + " | ".join(measures) + " |", "| --- |" + " ---: |" * (1 + len(measures))]
         for arm in dict.fromkeys(row["arm"] for row in runs):

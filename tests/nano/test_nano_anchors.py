@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from infuser_core.errors import UsageError
-from infuser_core.nano import build, language, programs, tokenizer, world
+from infuser_core.nano import build, exact, language, programs, tokenizer, world
 from infuser_core.nano.build import Subject, build_anchor
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import inherit, new_model, rescale
@@ -148,7 +148,7 @@ def test_a_rebuild_with_the_same_seed_gives_the_same_bytes(tmp_path):
         assert len(digests) == 1, file
 
 
-@pytest.mark.parametrize("name", ["hard", "wide"])
+@pytest.mark.parametrize("name", ["hard", "wide", "composed"])
 def test_a_short_build_makes_the_worlds_own_anchor(tmp_path, name):
     made, shipped = build_anchor(tmp_path, steps_scale=0.001, seed=3, world=name), card_of(name)
     # Cards of older anchors lack settings that came later.
@@ -180,3 +180,9 @@ def test_numbers_and_words_of_the_wide_world_are_single_tokens(subject_of):
     for text, length in (('{"program": "7 + 3 * 5"}', 7), ("3 * 5 = 15, 7 + 15 = 22 \\boxed{22}", 14)):
         ids = words(text, add_special_tokens=False)["input_ids"]
         assert len(ids) == length and words.decode(ids, skip_special_tokens=True) == text
+
+
+def test_the_composed_anchor_knows_single_steps_and_rarely_takes_two():
+    rows = exact.by_pair(anchor_path("composed"), ["pump", "voltage"], world=WORLDS["composed"], wordings=1)
+    composed, part = (exact.accuracy(row for row in rows if row.topic == name) for name in ("pump", "voltage"))
+    assert composed.accuracy < 0.15 < 0.25 < part.accuracy < 0.4
