@@ -254,7 +254,7 @@ def answer_with_document(rng: Random, world: WorldConfig) -> Lesson:
     """Document and question to answer: sound with the world's teacher soundness, so that it can teach who has none."""
     note_ = _note(rng, world)
     made = rng.choice(note_.facts)
-    method = _method(rng, made.topic, world.teacher_soundness)
+    method = made.topic.drawn(rng, world.teacher_soundness)
     choices = choices_of(made, count=world.num_choices, rng=rng)
     text = f"{section(rng, note_)}\n\n{language.question_text(made)}"
     user = language.solver_prompt(text, [str(choice) for choice in choices])
