@@ -275,7 +275,7 @@ CAPTIONS = {
     "lds": "Rank correlation of random subsets' summed scores with the accuracy they reach, by seed",
 }
 MEASURED = {"selection": "| seed | before | influence |", "lds": "| seed | preconditioned cosine |"}
-"""Figures of the tables that `docs/measured.md` holds, by the start of their heads."""
+"""Figures of tables in `RESULTS.md`, by the start of their heads."""
 
 
 def figures(kept: Sequence[dict[str, Any]]) -> list[charts.Figure]:
@@ -304,8 +304,8 @@ def figures(kept: Sequence[dict[str, Any]]) -> list[charts.Figure]:
 
 
 def bars(name: str) -> charts.Figure:
-    """A table of `docs/measured.md` as bars: a group per seed, a series per column."""
-    lines = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8").splitlines()
+    """A table of `RESULTS.md` as bars: a group per seed, a series per column."""
+    lines = (HERE / "RESULTS.md").read_text(encoding="utf-8").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(MEASURED[name]))
     head, _, *rest = takewhile(lambda line: line.startswith("|"), lines[at:])
     columns = list(zip(*([part.strip() for part in line.strip("| ").split(" | ")] for line in rest), strict=True))
