@@ -6,6 +6,7 @@ import string
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -65,6 +66,27 @@ def _fold(character: str) -> str:
 
 
 _FOLDS = _Folds()
+_FOREIGN = re.compile("([^\x00-\x7f]+)")
+_KEPT_CHARS, _KEPT_PIECES = 32, 1 << 16
+
+
+def _folded(text: str) -> str:
+    """The text with its pieces folded that are not ASCII; a mark joins the letter before it, and nothing behind it."""
+    parts = _FOREIGN.split(text)
+    for place in range(1, len(parts), 2):
+        piece = parts[place]
+        if unicodedata.combining(piece[0]):
+            piece, parts[place - 1] = parts[place - 1][-1:] + piece, parts[place - 1][:-1]
+        parts[place] = _kept_fold(piece) if len(piece) <= _KEPT_CHARS else _fold_piece(piece)
+    return "".join(parts)
+
+
+def _fold_piece(piece: str) -> str:
+    spaced = _SCRIPTS.sub(r" \g<0> ", piece)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", spaced).casefold()).translate(_FOLDS)
+
+
+_kept_fold = lru_cache(maxsize=_KEPT_PIECES)(_fold_piece)
 _ASCII = str.maketrans(PARTING, " " * len(PARTING), GLUED)
 
 
@@ -75,8 +97,7 @@ def prepared(text: str) -> str:
     a Russian or Greek one: both sides of a comparison change alike. Words that are broken at a line's end are joined.
     """
     if not text.isascii():
-        text = _SCRIPTS.sub(r" \g<0> ", text)
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_FOLDS)
+        text = _folded(text)
     if "\\" in text:
         text = _SPACING.sub(" ", text)
     return _HYPHEN.sub("", text) if "-" in text else text

@@ -60,17 +60,18 @@ def batch_of(texts: Sequence[str]) -> Batch:
     """The texts in one buffer, with exactly the words of `ngrams.words`."""
     found = _packed([_raw(text) for text in texts])
     if len(found.blanks) > 1 and int(np.max(np.diff(found.blanks))) > LONG_WORD:
-        return _packed([_plain(text) for text in texts])
+        return _packed([_bytes(" ".join(words(text))) for text in texts])
     return found
 
 
 def _raw(text: str) -> bytes:
-    return prepared(text).encode() if text.isascii() else _plain(text)
+    # Case of ASCII letters is folded with that of all bytes.
+    return prepared(text).encode() if text.isascii() else _bytes(prepared(text).casefold())
 
 
-def _plain(text: str) -> bytes:
+def _bytes(text: str) -> bytes:
     # Lone surrogates occur in careless data sets and must not stop an audit.
-    return " ".join(words(text)).encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _packed(parts: Sequence[bytes]) -> Batch:

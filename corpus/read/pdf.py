@@ -13,8 +13,8 @@ import pypdfium2.raw as raw
 
 from corpus.read.fonts import Fonts
 from corpus.read.formulas.fractions import with_fractions
-from corpus.read.formulas.scripts import assembled
-from corpus.read.formulas.signs import EXTENSION, HOLE, Accents, name_signs
+from corpus.read.formulas.scripts import SMALLER, assembled
+from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Accents, name_signs
 from corpus.read.formulas.stacks import marked_stacks
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
 
@@ -147,11 +147,23 @@ class _Reader:
         self.matrix = raw.FS_MATRIX()
         self.fonts = Fonts(textpage, self.codes)
         name_signs(textpage, self.codes, lambda index: self.fonts.of(index)[0])
+        self._name_holes()
         self.accents = Accents(textpage, self.codes)
         self.accents.add_underscores(rules)
         self.lines = list(_lines(self.codes))
         self.turns = self._turns()
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
+
+    def _name_holes(self) -> None:
+        """Signs that PDFium takes for a hyphen at a line's end, and that stand within a line: nobody knows which."""
+        for index, code in enumerate(self.codes[:-1]):
+            if code not in BROKEN_WORD or self.codes[index + 1] in LINE_ENDS:
+                continue
+            raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
+            x, y = self.x.value, self.y.value
+            raw.FPDFText_GetCharOrigin(self.textpage, index + 1, self.x, self.y)
+            if min(abs(self.x.value - x), abs(self.y.value - y)) < SAME_BASELINE:
+                self.codes[index] = ord(GARBLED)
 
     def _turns(self) -> int:
         """Quarter turns of most lines: a page may be printed sideways."""
@@ -216,10 +228,19 @@ class _Reader:
             if base is None:
                 base = level
             elif abs(level - base) > SAME_BASELINE or (ends and self._is_between(stop - 1, index, ends)):
-                yield begin, stop
+                yield from self._sized(begin, stop)
                 begin, base = index, level
             stop = index + 1
-        yield begin, last
+        yield from self._sized(begin, last)
+
+    def _sized(self, begin: int, stop: int) -> Iterator[tuple[int, int]]:
+        """A stretch, cut at its first blank where the size changes: a script of a script can stand on the baseline."""
+        blank = next((index for index in range(begin, stop) if self.codes[index] in BLANKS), stop)
+        after = next((index for index in range(blank, stop) if not _empty(self.codes[index])), stop)
+        if begin < blank and after < stop and self._size(begin) < SMALLER * self._size(after):
+            yield begin, blank
+            begin = after
+        yield begin, stop
 
     def _is_between(self, before: int, index: int, ends: Sequence[float]) -> bool:
         """Whether a rule ends between two characters."""

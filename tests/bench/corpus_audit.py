@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,10 @@ RATE, RATIO, MEGABYTES = 15_000, 8, 4_000
 WALL_SECONDS = 3600.0
 NEGATIVES, PASSAGE = 1_000, 2_000
 """Records that quote nothing, and their least length, characters."""
+CHANGED = ("one word in ten changed", "paraphrased by rules")
+"""Kinds of plants that may leave no 13 words together."""
+CONTROLS = 200
+"""Planted pairs of each kind in a real pool: one miss in twenty says nothing about a bound of .98."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +76,9 @@ class Ran:
     cpu: float
     """Processor seconds of all its processes."""
     scan: float
-    """Those between its first word of progress and its last, of `reports` words of progress, one for each batch."""
+    """Those between the end of its first batch and its last word of progress, one of which follows each batch."""
     reports: int
-    """Words of progress."""
+    """Words of progress: one for each batch, and one at the end."""
     peak: int
     """Largest resident memory of all its processes together, bytes; pages that they share count for each."""
 
@@ -150,8 +154,9 @@ def audit_here(pool: Path, reference: Path, mode: str, out: Path, workers: int) 
     """Run inside that process: the audit, and when it spoke of progress."""
     times: list[float] = []
     audit_pool(pool, [reference], mode, out, workers=workers, progress=lambda *_: times.append(time.process_time()))
-    scan = times[-1] - times[0] if times else 0.0
-    print(json.dumps({"scan": scan, "reports": len(times)}))
+    # The first word comes before the pool is indexed.
+    times = times[1:]
+    print(json.dumps({"scan": times[-1] - times[0], "reports": len(times)}))
 
 
 def shard_rows(folder: Path, plan: Plan, mode: str, planted: Sequence[int]) -> Iterator[Row]:
@@ -212,13 +217,13 @@ def recall_rows(pool: Sequence[str]) -> Iterator[Row]:
     documents = [PoolText(document_id=str(number), text=text) for number, text in enumerate(pool)]
     for row in audit.measure(documents, config_of("exact")):
         found = ", ".join(f"{mode} {row.found[mode]:.2f}" for mode in audit.MODES)
-        label = "found" if row.expected else "false matches"
+        label = "13 words reported" if row.expected else "false matches"
         yield Row(
             name=f"planted: {row.kind}: {label}",
-            value=row.found["exact"],
-            unit="share, exact",
-            target=">= 1" if row.expected else "<= 0",
-            detail=f"{found}; {row.planted} pairs",
+            value=row.found[SHARED],
+            unit="share",
+            target="<= 0" if not row.expected else "" if row.kind in CHANGED else ">= 0.98",
+            detail=f"matched: {found}; {row.planted} pairs",
         )
 
 
@@ -242,10 +247,10 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
         target="<= 0",
         detail=f"{detail}{longest} at most {told}",
     )
-    for row in audit.measure(documents, config_of("exact")):
-        name = f"real pool, planted: {row.kind}: {'found' if row.expected else 'false matches'}"
-        shared = f"{row.found[SHARED]:.2f} with 13 words reported; {row.planted} pairs"
-        yield Row(name=name, value=row.found["exact"], unit="share, exact", detail=shared)
+    for row in audit.measure(documents, replace(config_of("exact"), controls_per_kind=CONTROLS)):
+        name = f"real pool, planted: {row.kind}: {'13 words reported' if row.expected else 'false matches'}"
+        matched = f"{row.found['exact']:.2f} matched by exact; {row.planted} pairs"
+        yield Row(name=name, value=row.found[SHARED], unit="share", detail=matched)
 
 
 def _passages(text: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from corpus.read.formulas.scripts import assembled
+from corpus.read.formulas.signs import EXTENSION
 from corpus.read.printed import Piece, Rule
 
 SQUARE_ROOT = "\u221a"
@@ -45,9 +46,12 @@ def with_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece
 
 def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
     """The pieces with a root that this rule covers; None where there is no sign of a root at its left end."""
-    under = [p for p in near if RADICAND[0] * p.size < rule.y - p.y < RADICAND[1] * p.size]
-    sign = next((p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule)), None) if under else None
+    sign = next((p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule)), None)
     if sign is None:
+        return None
+    least, most = RADICAND[0], max(RADICAND[1], (rule.y - sign.y) / sign.size + 0.6)
+    under = [p for p in near if p is not sign and least * p.size < rule.y - p.y < most * p.size]
+    if not under:
         return None
     size, base = max((p.size, p.y) for p in under)
     index = [p for p in pieces if p.size < INDEX * size and _is_index(p, sign, base, size)]
@@ -76,13 +80,15 @@ def _with_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
 
 
 def _meets(sign: Piece, rule: Rule) -> bool:
-    return abs(sign.x1 - rule.x0) < 0.35 * sign.size and -0.3 * sign.size < rule.y - sign.y < 1.3 * sign.size
+    """Whether a rule begins at the upper end of a root's sign; a tall one is placed by its middle."""
+    least, most = (0.5, 2.6) if EXTENSION.search(sign.font) else (-0.3, 1.3)
+    return abs(sign.x1 - rule.x0) < 0.35 * sign.size and least * sign.size < rule.y - sign.y < most * sign.size
 
 
 def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
     """The pieces with the fraction that this rule divides; None where it divides none, as the rules of a table."""
     over, under = _parts(near, rule)
-    if not over or not under:
+    if not over or not under or all(p.mono for p in (*over, *under)) or any(_goes_on(p, under, rule) for p in pieces):
         return None
     spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
     widest = max(right - left for left, right in spans)
@@ -103,6 +109,12 @@ def _parts(near: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
     under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
     return over, under
+
+
+def _goes_on(piece: Piece, under: Sequence[Piece], rule: Rule) -> bool:
+    """Whether a text that stands below the rule goes on behind its end: the rule is that of a foot note."""
+    level = any(abs(piece.y - p.y) < 0.05 * p.size for p in under)
+    return level and abs(piece.x0 - rule.x1) < 0.12 * piece.size
 
 
 def _beside(piece: Piece, rule: Rule) -> bool:

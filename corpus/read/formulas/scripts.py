@@ -238,7 +238,8 @@ def _parted(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Pi
     """Superscripts and subscripts; a smaller piece right behind one is a script of that one."""
     sides: dict[int, list[Piece]] = {1: [], -1: []}
     for piece in scripts:
-        owner = next((s for s in (1, -1) if sides[s] and _nested(sides[s], piece)), 0)
+        owners = [s for s in (1, -1) if sides[s] and _nested(sides[s], piece)]
+        owner = min(owners, key=lambda s: abs(_main(sides[s]).y - piece.y), default=0)
         sides[owner or (1 if piece.y > main.y else -1)].append(piece)
     return sides[1], sides[-1]
 

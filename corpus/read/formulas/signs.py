@@ -57,6 +57,10 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"msam", re.IGNORECASE),
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
 )  # fmt: skip
+NAMELESS = dict(enumerate("\u2013\u2014", 0x15)) | dict(enumerate("\ufb00\ufb01\ufb02\ufb03\ufb04", 0x1B))
+"""Signs of TeX's text fonts in the T1 encoding; other control codes of text are letters that the file does not name."""
+BULLET = 0x88
+"""Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
 """Fonts of large operators and brackets; their signs hang below the baseline."""
 PIECES = re.compile("[\uf8e5-\uf8fe\u239b-\u23ae]")
@@ -88,12 +92,14 @@ def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
         if code > 0x7F:
             if PIECES.match(chr(code)):
                 codes[index] = ord(GARBLED)
+            elif code == BULLET:
+                codes[index] = 0x2022
             continue
         if not raw.FPDFText_HasUnicodeMapError(textpage, index) and code:
             continue
         name = font(index)
-        signs = next((signs for family, signs in FAMILIES if family.search(name)), None)
-        if signs is not None:
+        signs = next((signs for family, signs in FAMILIES if family.search(name)), NAMELESS)
+        if signs is not NAMELESS or code < 0x20:
             codes[index] = ord(signs.get(code, GARBLED))
             if codes[index] == MAPSTO and codes[index + 1 : index + 2] == [ARROW]:
                 codes[index + 1] = HOLE
@@ -122,7 +128,9 @@ class Accents:
             if not 0 <= place < len(self.codes) or not self._bears(self.codes[place], self.codes[index]):
                 continue
             begin, end = self._edges(place)
-            if begin - 0.1 <= middle <= end + 0.1 or (self.codes[index] in STROKES and begin - 0.5 <= left < end):
+            if begin - 0.1 <= middle <= end + 0.1 or (
+                self.codes[index] in STROKES and begin - 0.5 <= left < (begin + end) / 2
+            ):
                 return place if right - left < 2 * (end - begin) + 2 else None
         return None
 
