@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pypdfium2 as pdfium
@@ -63,6 +64,10 @@ LINE_ENDS = frozenset({0x0A, 0x0D})
 BLANKS = frozenset({0x20, 0xA0})
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
+KERNED, SET_APART = 0.05, 0.3
+"""Width up to which a gap is no blank, in a line of words and in one of single letters, in units of the font size."""
+APART, LETTERS = 0.6, 8
+"""Share of single letters from which a line's letters are set apart, and how many gaps it has at least."""
 MAX_OUTLINE = 20_000
 
 
@@ -196,7 +201,7 @@ class _Reader:
             return
         size = self._size(self._middle(start, end))
         ends = self._ends(self._middle(start, end), size)
-        gaps = list(self._gaps(start, end))
+        gaps = self._words(list(self._gaps(start, end)), start, end, size)
         for first, last, inner in _cells(gaps, start, end, size * GAP):
             runs = list(self._runs(first, last, ends))
             if len(runs) == 1:
@@ -276,6 +281,21 @@ class _Reader:
             while codes[place] in BLANKS:
                 place += 1
             yield before, place, self._edges(place)[0] - self._edges(before)[1]
+
+    def _words(
+        self, gaps: list[tuple[int, int, float]], start: int, end: int, size: float
+    ) -> list[tuple[int, int, float]]:
+        """The gaps that part words; PDFium writes a blank into narrower ones, of kerning and of letters set apart."""
+        words = pairwise([start, *(gap[1] for gap in gaps)])
+        single = sum(1 for left, right in words if right - left == 2 and chr(self.codes[left]).isalpha())
+        least = (SET_APART if single > APART * max(len(gaps), LETTERS) else KERNED) * size
+        kept = []
+        for before, after, width in gaps:
+            if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, before + 1):
+                self.codes[before + 1 : after] = [HOLE] * (after - before - 1)
+            else:
+                kept.append((before, after, width))
+        return kept
 
     def _piece(
         self, first: int, last: int, gaps: list[tuple[int, int, float]], size: float | None, broken: bool

@@ -61,6 +61,19 @@ BOOKS: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["# Two", "## Inner", "# One"],
     ),
+    "latex with commands of its own": (
+        {
+            "main.tex": "\\documentclass{book}\n\\input{\\top/sty/own.sty}\n\\begin{document}\n\\part[two]{b}\n"
+            "\\take{7}{one}\n\\input bare\n\\import{far/}{last}\n\\end{document}\n",
+            "sty/own.sty": "\\newcommand\\take[2]{\n  \\setcounter{chapter}{#1}\n  \\include{ch_#2/#2}\n}\n"
+            "\\DeclareDocumentCommand \\part { o m }{\n  \\subfile{\\here #2}\n}\n",
+            "two/b.tex": "\\documentclass[../main]{subfiles}\n\\begin{document}\n\\chapter{Two}\nText.\n\\end{document}\n",
+            "ch_one/one.tex": "\\chapter{One}\nText.\n",
+            "bare.tex": "\\section{Bare}\nText.\n",
+            "far/last.tex": "\\chapter{Last}\nText.\n",
+        },
+        ["# Two", "# One", "## Bare", "# Last"],
+    ),
     "asciidoc": (
         {
             "book.adoc": "= Book\n\ninclude::b.adoc[]\n\ninclude::a.adoc[]\n",

@@ -8,8 +8,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
 from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.formulas.fractions import with_fractions
 from corpus.read.formulas.scripts import assembled
-from corpus.read.printed import Piece
+from corpus.read.printed import Piece, Rule
 
 SUPER, SUB = 3.6, -1.5
 Part = tuple[str, float, float]
@@ -104,6 +105,27 @@ def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
     half = stringWidth("2", "Times-Roman", 10) / 2
     draw = [(72, 700, 10, "y ="), (90, 706.8, 10, "n + 1"), (90 + width / 2 - half, 693.1, 10, "2")]
     assert page(tmp_path / "a.pdf", draw, [(90, 90 + width, 702.5)]) == "y = \\frac{n + 1}{2}\n"
+
+
+def test_the_next_line_is_no_part_of_a_fraction(tmp_path):
+    draw = [(72, 700, 10, "y ="), (90, 703.9, 7, "1"), (90, 696.5, 7, "2"), (96, 700, 10, "x"), (89, 688, 10, "i")]
+    assert "\\frac{1}{2} x" in page(tmp_path / "a.pdf", draw, [(89.7, 93.8, 702.5)])
+
+
+def test_underlined_code_is_no_fraction():
+    def typed(words: str, y: float) -> Piece:
+        return Piece(text=words, x0=72, x1=95, y=y, size=10, font="CMTT10", bold=False, mono=True)
+
+    lines = [typed("2 5;", 700), typed("3 6;", 687)]
+    assert with_fractions(lines, [Rule(x0=72, x1=95, y=698.5)]) == lines
+
+
+def test_letters_set_apart_make_words(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    canvas.drawString(72, 700, "pair style peri", charSpace=2)
+    canvas.save()
+    assert convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5)).markdown == "pair style peri\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus.read.books import pandoc
-from corpus.read.books.library import ZIP, Piece, format_of, suffix_of
+from corpus.read.books.library import ZIP, Piece, cut_at, format_of, suffix_of
 from corpus.read.books.pandoc import Cut
 from corpus.read.books.tree import Archive
 from corpus.read.page import page_of, reason_of
@@ -17,7 +17,8 @@ from infuser_core.schemas import Page
 
 CONVERTER = "pandoc-1"
 MAX_LOST = 0.2
-"""Share of a book's parts that may fail; more of them, and it is refused with the first one's reason."""
+"""Share of a book's text, or of its binary parts, that may fail; more, and it is refused with the first one's reason."""
+UNREADABLE = "unreadable"
 TITLE_LEVEL = 1
 
 
@@ -71,25 +72,44 @@ def _written(path: Path, pieces: list[Piece], end: float) -> Iterator[tuple[str,
             yield f"{'#' * min(TITLE_LEVEL + piece.depth, 6)} {' '.join(piece.title.split())}", []
             continue
         kind = format_of(piece.name)
-        content = piece.text.encode("utf-8", "replace")
         if kind is not None and kind.is_binary:
             content = archive.content(piece.name) if archive else path.read_bytes()
-        try:
-            seconds = max(end - time.monotonic(), 0.1)
-            written = pandoc.write(content, piece.reader, depth=piece.depth, seconds=seconds)
-            yield written.markdown, list(written.cuts)
-        except DocumentError as error:
-            yield "", [Cut(reason="unreadable", text=f"{piece.name}: {error.message}")]
+            yield _converted(piece, content, end)
+            continue
+        markdown, cuts = _converted(piece, piece.text.encode("utf-8", "replace"), end)
+        sections = cut_at(piece.text, kind.finer if kind else None)
+        if not markdown and len(sections) > 1 and any(cut.reason == UNREADABLE for cut in cuts):
+            made = [_converted(piece, each.encode("utf-8", "replace"), end) for each in sections]
+            markdown, cuts = "\n\n".join(text for text, _ in made if text), [cut for _, more in made for cut in more]
+        yield markdown, cuts
+
+
+def _converted(piece: Piece, content: bytes, end: float) -> tuple[str, list[Cut]]:
+    try:
+        seconds = max(end - time.monotonic(), 0.1)
+        head = piece.head.encode("utf-8", "replace")
+        written = pandoc.write(head + content, piece.reader, depth=piece.depth, seconds=seconds)
+        return written.markdown, list(written.cuts)
+    except DocumentError as error:
+        return "", [Cut(reason=UNREADABLE, text=f"{piece.name}: {error.message}{_near(content)}", size=len(content))]
+
+
+def _near(content: bytes) -> str:
+    """The first line of a part with text in it, as a hint to its place in the file."""
+    line = next((line for line in content.decode("utf-8", "replace").splitlines() if line.strip()), "")
+    return f" (in the part that begins {line.strip()[:60]!r})" if line else ""
 
 
 def _page(source_id: str, pieces: list[Piece], texts: list[str], cuts: list[Cut], suffix: str) -> Page:
     text = "\n\n".join(each for each in texts if each)
-    lost = [cut.text for cut in cuts if cut.reason == "unreadable"]
+    lost = [cut for cut in cuts if cut.reason == UNREADABLE]
     failed = len(lost)
     files = failed + sum(bool(piece.name and each) for piece, each in zip(pieces, texts, strict=True))
+    whole = sum(len(piece.text.encode("utf-8", "replace")) for piece in pieces)
+    share = sum(cut.size for cut in lost) / whole if whole else failed / max(files, 1)
     reason = ""
-    if failed > MAX_LOST * files:
-        reason = f"unreadable: {failed} of {files} parts failed, at most {MAX_LOST:.0%} may: {lost[0]}"
+    if share > MAX_LOST:
+        reason = f"unreadable: {failed} of {files} parts, {share:.0%} of it, at most {MAX_LOST:.0%} may: {lost[0].text}"
     elif not text.strip():
         reason = "empty: the book has no text"
     return page_of(

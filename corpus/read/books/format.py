@@ -47,6 +47,11 @@ def as_it_is(text: str) -> str:
     return text
 
 
+def as_it_stands(tree: Tree) -> Tree:
+    """The tree, unchanged."""
+    return tree
+
+
 def no_layouts(tree: Tree) -> list[Layout]:
     """No book of several parts: the format is one of single files."""
     return []
@@ -63,10 +68,14 @@ class Format:
     is_binary: bool = False
     """Whether its files are archives and no text."""
     include: Pattern[str] | None = None
-    """A line that stands for another file of the book; its group `name` is the path."""
+    """A line that stands for another file of the book; its group `name` is the path, `folder` where it begins."""
+    view: Callable[[Tree], Tree] = as_it_stands
+    """The tree with its books' own commands for inclusions written as those of the format."""
     prepare: Callable[[str], str] = as_it_is
     """Turns a whole part into what the reader understands."""
     split: Pattern[str] | None = None
     """Begin of a chapter: parts are converted chapter by chapter, so that one that fails costs no other."""
+    finer: Pattern[str] | None = None
+    """Begin of a section: a chapter that cannot be read is cut there."""
     layouts: Callable[[Tree], list[Layout]] = no_layouts
     """The books of a tree, each with its parts in reading order."""

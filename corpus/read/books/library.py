@@ -46,6 +46,8 @@ class Piece:
     """Input of pandoc; for a binary format nothing: its bytes are taken from the file."""
     title: str
     """Heading of a group that stands above it."""
+    head: str = ""
+    """What stands before each chapter: LaTeX's definitions."""
 
 
 @cache
@@ -149,7 +151,7 @@ def _reached(tree: Tree, chosen: Sequence[Layout]) -> set[str]:
         if name in seen or kind is None or kind.include is None:
             continue
         seen.add(name)
-        todo += list(included(tree, name, kind.include, kind.suffixes))
+        todo += list(included(kind.view(tree), name, kind.include, kind.suffixes))
     return seen
 
 
@@ -163,23 +165,20 @@ def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
     if kind.is_binary:
         return [_piece(part, kind, "")], []
     try:
-        text = kind.prepare(inlined(tree, part.name, kind.include, kind.suffixes))
+        text = kind.prepare(inlined(kind.view(tree), part.name, kind.include, kind.suffixes))
     except UNREADABLE as error:
         return [], [Cut(reason="unreadable", text=f"{part.name}: {type(error).__name__}: {error}")]
-    return [_piece(part, kind, each) for each in _chapters(text, kind)], []
-
-
-def _piece(part: Part, kind: Format, text: str) -> Piece:
-    return Piece(name=part.name, reader=kind.reader, depth=part.depth, text=text, title="")
-
-
-def _chapters(text: str, kind: Format) -> list[str]:
-    """A text cut at its chapters, each with what stands before the first line of the body (LaTeX's definitions)."""
-    if kind.split is None:
-        return [text]
     head, begin, body = text.partition(r"\begin{document}")
-    if not begin:
-        head, body = "", text
-    edges = sorted({0, *(match.start() for match in kind.split.finditer(body)), len(body)})
-    found = [body[start:stop] for start, stop in pairwise(edges) if body[start:stop].strip()]
-    return [f"{head}\n{each}" if head else each for each in found] or [text]
+    head, body = (f"{head}\n", body) if begin else ("", text)
+    return [_piece(part, kind, each, head) for each in cut_at(body, kind.split)], []
+
+
+def _piece(part: Part, kind: Format, text: str, head: str = "") -> Piece:
+    return Piece(name=part.name, reader=kind.reader, depth=part.depth, text=text, title="", head=head)
+
+
+def cut_at(text: str, begins: re.Pattern[str] | None) -> list[str]:
+    """A text cut where its chapters or sections begin."""
+    places = (match.start() for match in begins.finditer(text)) if begins else ()
+    edges = sorted({0, *places, len(text)})
+    return [text[start:stop] for start, stop in pairwise(edges) if text[start:stop].strip()] or [text]

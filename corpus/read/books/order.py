@@ -13,6 +13,7 @@ MAX_DEPTH = 12
 MAX_CHARS = 200_000_000
 """Text that inclusions may grow to, characters."""
 COMMENTED = re.compile(r"(?<!\\)%")
+ROOT = re.compile(r"^\\[A-Za-z]+\s*/")
 NUMBER = re.compile(r"(\d+)")
 ROUGHLY_ALL = 0.8
 """Share of the files of a folder that are numbered where their numbers are the reading order."""
@@ -41,7 +42,7 @@ def inlined(tree: Tree, name: str, include: Pattern[str] | None, suffixes: Seque
         return text
     parts, place, size = [], 0, 0
     for match in _inclusions(text, include):
-        target = found(tree, name, match["name"].strip().strip("\"'"), suffixes)
+        target = _target(tree, name, match, suffixes)
         inner = inlined(tree, target, include, suffixes, depth=depth + 1) if target and target != name else ""
         size += len(inner)
         if size > MAX_CHARS:
@@ -58,10 +59,19 @@ def _inclusions(text: str, include: Pattern[str]) -> Iterator[re.Match[str]]:
             yield match
 
 
+def _target(tree: Tree, name: str, match: re.Match[str], suffixes: Sequence[str]) -> str:
+    """The file that an inclusion stands for; a macro in front of its path is the top of the book."""
+    groups = match.groupdict()
+    other = ROOT.sub("", (groups["name"] or groups.get("bare") or "").strip().strip("\"'"))
+    folder = ROOT.sub("", (groups.get("folder") or "").strip())
+    inside = found(tree, name, f"{folder}/{other}", suffixes) if folder else ""
+    return inside or found(tree, name, other, suffixes)
+
+
 def included(tree: Tree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
     """The files that a file includes itself."""
     for match in _inclusions(tree.text(name), include):
-        if target := found(tree, name, match["name"].strip().strip("\"'"), suffixes):
+        if target := _target(tree, name, match, suffixes):
             yield target
 
 

@@ -33,6 +33,8 @@ class Cut:
     """navigation, licence, image, markup, unreadable or unused."""
     text: str
     """The piece; a file's name and what was said of it where a whole part is missing."""
+    size: int = 0
+    """Bytes of such a part; 0 where nobody read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

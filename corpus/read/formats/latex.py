@@ -1,19 +1,44 @@
 """LaTeX projects: the main file with what it inputs, chapter by chapter, each with the definitions of the preamble."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from corpus.read.books.format import Format, Layout, Tree
 from corpus.read.books.order import by_inclusion
 
 SUFFIXES = (".tex", ".ltx", ".latex")
-INCLUDE = re.compile(r"\\(?:input|include|subfile)\s*\{(?P<name>[^{}\n]+)\}")
-BEGIN = r"\begin{document}"
+INCLUDE = re.compile(
+    r"\\(?:(?:input|include|subfile)|(?:sub)?(?:import|inputfrom|includefrom)\*?\s*\{(?P<folder>[^{}\n]*)\})"
+    r"\s*\{(?P<name>[^{}\n]+)\}|\\input[ \t]+(?P<bare>[^\s\\{}%]+)"
+)
+OWN = re.compile(
+    r"\\(?:(?:re)?newcommand|providecommand|(?:Declare|New)DocumentCommand|DeclareRobustCommand|[egx]?def)\*?\s*\{?\\"
+    r"(?P<name>[A-Za-z]+)(?P<body>.{0,1500}?)(?=^\\[A-Za-z]|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""The definition of a command, to the next command that begins a line."""
+READS = re.compile(r"\\(?:input|include|subfile|import|subimport|includefrom)\s*\{(?P<path>[^{}\n]*#\d[^{}\n]*)\}")
+LEVEL = re.compile(r"(part|chapter|(?:sub)*section)$")
+ENVIRONMENT = re.compile(r"\\newenvironment\*?\s*\{(?P<name>[A-Za-z]+)\}.{0,1500}?\\(?P<level>part|chapter|(?:sub)*section)\*?\{#", re.DOTALL)
+TITLE = re.compile(r"\{((?:[^{}\n]|\{[^{}\n]*\})*)\}")
+ARGUMENT = re.compile(r"\{([^{}\n]*)\}")
+DEFINING = (*SUFFIXES, ".sty", ".cls")
+NESTED = re.compile(r"\\documentclass(?:(?!\\documentclass).)*?\\begin\{document\}", re.DOTALL)
+BEGIN, END = r"\begin{document}", r"\end{document}"
 COMMENT = re.compile(r"(?m)(?<!\\)((?:\\\\)*)%.*$")
 # What a formula needs, where it begins a line: what is indented is inside another definition.
 DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|newtheorem|def)(?![A-Za-z])")
-CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b")
+CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b(?!\*?\{#)")
+SECTION = re.compile(r"(?m)^[ \t]*\\(?:sub)*section\b(?!\*?\{#)")
 BRACES = re.compile(r"\\[{}\\]")
+HEAD = re.compile(
+    r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator)\*?\s*\{?\\[A-Za-z]+\}?\s*(?:\[[^\[\]]*\]\s*){0,2}\{"
+    r"|\\newtheorem|\\def.*?\{",
+    re.DOTALL,
+)
+"""A definition to the brace of its body."""
+PROGRAM = re.compile(r"@|\\(?:expandafter|csname|csuse|let|edef|begingroup|noexpand|the[a-z]|if[a-z]|IfNoValue)")
 DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
 BARE = re.compile(r"\\((?:sub)*section|chapter|paragraph)(\*?)(\\[A-Za-z]+)")
 """A title that is a macro without braces."""
@@ -28,7 +53,9 @@ def prepare(text: str) -> str:
     if not begin:
         return text
     known = list(_definitions(COMMENT.sub(r"\1", preamble)))
-    return "\n".join([*known, BEGIN, body.partition(r"\end{document}")[0]])
+    # Parts that can be set alone are documents within the document.
+    body = NESTED.sub("", body)
+    return "\n".join([*known, BEGIN, (body.rpartition(END)[0] or body).replace(END, "")])
 
 
 def _definitions(text: str) -> Iterator[str]:
@@ -43,20 +70,87 @@ def _definitions(text: str) -> Iterator[str]:
             lines.append(line)
             bare = BRACES.sub("", line)
             depth += bare.count("{") - bare.count("}")
-            opened = opened or "{" in bare
+            opened = opened or HEAD.match("\n".join(lines)) is not None
             if opened and depth <= 0:
                 break
         made = "\n".join(lines)
         place = match.start() + len(made)
         whole = made.count(r"\begin{") == made.count(r"\end{")
-        if opened and depth == 0 and whole and "@" not in made and not DELIMITED.match(made):
+        if opened and depth == 0 and whole and not PROGRAM.search(made) and not DELIMITED.match(made):
             yield made
 
 
+class _Expanded:
+    """A tree whose own commands for reading files, such as `\chapterof{2}{sets}`, are written as inclusions."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._paths: dict[str, list[str]] = {}
+        self._heads: dict[str, str] = {}
+        for name in tree.names():
+            if name.lower().endswith(DEFINING):
+                self._learn(COMMENT.sub(r"\1", tree.text(name)))
+        commands = "|".join(sorted(self._paths, key=len, reverse=True))
+        self._call = re.compile(rf"\\(?P<name>{commands})\*?(?:\[(?P<folder>[^\[\]\n]*)\])?(?P<all>(?:\{{[^{{}}\n]*\}})+)")
+        heads = "|".join(re.escape(head) for head in sorted(self._heads, key=len, reverse=True))
+        self._head = re.compile(rf"\\(?P<name>{heads})\*?(?:\[[^\[\]\n]*\])?(?P<all>(?:\{{(?:[^{{}}\n]|\{{[^{{}}\n]*\}})*\}})+)")
+
+    def _learn(self, text: str) -> None:
+        """Commands that read files, and those for headings, by their definitions."""
+        for match in OWN.finditer(text):
+            level = LEVEL.search(match["name"])
+            if paths := [found["path"] for found in READS.finditer(match["body"])]:
+                self._paths[match["name"]] = paths
+            elif level and level[0] != match["name"] and "{#" in match["body"] and "ref{" not in match["body"]:
+                self._heads[match["name"]] = level[0]
+        for match in ENVIRONMENT.finditer(text):
+            self._heads[f"begin{{{match['name']}}}"] = match["level"]
+
+    def names(self) -> Sequence[str]:
+        """Paths of all files."""
+        return self._tree.names()
+
+    def text(self, name: str) -> str:
+        """A file's text."""
+        text = self._tree.text(name)
+        if not name.lower().endswith(SUFFIXES):
+            return text
+        text = self._head.sub(self._heading, text) if self._heads else text
+        return self._call.sub(self._inclusions, text) if self._paths else text
+
+    def _heading(self, call: re.Match[str]) -> str:
+        title = TITLE.findall(call["all"])[-1]
+        return f"\\{self._heads[call['name']]}{{{title}}}"
+
+    def _inclusions(self, call: re.Match[str]) -> str:
+        arguments = ARGUMENT.findall(call["all"])
+        paths = []
+        for path in self._paths[call["name"]]:
+            for place, argument in enumerate(arguments, 1):
+                path = path.replace(f"#{place}", argument)
+            paths.append(path)
+        if any("#" in path or "\\" in path for path in paths):
+            # What the command makes of its arguments is programming; a folder and a file is the usual case.
+            return f"\\subimport{{{call['folder'] or '.'}}}{{{arguments[0]}}}"
+        return "\n".join(f"\\input{{{path}}}" for path in paths)
+
+
+view = lru_cache(maxsize=2)(_Expanded)
+
+
 def _layouts(tree: Tree) -> list[Layout]:
-    return by_inclusion(tree, SUFFIXES, INCLUDE, BEGIN)
+    return by_inclusion(view(tree), SUFFIXES, INCLUDE, BEGIN)
 
 
 FORMATS = (
-    Format(suffixes=SUFFIXES, reader="latex", include=INCLUDE, prepare=prepare, split=CHAPTER, layouts=_layouts),
+    Format(
+        suffixes=SUFFIXES,
+        reader="latex",
+        include=INCLUDE,
+        view=view,
+        prepare=prepare,
+        split=CHAPTER,
+        finer=SECTION,
+        layouts=_layouts,
+    ),
 )

@@ -16,6 +16,8 @@ SLACK = 1.5
 NUMERATOR = (0.05, 1.5)
 """Distance of a numerator's baseline from the bar, in units of the font size."""
 DENOMINATOR = (0.5, 1.7)
+LINE = 0.8
+"""Distance of two baselines up to which two pieces are of one part, in units of the font size."""
 RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
@@ -108,7 +110,13 @@ def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
 def _parts(near: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]:
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
     under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
-    return over, under
+    return _nearest(over, rule), _nearest(under, rule)
+
+
+def _nearest(part: Sequence[Piece], rule: Rule) -> list[Piece]:
+    """Pieces of the line that is nearest to the rule: those of the next line of text are none of a fraction's."""
+    line = min(part, key=lambda p: abs(p.y - rule.y) - p.size, default=None)
+    return [p for p in part if line and abs(p.y - line.y) < LINE * line.size]
 
 
 def _goes_on(piece: Piece, under: Sequence[Piece], rule: Rule) -> bool:
