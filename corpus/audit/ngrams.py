@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-NORMALISER = "nfkc-casefold-nfkc-visible-skeleton-hyphens-latex-nopunct-cjk-1"
+NORMALISER = "nfkc-casefold-nfkc-visible-skeleton-hyphens-latex-nopunct-cjk-2"
 LONG_WORD = 1024
 """A longer word stands for itself by its digest, characters: nothing then grows with what somebody pasted."""
 GLUED = "'.$"
@@ -28,17 +28,20 @@ _SPACING = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|q?quad|,|;|!|:|>)(?![A-Za
 # The hyphen stands first, so that the search for it is as fast as for a single character.
 _HYPHEN = re.compile(r"-(?<=[^\W\d_]{2}-)\s*(?=[^\W\d_]{2})")
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+# Vowel points of Hebrew and Arabic, and the stroke that only lengthens a word: most texts are printed without.
+_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0670]")
 _APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4"
 _HYPHENS = "\u2010\u2011\u2043"
 _LOOK_ALIKES = dict(
     zip(
         "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u04bb\u04cf\u0501\u051b\u051d"
-        "\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u04af",
-        "abekmhopctyxsijhldqwaikvoptuxiagy",
+        "\u06a9\u06cc\u0649\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u04af",
+        "abekmhopctyxsijhldqw\u0643\u064a\u064aaikvoptuxiagy",
         strict=True,
     )
 )
-"""Folded letters and the Latin letters that they look like, after the confusables of Unicode TS 39."""
+"""Folded letters and the Latin letters that they look like, after the confusables of Unicode TS 39; Persian letters and
+the Arabic ones."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 
@@ -53,7 +56,7 @@ class _Folds(dict[int, str]):
 
 def _fold(character: str) -> str:
     category = unicodedata.category(character)
-    if category == "Cf" or _INVISIBLE.match(character) or character in _APOSTROPHES:
+    if category == "Cf" or _POINTS.match(character) or _INVISIBLE.match(character) or character in _APOSTROPHES:
         return ""
     if character in _HYPHENS:
         return "-"

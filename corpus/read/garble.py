@@ -73,13 +73,16 @@ _COMMON_HAN = frozenset(
     "\u7684\u4e00\u662f\u4e0d\u5728\u4e86\u6709\u548c\u4eba\u8fd9\u9019\u4e2d\u5927\u4e3a\u70ba\u4e0a\u4e2a\u500b\u4ee5\u8981\u7528\u4e8e\u65bc\u5230\u5176\u53ef\u4e0e\u8207\u6211\u4e5f\u4e4b\u540c\u6210\u65b9\u6cd5\u5982\u80fd\u5bf9\u5c0d\u4f1a\u6703\u4e0b\u51fa\u884c\u5b50\u65f6\u6642\u8005\u800c\u540e\u5f8c\u5b83\u4eec\u5011\u65e5\u5206\u5206\u6570\u6578\u5b57"
 )
 _FEW_HAN = 0.05
+_RTL = "\u0590-\u07ff\ufb1d-\ufdff\ufe70-\ufefc"
+_LEFTWARD = re.compile(f"[{_RTL}]{{2,}}")
+_MIXED_SCRIPTS = re.compile(f"[{_RTL}][A-Za-z]|[A-Za-z][{_RTL}]")
 
 
 def debris(pages: Sequence[str]) -> str:
     """Reason to refuse a book whose pages are in no language, with examples of its words; empty for any other.
 
     Latin words are judged by their form (a vowel, no long run of consonants, no capital inside), Chinese by the share
-    of its most frequent characters; other scripts are not judged.
+    of its most frequent characters, Hebrew and Arabic by Latin letters within words; other scripts are not judged.
     """
     scores = [score for page in pages if (score := language(page)) is not None]
     bad = sum(score < LANGUAGE for score in scores)
@@ -96,6 +99,9 @@ def language(page: str) -> float | None:
     han = _HAN.findall(page)
     if len(han) >= 4 * WORDS and not re.search("[\u3040-\u30ff]", page):
         return float(sum(sign in _COMMON_HAN for sign in han) >= _FEW_HAN * len(han))
+    leftward = _LEFTWARD.findall(page)
+    if len(leftward) >= WORDS:
+        return 1 - min(1.0, len(_MIXED_SCRIPTS.findall(page)) / len(leftward))
     words = [word for word in _WORD.findall(page) if max(word) < "\u0250"]
     return sum(map(_is_word, words)) / len(words) if len(words) >= WORDS else None
 

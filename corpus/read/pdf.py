@@ -64,6 +64,8 @@ LINE_ENDS = frozenset({0x0A, 0x0D})
 BLANKS = frozenset({0x20, 0xA0})
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
+LEAST_SIZE = 0.1
+"""Font size where the file has none, points."""
 KERNED, SET_APART = 0.05, 0.3
 """Width up to which a gap is no blank, in a line of words and in one of single letters, in units of the font size."""
 APART, LETTERS = 0.6, 8
@@ -347,7 +349,8 @@ class _Reader:
         scale = 1.0
         if raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
             scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
-        return round(raw.FPDFText_GetFontSize(self.textpage, index) * scale, 1)
+        # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
+        return round(raw.FPDFText_GetFontSize(self.textpage, index) * scale, 1) or LEAST_SIZE
 
 
 def _lines(codes: list[int]) -> Iterator[tuple[int, int, bool]]:

@@ -216,5 +216,13 @@ def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
     rows = [row for row in read_rows(tmp_path / "out" / DISCARDED, Discarded) if row.stage == "convert"]
     assert [(row.reason, row.text, row.start) for row in rows] == [("navigation", "Back to top", -1)]
     (source,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)
-    assert source.converter.startswith("pandoc-1/") and source.status == "admitted"
+    assert source.converter.startswith("pandoc-2/") and source.status == "admitted"
     assert not build_pool([str(folder)], tmp_path / "out", **options).facts["changed"]
+
+
+def test_commands_that_pandoc_does_not_know_keep_their_text_or_leave_a_row(tmp_path):
+    text = "\\documentclass{book}\n\\begin{document}\n\\chapter{One}\nThe \\shade{truth} is \\two{a}{b} here.\n\\newcommand{\\k}{41}\n"
+    path = put(tmp_path, {"book.tex": text + "\\chapter{Two}\nIt is $\\k+1$.\n\\end{document}\n"}) / "book.tex"
+    page = convert_book(path, "book", CONFIG)
+    assert "The truth is here." in page.markdown and "$41+1$" in page.markdown
+    assert list(zip(page.removed, page.removed_for, strict=True)) == [("\\two{a}{b}", "markup")]

@@ -8,6 +8,7 @@ from corpus.chunk.chunk import Discard, chunk
 from corpus.chunk.split import count_tokens
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.garble import MARK, debris
+from corpus.read.markdown import unmirrored
 from corpus.read.page import page_of
 from infuser_core.config.corpus import ChunkSettings
 
@@ -98,6 +99,15 @@ def test_a_book_in_no_language_is_refused_with_examples(changed):
 )
 def test_other_languages_and_code_are_no_debris(text):
     assert debris([text * 20]) == ""
+
+
+def test_arabic_letters_mixed_with_latin_ones_are_debris():
+    sound = "\u0627\u0644\u0643\u062a\u0627\u0628 \u0641\u064a \u0627\u0644\u0628\u064a\u062a " * 20
+    assert debris([sound]) == "" and debris([sound.replace("\u0627", "A")]).startswith("debris")
+
+
+def test_brackets_drawn_from_right_to_left_are_turned():
+    assert unmirrored("\u0628 ]1[ \u062a (2)") == "\u0628 [1] \u062a (2)" and unmirrored("]1[") == "]1["
 
 
 def test_a_short_rule_on_the_baseline_between_letters_is_an_underscore(tmp_path):

@@ -15,9 +15,9 @@ from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
-CONVERTER = "pandoc-1"
+CONVERTER = "pandoc-2"
 MAX_LOST = 0.2
-"""Share of a book's text, or of its binary parts, that may fail; more, and it is refused with the first one's reason."""
+"""Share of a book's text, or of its binary parts, that may fail; else it is refused with the first one's reason."""
 UNREADABLE = "unreadable"
 TITLE_LEVEL = 1
 
@@ -74,21 +74,27 @@ def _written(path: Path, pieces: list[Piece], end: float) -> Iterator[tuple[str,
         kind = format_of(piece.name)
         if kind is not None and kind.is_binary:
             content = archive.content(piece.name) if archive else path.read_bytes()
-            yield _converted(piece, content, end)
+            yield _converted(piece, b"", content, end)
             continue
-        markdown, cuts = _converted(piece, piece.text.encode("utf-8", "replace"), end)
-        sections = cut_at(piece.text, kind.finer if kind else None)
-        if not markdown and len(sections) > 1 and any(cut.reason == UNREADABLE for cut in cuts):
-            made = [_converted(piece, each.encode("utf-8", "replace"), end) for each in sections]
+        markdown, cuts = _converted(piece, _bytes(piece.head), _bytes(piece.text), end)
+        parts = list(cut_at(piece.head, piece.text, kind.finer, kind)) if kind and kind.finer else []
+        if not markdown and len(parts) > 1 and any(cut.reason == UNREADABLE for cut in cuts):
+            made = [_converted(piece, _bytes(head), _bytes(text), end) for head, text in parts]
             markdown, cuts = "\n\n".join(text for text, _ in made if text), [cut for _, more in made for cut in more]
         yield markdown, cuts
 
 
-def _converted(piece: Piece, content: bytes, end: float) -> tuple[str, list[Cut]]:
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _converted(piece: Piece, head: bytes, content: bytes, end: float) -> tuple[str, list[Cut]]:
     try:
         seconds = max(end - time.monotonic(), 0.1)
-        head = piece.head.encode("utf-8", "replace")
         written = pandoc.write(head + content, piece.reader, depth=piece.depth, seconds=seconds)
+        if named := pandoc.plain_commands(written.cuts):
+            seconds = max(end - time.monotonic(), 0.1)
+            written = pandoc.write(named + head + content, piece.reader, depth=piece.depth, seconds=seconds)
         return written.markdown, list(written.cuts)
     except DocumentError as error:
         return "", [Cut(reason=UNREADABLE, text=f"{piece.name}: {error.message}{_near(content)}", size=len(content))]
@@ -105,7 +111,7 @@ def _page(source_id: str, pieces: list[Piece], texts: list[str], cuts: list[Cut]
     lost = [cut for cut in cuts if cut.reason == UNREADABLE]
     failed = len(lost)
     files = failed + sum(bool(piece.name and each) for piece, each in zip(pieces, texts, strict=True))
-    whole = sum(len(piece.text.encode("utf-8", "replace")) for piece in pieces)
+    whole = sum(len(_bytes(piece.text)) for piece in pieces)
     share = sum(cut.size for cut in lost) / whole if whole else failed / max(files, 1)
     reason = ""
     if share > MAX_LOST:

@@ -47,6 +47,11 @@ def as_it_is(text: str) -> str:
     return text
 
 
+def nothing(text: str) -> str:
+    """No text."""
+    return ""
+
+
 def as_it_stands(tree: Tree) -> Tree:
     """The tree, unchanged."""
     return tree
@@ -73,6 +78,8 @@ class Format:
     """The tree with its books' own commands for inclusions written as those of the format."""
     prepare: Callable[[str], str] = as_it_is
     """Turns a whole part into what the reader understands."""
+    carry: Callable[[str], str] = nothing
+    """What a part leaves to those behind it: LaTeX's definitions."""
     split: Pattern[str] | None = None
     """Begin of a chapter: parts are converted chapter by chapter, so that one that fails costs no other."""
     finer: Pattern[str] | None = None

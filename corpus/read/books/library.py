@@ -170,15 +170,18 @@ def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
         return [], [Cut(reason="unreadable", text=f"{part.name}: {type(error).__name__}: {error}")]
     head, begin, body = text.partition(r"\begin{document}")
     head, body = (f"{head}\n", body) if begin else ("", text)
-    return [_piece(part, kind, each, head) for each in cut_at(body, kind.split)], []
+    return [_piece(part, kind, each, above) for above, each in cut_at(head, body, kind.split, kind)], []
 
 
 def _piece(part: Part, kind: Format, text: str, head: str = "") -> Piece:
     return Piece(name=part.name, reader=kind.reader, depth=part.depth, text=text, title="", head=head)
 
 
-def cut_at(text: str, begins: re.Pattern[str] | None) -> list[str]:
-    """A text cut where its chapters or sections begin."""
+def cut_at(head: str, text: str, begins: re.Pattern[str] | None, kind: Format) -> Iterator[tuple[str, str]]:
+    """A text cut where its chapters or sections begin, each with the definitions that hold there."""
     places = (match.start() for match in begins.finditer(text)) if begins else ()
     edges = sorted({0, *places, len(text)})
-    return [text[start:stop] for start, stop in pairwise(edges) if text[start:stop].strip()] or [text]
+    for start, stop in pairwise(edges if text else [0, 0]):
+        if text[start:stop].strip() or len(edges) < 3:
+            yield head, text[start:stop]
+        head += kind.carry(text[start:stop])

@@ -6,7 +6,9 @@ pandoc is free software under the GPL 2 or later: it is run as a program of its 
 import functools
 import importlib.util
 import json
+import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,16 @@ HEAP = "-M1536m"
 RESIDENT_BYTES = 2 << 30
 """Resident memory at which a pandoc process is ended, bytes."""
 ANSWER_BYTES = 256 << 20
+SKIPPED = "markup"
+SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
+PLAIN = re.compile(r"\\(?P<name>[A-Za-z]+)\s*\{[^{}\\]*[^\W\d_][^{}\\]*\}$")
+_NO_TEXT = (
+    "addcontentsline bibliography bibliographystyle color documentclass fontfamily fontsize glsadd graphicspath "
+    "hspace hypersetup include includegraphics index input label markboth markright nocite pagenumbering pagestyle "
+    "pdfbookmark selectlanguage setcounter setlength thispagestyle usefont usepackage vspace"
+)
+NO_TEXT = frozenset(_NO_TEXT.split())
+"""Commands whose argument is not printed."""
 MARK = "REMOVED "
 """Begin of the lines in which the filter tells what it took out."""
 
@@ -72,7 +84,19 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
     path = program()
     if not path:
         raise DocumentError(WITHOUT, hint="the text of other formats is read by it")
-    words = [path, "--sandbox", "--from", reader, "--to", WRITER, "--wrap", "none", "--lua-filter", str(FILTER)]
+    words = [
+        path,
+        "--verbose",
+        "--sandbox",
+        "--from",
+        reader,
+        "--to",
+        WRITER,
+        "--wrap",
+        "none",
+        "--lua-filter",
+        str(FILTER),
+    ]
     ended = child.run(
         [*words, "--shift-heading-level-by", str(depth), "--reference-location", "block", "+RTS", HEAP, "-RTS"],
         wall_seconds=seconds,
@@ -84,12 +108,20 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
         raise child.killed("pandoc", ended.status)
     if ended.fault or ended.status:
         raise DocumentError(f"pandoc: {ended.fault or _complaint(ended)}", hint="see the file with pandoc by hand")
-    said = [line[len(MARK) :] for line in ended.err.decode(errors="replace").splitlines() if line.startswith(MARK)]
-    markdown = ended.out.decode("utf-8", errors="replace").strip("\n")
-    return Written(markdown=markdown, cuts=tuple(Cut(**json.loads(line)) for line in said))
+    told = ended.err.decode(errors="replace")
+    cuts = [Cut(**json.loads(line[len(MARK) :])) for line in told.splitlines() if line.startswith(MARK)]
+    cuts += [Cut(reason=SKIPPED, text=found["text"]) for found in SKIP.finditer(told)]
+    return Written(markdown=ended.out.decode("utf-8", errors="replace").strip("\n"), cuts=tuple(cuts))
+
+
+def plain_commands(cuts: Sequence[Cut]) -> bytes:
+    """Definitions for commands that pandoc does not know and that set one text: the text stays."""
+    found = (PLAIN.match(cut.text) for cut in cuts if cut.reason == SKIPPED)
+    names = sorted({match["name"] for match in found if match and match["name"] not in NO_TEXT})
+    return "".join(f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in names).encode()
 
 
 def _complaint(ended: child.Finished) -> str:
     lines = ended.err.decode(errors="replace").splitlines()
-    told = [line for line in lines if line.strip() and not line.startswith((MARK, "[WARNING]", "  "))]
+    told = [line for line in lines if line.strip() and not line.startswith((MARK, "[WARNING]", "[INFO]", "  "))]
     return " ".join(" ".join(told).split())[: child.REASON_CHARS] or f"exit status {ended.status}"

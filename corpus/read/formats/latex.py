@@ -1,8 +1,9 @@
 """LaTeX projects: the main file with what it inputs, chapter by chapter, each with the definitions of the preamble."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import cast
 
 from corpus.read.books.format import Format, Layout, Tree
 from corpus.read.books.order import by_inclusion
@@ -20,7 +21,10 @@ OWN = re.compile(
 """The definition of a command, to the next command that begins a line."""
 READS = re.compile(r"\\(?:input|include|subfile|import|subimport|includefrom)\s*\{(?P<path>[^{}\n]*#\d[^{}\n]*)\}")
 LEVEL = re.compile(r"(part|chapter|(?:sub)*section)$")
-ENVIRONMENT = re.compile(r"\\newenvironment\*?\s*\{(?P<name>[A-Za-z]+)\}.{0,1500}?\\(?P<level>part|chapter|(?:sub)*section)\*?\{#", re.DOTALL)
+ENVIRONMENT = re.compile(
+    r"\\newenvironment\*?\s*\{(?P<name>[A-Za-z]+)\}.{0,1500}?\\(?P<level>part|chapter|(?:sub)*section)\*?\{#",
+    re.DOTALL,
+)
 TITLE = re.compile(r"\{((?:[^{}\n]|\{[^{}\n]*\})*)\}")
 ARGUMENT = re.compile(r"\{([^{}\n]*)\}")
 DEFINING = (*SUFFIXES, ".sty", ".cls")
@@ -52,10 +56,14 @@ def prepare(text: str) -> str:
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
         return text
-    known = list(_definitions(COMMENT.sub(r"\1", preamble)))
     # Parts that can be set alone are documents within the document.
     body = NESTED.sub("", body)
-    return "\n".join([*known, BEGIN, (body.rpartition(END)[0] or body).replace(END, "")])
+    return "\n".join([definitions(preamble), BEGIN, (body.rpartition(END)[0] or body).replace(END, "")])
+
+
+def definitions(text: str) -> str:
+    """The definitions of a text, one below the other."""
+    return "".join(f"{made}\n" for made in _definitions(COMMENT.sub(r"\1", text)))
 
 
 def _definitions(text: str) -> Iterator[str]:
@@ -90,10 +98,8 @@ class _Expanded:
         for name in tree.names():
             if name.lower().endswith(DEFINING):
                 self._learn(COMMENT.sub(r"\1", tree.text(name)))
-        commands = "|".join(sorted(self._paths, key=len, reverse=True))
-        self._call = re.compile(rf"\\(?P<name>{commands})\*?(?:\[(?P<folder>[^\[\]\n]*)\])?(?P<all>(?:\{{[^{{}}\n]*\}})+)")
-        heads = "|".join(re.escape(head) for head in sorted(self._heads, key=len, reverse=True))
-        self._head = re.compile(rf"\\(?P<name>{heads})\*?(?:\[[^\[\]\n]*\])?(?P<all>(?:\{{(?:[^{{}}\n]|\{{[^{{}}\n]*\}})*\}})+)")
+        self._call = _calls(self._paths, r"(?P<all>(?:\{[^{}\n]*\})+)")
+        self._head = _calls(self._heads, r"(?P<all>(?:\{(?:[^{}\n]|\{[^{}\n]*\})*\})+)")
 
     def _learn(self, text: str) -> None:
         """Commands that read files, and those for headings, by their definitions."""
@@ -119,8 +125,9 @@ class _Expanded:
         return self._call.sub(self._inclusions, text) if self._paths else text
 
     def _heading(self, call: re.Match[str]) -> str:
-        title = TITLE.findall(call["all"])[-1]
-        return f"\\{self._heads[call['name']]}{{{title}}}"
+        title, name = TITLE.findall(call["all"])[-1], call["name"]
+        rest = f"\n\\{name}" if name.startswith("begin{") else ""
+        return f"\\{self._heads[name]}{{{title}}}{rest}"
 
     def _inclusions(self, call: re.Match[str]) -> str:
         arguments = ARGUMENT.findall(call["all"])
@@ -135,7 +142,20 @@ class _Expanded:
         return "\n".join(f"\\input{{{path}}}" for path in paths)
 
 
-view = lru_cache(maxsize=2)(_Expanded)
+def _calls(names: Iterable[str], arguments: str) -> re.Pattern[str]:
+    """Uses of the commands, with what stands in brackets and in braces."""
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"\\(?P<name>{longest_first})\*?(?:\[(?P<folder>[^\[\]\n]*)\])?{arguments}")
+
+
+@lru_cache(maxsize=2)
+def _expanded(tree: Hashable) -> Tree:
+    return _Expanded(cast(Tree, tree))
+
+
+def view(tree: Tree) -> Tree:
+    """The tree with the book's own commands for inclusions and headings written as LaTeX's."""
+    return _expanded(cast(Hashable, tree))
 
 
 def _layouts(tree: Tree) -> list[Layout]:
@@ -149,6 +169,7 @@ FORMATS = (
         include=INCLUDE,
         view=view,
         prepare=prepare,
+        carry=definitions,
         split=CHAPTER,
         finer=SECTION,
         layouts=_layouts,
