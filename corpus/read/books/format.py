@@ -79,7 +79,7 @@ class Format:
     prepare: Callable[[str], str] = as_it_is
     """Turns a whole part into what the reader understands."""
     carry: Callable[[str], str] = nothing
-    """What a part leaves to those behind it: LaTeX's definitions."""
+    """Makes of a part the definitions that hold behind it too, as LaTeX's do."""
     split: Pattern[str] | None = None
     """Begin of a chapter: parts are converted chapter by chapter, so that one that fails costs no other."""
     finer: Pattern[str] | None = None

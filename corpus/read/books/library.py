@@ -47,7 +47,7 @@ class Piece:
     title: str
     """Heading of a group that stands above it."""
     head: str = ""
-    """What stands before each chapter: LaTeX's definitions."""
+    """Definitions that stand before each chapter."""
 
 
 @cache
