@@ -125,6 +125,8 @@ NODE = 8
 """GPUs of one node, where a cluster is given by its total alone."""
 GIGA = 1e9
 GIB = 2**30
+HOST = "cpu"
+"""Name of this host's processor in the place of an accelerator."""
 PYTHON = 0.45 * GIB
 """Bytes of a process with torch and transformers, and no driver."""
 
@@ -153,6 +155,11 @@ class Gpu:
     """Bytes of one process: driver context, kernels and library workspaces."""
     graphs: float = 1.0 * GIB
     """Bytes of captured decoding graphs and the sampler's own buffers."""
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is a processor with its main memory."""
+        return self.name == HOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +247,7 @@ def this_host() -> Gpu:
     """This machine's processor as if it were an accelerator, by two short measurements of one thread."""
     sweep = sweep_rate()
     return Gpu(
-        name="cpu",
+        name=HOST,
         memory=memory(),
         flops=matrix_rate(),
         bandwidth=sweep,

@@ -104,7 +104,9 @@ def on_more(layout: Layout, before: Cluster, after: Cluster) -> Layout:
 
 
 FRAGMENTED = 0.06
-"""Share of the trainer's parts that the allocator cannot use."""
+"""Share of the trainer's parts that an accelerator's allocator cannot use."""
+HEAP = 0.7
+"""The same of a C library's heap, of what comes and goes with a micro-batch: measured on processes that train twice."""
 RESERVE = "fragmentation reserve"
 """Name of that part."""
 LEAST = 256
@@ -113,8 +115,8 @@ BUCKET = 50_000_000
 """Elements of a reduction bucket."""
 LOGIT_CELLS = 1 << 25
 """Logits that the output layer holds at a time."""
-PIECE = 1 << 26
-"""Elements of a piece of a question's gradient; scoring holds three."""
+PIECE, CPU_PIECE = 1 << 26, 1 << 17
+"""Elements of a piece of a question's gradient, on an accelerator and on a CPU; scoring holds three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +165,12 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
         Part(name="fp32 masters", bytes=4 * state * on_gpu * roles),
         Part(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
         Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
-        Part(name="activations", bytes=activations(shape, layout, tokens)),
-        Part(name="logits", bytes=3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)),
-        Part(name="scoring", bytes=_scoring(shape, layout, state)),
+        *(_passing_on_cpu if gpu.is_host else _passing)(shape, layout, tokens),
+        Part(name="scoring", bytes=_scoring(shape, layout, state, piece=CPU_PIECE if gpu.is_host else PIECE)),
         Part(name="communication buffers", bytes=_buffers(shape, layout)),
     ]
-    fragmented = FRAGMENTED * sum(part.bytes for part in parts)
+    passing = [part for part in parts if part.name in PASSING]
+    fragmented = sum(part.bytes for part in (passing if gpu.is_host else parts)) * (HEAP if gpu.is_host else FRAGMENTED)
     parts += [
         Part(name=RESERVE, bytes=fragmented),
         Part(name="context", bytes=gpu.context),
@@ -176,10 +178,42 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     return Held(role="trainer", parts=tuple(parts), room=gpu.memory)
 
 
-def _scoring(shape: Shape, layout: Layout, state: float) -> float:
+PASSING = ("activations", "logits")
+"""Parts that come and go with a micro-batch."""
+
+
+def _passing(shape: Shape, layout: Layout, tokens: float) -> list[Part]:
+    logits = 3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)
+    return [Part(name="activations", bytes=activations(shape, layout, tokens)), Part(name="logits", bytes=logits)]
+
+
+def _passing_on_cpu(shape: Shape, layout: Layout, tokens: float) -> list[Part]:
+    """There, logits are one buffer or small tiles, and autograd adds a tied embedding's two whole gradients."""
+    few = tokens * shape.vocabulary <= LOGIT_CELLS
+    logits = 4 * tokens * shape.vocabulary * few + 2 * 4.0 * shape.vocabulary * shape.hidden
+    kept = tokens * kept_on_cpu(shape, width=layout.bytes_per_weight, checkpointing=layout.gradient_checkpointing)
+    return [Part(name="activations", bytes=kept), Part(name="logits", bytes=logits)]
+
+
+def kept_on_cpu(shape: Shape, *, width: int, checkpointing: bool) -> float:
+    """Bytes of a token that autograd keeps for backward, tensor by tensor of a layer; see `kept_per_token`."""
+    own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    # Of both norms their input and what it was divided by; of the head norms too.
+    norms = 4.0 * (4 * shape.hidden + 2 * own + 2 * shared)
+    # Both halves' inputs, the queries, keys and values that attend, its output twice, and all four of the gate.
+    inside = norms + width * (2.0 * shape.hidden + 3 * own + 2 * shared + 4 * shape.ffn)
+    inside *= 1 + MASKS
+    return 4.0 * shape.hidden * shape.layers + 2 * inside if checkpointing else inside * shape.layers
+
+
+MASKS = 0.08
+"""Share that attention's masks and rotary tables add to it."""
+
+
+def _scoring(shape: Shape, layout: Layout, state: float, *, piece: int) -> float:
     """Pieces of some questions' gradients, or the whole one of a question and what a matrix's direction takes."""
     if not layout.one_by_one:
-        return 3 * 4.0 * min(PIECE, shape.trained)
+        return 3 * 4.0 * min(piece, shape.trained)
     largest = shape.vocabulary * shape.hidden if layout.optimizer != "muon" else 4 * shape.hidden * shape.ffn
     return 4 * state + 4.0 * min(largest, shape.trained)
 

@@ -41,6 +41,8 @@ TERMS = {
     "stage": "between phases",
 }
 """Meaning of each term of a phase."""
+OTHER = "other"
+"""Name of what lies between phases."""
 TRAINING = ("matmul", "uneven", "launches", "collectives", "sweeps")
 """Terms of a phase that trains or scores."""
 
@@ -162,7 +164,7 @@ def _steps(trainers: Trainers, work: Work) -> Terms:
 def _with_glue(phases: list[Phase], asked: Asked, files: float) -> list[Phase]:
     ordered = sorted(phases, key=lambda phase: ORDER.index(phase.name))
     terms = {"stage": len(phases) * asked.efficiency.stage, "files": files}
-    return [*ordered, Phase(name="other", terms=terms, rows=0, tokens=0.0)]
+    return [*ordered, Phase(name=OTHER, terms=terms, rows=0, tokens=0.0)]
 
 
 def validation_seconds(asked: Asked) -> float:

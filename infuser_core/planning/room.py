@@ -15,7 +15,7 @@ from pathlib import Path
 from infuser_core import settings
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import GIB, PYTHON, Cluster, Gpu, memory
+from infuser_core.capacity.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
 from infuser_core.capacity.memory import LEAST, RESERVE, Held, both, host
 from infuser_core.capacity.phases import ORDER
 from infuser_core.capacity.volume import files_of
@@ -140,7 +140,7 @@ def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
     known = machine.cards or []
     unused = dict.fromkeys(("flops", "bandwidth", "link", "network", "host"), 1.0)
     card = Gpu(
-        name="accelerator" if on_cards else "cpu",
+        name="accelerator" if on_cards else HOST,
         memory=min(known, default=math.inf) if on_cards else machine.memory,
         # A driver's own differs, and may be small.
         context=0.0 if on_cards else PYTHON,
@@ -154,7 +154,7 @@ def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
 def least(asked: Asked) -> list[Held]:
     """Memory of both roles without the reserve, and with the smallest micro-batch that the trainer can go down to."""
     engine, volume = asked.config.engine, asked.volume
-    halves = engine.trainer == "local" and (engine.token_budget == "auto" or asked.cluster.gpu.name != "cpu")
+    halves = engine.trainer == "local" and (engine.token_budget == "auto" or not asked.cluster.gpu.is_host)
     passes = (volume.dev_trained, volume.scored, volume.generator, volume.solver)
     most = math.ceil(max((work.tokens for work in passes if work), default=0.0))
     layout = replace(asked.layout, token_budget=LEAST if halves else min(asked.layout.token_budget, most))
@@ -166,7 +166,7 @@ def _memory(asked: Asked, machine: Machine) -> Iterator[Shortage]:
     engine = asked.config.engine
     if "fake" in (engine.sampler, engine.trainer):
         return
-    where = "the main memory" if asked.cluster.gpu.name == "cpu" else "an accelerator"
+    where = "the main memory" if asked.cluster.gpu.is_host else "an accelerator"
     for role in least(asked):
         if not role.fits:
             what = f"the {role.role} needs {role.total / GIB:.1f} GiB, and {where} has {role.room / GIB:.1f}"
@@ -179,7 +179,7 @@ def _memory(asked: Asked, machine: Machine) -> Iterator[Shortage]:
 
 def _remedy(asked: Asked) -> str:
     """The first setting by the planner with which it fits."""
-    for knob in advice(asked) if asked.cluster.gpu.name != "cpu" else []:
+    for knob in advice(asked) if not asked.cluster.gpu.is_host else []:
         if knob.fits and not knob.settings[0].startswith("--"):
             return f"by the plan it fits with --set {' --set '.join(knob.settings)}"
     return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` says what fits where"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import Timed, timed
 from infuser_core.capacity.hardware import Efficiency
+from infuser_core.capacity.phases import OTHER
 from infuser_core.capacity.training import Work
 from infuser_core.capacity.volume import Volume
 from infuser_core.planning.calibrate import Observed, fitted
@@ -34,9 +35,11 @@ class Refit:
     @property
     def text(self) -> str:
         """One line for people."""
+        between = sum(phase.seconds for phase in self.after.phases if phase.name == OTHER)
         return (
             f"forecast by these timings: {self.after.iteration:,.0f} s per iteration, {self.after.hours:,.1f} h in all "
-            f"(before: {self.before.iteration:,.0f} s, {self.before.hours:,.1f} h)"
+            f"(before: {self.before.iteration:,.0f} s, {self.before.hours:,.1f} h); {between:,.1f} s of it lie between "
+            "phases, which is no timing but the published runs'"
         )
 
 

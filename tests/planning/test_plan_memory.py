@@ -228,18 +228,19 @@ def test_without_retention_the_peak_is_everything_that_is_written():
     assert found.peak == found.in_all
 
 
-# Peaks of processes that probed and trained models of such shapes in fp32 (tests/bench/RESULTS.md), MiB.
+# Peaks of processes that probed and trained models of such shapes in fp32 (tests/bench/planned_memory.py), MiB.
 @pytest.mark.parametrize(
-    ("hidden", "layers", "ffn", "tokens", "measured"), [(128, 4, 384, 1024, 626), (512, 8, 1536, 2048, 1754)]
+    ("hidden", "layers", "ffn", "heads", "vocabulary", "tokens", "measured"),
+    [(128, 4, 384, 8, 4096, 1024, 688), (512, 8, 1536, 8, 4096, 2048, 2518), (256, 6, 1024, 4, 20_000, 4096, 1828)],
 )
 def test_on_a_cpu_the_plan_is_never_under_what_was_measured(
-    hidden: int, layers: int, ffn: int, tokens: int, measured: float
+    hidden: int, layers: int, ffn: int, heads: int, vocabulary: int, tokens: int, measured: float
 ):
     shape = Shape(
-        name="", layers=layers, hidden=hidden, ffn=ffn, heads=8, kv_heads=4, head_dim=64, vocabulary=4096, tied=True,
-        window=0, windowed_layers=0,
+        name="", layers=layers, hidden=hidden, ffn=ffn, heads=heads, kv_heads=heads // 2, head_dim=64,
+        vocabulary=vocabulary, tied=True, window=0, windowed_layers=0,
     )  # fmt: skip
     asked = Asked.of(load([NANO], [f"engine.token_budget={tokens}"]), "cpu", shape=shape)
     layout = replace(asked.layout, warm_trainers=1)
     found = trainer(shape, asked.cluster.gpu, layout, sequence=64).total / 2**20
-    assert measured < found < 1.3 * measured
+    assert measured < found < 1.11 * measured
