@@ -28,13 +28,13 @@ def configured_pool(
 ) -> EnginePool:
     """The pool of a run, whose longest sequence has `longest` tokens. Nothing starts before an engine is asked for."""
     limit = {"max_model_len": longest} if engine.sampler == "vllm" else {}
-    spread = engine.sampler == "hf" and cluster is not None
-    sampler = _hf_service(engine) if spread else SAMPLERS[engine.sampler](engine)
-    machines = {} if cluster is None else {"cluster": _shared(engine, cluster)}
+    shared = None if cluster is None else _shared(engine, cluster)
+    sampler, options = _sampling(engine, shared)
+    machines = {} if shared is None else {"cluster": shared}
     return EnginePool(
-        sampler=SERVICE if spread else engine.sampler,
+        sampler=sampler,
         trainer=engine.trainer,
-        sampler_options=sampler | limit | (machines if engine.sampler != "fake" else {}),
+        sampler_options=options | limit,
         trainer_options=TRAINERS[engine.trainer](engine)
         | {"optimizer": constants(optimizer)}
         | (machines if engine.trainer == "deepspeed" else {}),
@@ -47,6 +47,24 @@ def run_pool(config: RunConfig) -> EnginePool:
     """The pool of a run's own configuration."""
     longest = longest_sequence(config) if config.engine.sampler == "vllm" else None
     return configured_pool(config.engine, config.cotrain.optimizer, cluster=config.cluster, longest=longest)
+
+
+def sampling_pool(engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int) -> EnginePool:
+    """The pool of an evaluation, which trains nothing: on a cluster all machines sample."""
+    shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
+    sampler, options = _sampling(engine, shared)
+    cache = {"cache_tokens": cache_tokens} if sampler == "hf" else {}
+    return EnginePool(sampler=sampler, sampler_options=options | cache)
+
+
+def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Options]:
+    """The sampler's name and its options, on this machine or on those of a cluster."""
+    if cluster is None or engine.sampler == "fake":
+        return engine.sampler, SAMPLERS[engine.sampler](engine)
+    machines = {"cluster": cluster}
+    if engine.sampler == "hf":
+        return SERVICE, _hf_service(engine) | machines
+    return engine.sampler, SAMPLERS[engine.sampler](engine) | machines
 
 
 def run_crew(config: RunConfig, workers: int | None = None) -> Crew:

@@ -10,12 +10,12 @@ from pydantic import Field, ValidationError
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config import overlays, shipped
-from infuser_core.config.engine import EngineSettings
+from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.overlays import load as load_config
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
 from infuser_core.config.spelling import spelling
-from infuser_core.engines.configured import SAMPLERS
+from infuser_core.engines.configured import sampling_pool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError, shown
@@ -31,6 +31,8 @@ class EvaluationSettings(Settings):
     """Settings of an evaluation; the defaults are the paper's (appendix: sampling hyperparameters)."""
 
     engine: EngineSettings = EngineSettings()
+    cluster: ClusterSettings | None = None
+    """A Ray cluster, all of whose machines sample."""
     prompts: FilePath = "paper"
     """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
     sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
@@ -97,6 +99,7 @@ def of_run(config: RunConfig) -> EvaluationSettings:
     """Settings with which a run evaluates."""
     return EvaluationSettings(
         engine=config.engine,
+        cluster=config.cluster,
         prompts=config.prompts,
         sampling=config.evaluate.sampling,
         prompt_tokens=config.cotrain.prompt_tokens,
@@ -158,6 +161,4 @@ def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
 
 def pool_of(settings: EvaluationSettings, batch_tokens: int = BATCH_TOKENS) -> EnginePool:
     """The sampler of an examination, not started yet."""
-    engine = settings.engine
-    cache = {"cache_tokens": batch_tokens} if engine.sampler == "hf" else {}
-    return EnginePool(sampler=engine.sampler, sampler_options=SAMPLERS[engine.sampler](engine) | cache)
+    return sampling_pool(settings.engine, settings.cluster, cache_tokens=batch_tokens)

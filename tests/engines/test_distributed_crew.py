@@ -15,7 +15,7 @@ from corpus_rows import document, writer
 from places import ROOT
 from reportlab.pdfgen.canvas import Canvas
 from test_crew import ITEMS, task
-from test_distributed_cluster import Nodes, running
+from test_distributed_cluster import WORKER, Nodes, running
 from test_distributed_run import until
 
 from corpus.chunk.judge import judge_by_rules, rule_on
@@ -96,6 +96,37 @@ def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(nodes: Nodes,
     with pytest.raises(KilledProcessError, match="squaring: 5 lost its worker: "):
         list(crew.each(task(tmp_path), ITEMS))
     crew.close()
+
+
+def evaluate(folder: Path, name: str, address: str = "") -> subprocess.Popen[bytes]:
+    """Eight questions to a nano model."""
+    cluster = {"cluster": {"address": address}} if address else {}
+    (folder / f"{name}.yaml").write_text(json.dumps(cluster))
+    words = [
+        "eval",
+        "--model",
+        "nano",
+        "--benchmarks",
+        "nano_target",
+        "--limit",
+        "8",
+        "--config",
+        f"{name}.yaml",
+        "--json",
+    ]
+    own = {"INFUSER_STORE": f"store-{name}", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with (folder / f"{name}.json").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.cli.main", *words], cwd=folder, stdout=said, env=os.environ | own
+        )
+
+
+def test_an_evaluation_samples_on_the_cluster_and_scores_the_same(nodes: Nodes, tmp_path: Path) -> None:
+    spread = evaluate(tmp_path, "spread", nodes.address)
+    until(spread, lambda: any(running(WORKER, node) for node in nodes.raylets()))
+    alone = evaluate(tmp_path, "alone")
+    assert spread.wait(120) == 0 and alone.wait(120) == 0
+    assert json.loads((tmp_path / "spread.json").read_text()) == json.loads((tmp_path / "alone.json").read_text())
 
 
 def test_a_node_dies_while_books_are_converted_and_the_pool_is_the_same(nodes: Nodes, tmp_path: Path) -> None:
