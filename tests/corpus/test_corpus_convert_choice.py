@@ -11,6 +11,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read.convert import convert_auto
 from corpus.read.embedded import CONVERTER
+from corpus.read.garble import MARK
 from corpus.read.page import Job
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import ConfigError, DocumentError
@@ -107,12 +108,14 @@ def test_docling_is_a_command_whose_markdown_is_cleaned(tmp_path, job, monkeypat
     script = tmp_path / "docling"
     code = "import sys, pathlib\nout = pathlib.Path(sys.argv[sys.argv.index('--output') + 1])\n"
     script.write_text(
-        f"#!{sys.executable}\n{code}(out / 'a.md').write_text('# Kiln\\n\\n![a sketch](x.png)It burns.')\n"
+        f"#!{sys.executable}\n{code}(out / 'a.md').write_text('# Kiln\\n\\n![a sketch](x.png)It burns.\\n\\n"
+        "<!-- formula-not-decoded -->\\n\\nx GLYPH<3> y')\n"
     )
     script.chmod(0o755)
     monkeypatch.setenv("INFUSER_DOCLING", str(script))
     page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(None, helper="docling"))
-    assert (page.markdown, page.converter, page.removed) == ("# Kiln\n\nIt burns.", "docling", ["a sketch"])
+    text = f"# Kiln\n\nIt burns.\n\n{MARK}\n\nx GLYPH<3> y {MARK}"
+    assert (page.markdown, page.converter, page.removed) == (text, "docling", ["a sketch"])
     monkeypatch.setenv("INFUSER_DOCLING", "no-such-docling")
     with pytest.raises(DocumentError, match="no command 'no-such-docling'"):
         convert_auto(tmp_path / "a.pdf", "book", job(None, type="docling"))

@@ -1,9 +1,11 @@
 """docling as a converter of PDFs: the command that `INFUSER_DOCLING` names, with options of its own there."""
 
+import re
 import shlex
 import tempfile
 from pathlib import Path
 
+from corpus.read.garble import MARK
 from corpus.read.marker import cleaned, is_installed
 from corpus.read.page import Job, page_of
 from corpus.read.printed import Removed
@@ -12,6 +14,15 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
 OPTIONS = ("--from", "pdf", "--to", "md", "--image-export-mode", "placeholder")
+
+NO_FORMULA = "<!-- formula-not-decoded -->"
+NO_LETTER = re.compile(r"(?m)^.*(?:GLYPH(?:<|&lt;)|glyph\[\w+\]).*$")
+"""A line with a sign that docling found no value for."""
+
+
+def _marked(text: str) -> str:
+    """Markdown whose lost formulas and signs carry the mark that keeps their chunk out."""
+    return NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK))
 
 
 def trouble(job: Job) -> str:
@@ -30,7 +41,7 @@ def convert(path: Path, source_id: str, job: Job) -> Page:
         ended = child.run(words, wall_seconds=job.settings.seconds, resident_bytes=memory)
         written = sorted(Path(folder).rglob("*.md"))
         pictures: list[str] = []
-        text = cleaned(written[0].read_text(encoding="utf-8", errors="replace"), pictures) if written else ""
+        text = cleaned(_marked(written[0].read_text(encoding="utf-8", errors="replace")), pictures) if written else ""
     failed = ended.fault or (f"exit status {ended.status}: {ended.tail.strip()[-300:]}" if ended.status else "")
     reason = f"docling: {failed or 'wrote no text'}" if failed or not text.strip() else ""
     return page_of(
