@@ -48,6 +48,8 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
         questions = phase.generate_questions(run, number, pool, players.generator, allocation, players.questions)
         answers = phase.rollout_questions(run, number, questions, players.solver, pool)
+        if settings.key_solver is not None:
+            phase.check_keys(run, number, questions)
 
     generator, solver = None, players.solver
     with alongside(run) as lane:

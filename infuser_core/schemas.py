@@ -382,7 +382,7 @@ class KeyAccuracy:
     """Estimate of how many of an iteration's generated keys are right. Watched: no phase reads it."""
 
     told_by: str
-    """`labels` of the configured labeller, or the `majority` of the solver's own answers."""
+    """`labels` of the configured labeller, the `majority` of the solver's own answers, or a `strong solver`."""
     questions: int
     """Generated questions that could be told about."""
     accuracy: float

@@ -1,6 +1,5 @@
 """The seven phases of an iteration as stages."""
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 from infuser_core.anchors import NamedModel, named_model
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.engines.protocols import Progress
+from infuser_core.phases import check_keys as check_phase
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import generate_questions as generate_phase
 from infuser_core.phases import rollout_dev as dev_phase
@@ -17,7 +17,6 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
-from infuser_core.phases.parts.health import complaints
 from infuser_core.phases.parts.shown import examples_of
 from infuser_core.phases.training import SharedBackward
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
@@ -39,7 +38,7 @@ from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.rollouts import answered_with, with_keys, with_labels
+from tasks.rollouts import answered_with, steps_of, with_keys, with_labels
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.training_pool import budget_of, carried, documents_of
@@ -227,6 +226,32 @@ def rollout_questions(
     return Work(recipe=recipe, produce=produce)
 
 
+@stage("check_keys")
+def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
+    """A strong solver answers the questions, where the configuration names one: watched, and read by no phase."""
+    source = run.config.cotrain.key_solver
+    assert source is not None, "the flow asks for this stage only where there is a model"
+    model = named_model(source, run.config.engine, run.pool, label="key-solver", role=Role.SOLVER)
+    settings = check_phase.settings_of(run.config, solver=model.identity)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        checked = check_phase.check_keys(
+            run.store.rows(questions, "questions", Question),
+            model.sampler(),
+            settings,
+            name=model.name,
+            seed=run.config.seed,
+            iteration=iteration,
+            kept=Pieces(run.store.partial(recipe), Drawn),
+            progress=progress,
+        )
+        return with_keys(answered_with(checked.rollouts), run, checked.keys)
+
+    version = check_phase.VERSION
+    recipe = run.recipe("check_keys", version, settings, {"questions": questions}, iteration=iteration, seeded=True)
+    return Work(recipe=recipe, produce=produce)
+
+
 @stage("score_influence")
 def score_influence(
     run: Run,
@@ -305,7 +330,7 @@ def update_generator(
                 "generator_scores": Table(row_type=GeneratorScore, rows=done.scores),
                 "updates": Table(row_type=Update, rows=done.updates),
             },
-            summary=_steps(before.step, done.updates),
+            summary=steps_of(before.step, done.updates),
         )
         return with_lost(made, done.lost)
 
@@ -361,20 +386,10 @@ def update_solver(
 def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:
     tables = {"updates": Table(row_type=Update, rows=done.updates)}
     if settings.band is None:
-        return with_lost(Outcome(tables=tables, summary=_steps(before, done.updates)), done.lost)
+        return with_lost(Outcome(tables=tables, summary=steps_of(before, done.updates)), done.lost)
     outside = sum(not row.inside for row in done.difficulties)
     made = Outcome(
         tables={**tables, "difficulties": Table(row_type=Difficulty, rows=done.difficulties)},
-        summary={**_steps(before, done.updates), "outside_band": outside},
+        summary={**steps_of(before, done.updates), "outside_band": outside},
     )
     return with_lost(made, done.lost)
-
-
-def _steps(before: int, updates: list[Update]) -> dict[str, object]:
-    for line in complaints(updates[0].role, updates) if updates else []:
-        warnings.warn(line, stacklevel=2)
-    taken = sum(not update.skipped for update in updates)
-    status = "ok" if updates else "skipped: no group with variance"
-    if taken < len(updates):
-        status = f"{len(updates) - taken} of {len(updates)} steps skipped: no finite gradient norm"
-    return {"step": before + taken, "steps_taken": taken, "status": status}

@@ -1,11 +1,12 @@
-"""Answers to an iteration's questions as an outcome: rollouts, pseudo-labels, and how many of the keys are right."""
+"""Records of co-training's stages: answers with pseudo-labels, how many keys are right, steps of an update."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
+from infuser_core.phases.parts.health import complaints
 from infuser_core.phases.rollout_questions import PseudoLabel
-from infuser_core.schemas import KeyAccuracy, Rollout
+from infuser_core.schemas import KeyAccuracy, Rollout, Update
 from infuser_core.statistics.keys import complaint
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run
@@ -38,3 +39,14 @@ def with_keys(made: Outcome, run: Run, keys: Sequence[KeyAccuracy]) -> Outcome:
     told = {f"key_{name}": round(getattr(row, name), 4) for row in keys for name in ("accuracy", "low", "high")}
     tables = {**made.tables, "key_accuracies": Table(row_type=KeyAccuracy, rows=keys)}
     return replace(made, tables=tables, summary={**made.summary, **told})
+
+
+def steps_of(before: int, updates: list[Update]) -> dict[str, object]:
+    """Steps taken and skipped, with what a practitioner would watch said aloud."""
+    for line in complaints(updates[0].role, updates) if updates else []:
+        warnings.warn(line, stacklevel=2)
+    taken = sum(not update.skipped for update in updates)
+    status = "ok" if updates else "skipped: no group with variance"
+    if taken < len(updates):
+        status = f"{len(updates) - taken} of {len(updates)} steps skipped: no finite gradient norm"
+    return {"step": before + taken, "steps_taken": taken, "status": status}

@@ -26,6 +26,7 @@ from infuser_core.config.roles import (
     BudgetSettings,
     DataSettings,
     ExampleSettings,
+    GeneratorModel,
     GeneratorRole,
     SolverRole,
     TurnSettings,
@@ -183,6 +184,9 @@ class CotrainSettings(Settings):
     asked or with the question's document before it."""
     key_floor: float = Field(default=0.4, ge=0, le=1)
     """Share of right keys below which an iteration is warned about, once the whole 95% interval is; 0 warns never."""
+    key_solver: GeneratorModel | None = None
+    """A strong model that answers every generated question once, files or a server: how often it agrees with the keys
+    is the estimate of how many are right. Without one it is what a labeller or the solver's own majority says."""
     mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)
     """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
     one_backward: bool = False

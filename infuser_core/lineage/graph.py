@@ -12,7 +12,7 @@ LOOP = (
     "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence",
     "update_generator", "update_solver",
 )  # fmt: skip
-OPTIONAL = ("allocate",)
+OPTIONAL = ("allocate", "check_keys")
 """Phases of an iteration that only some configurations have."""
 
 

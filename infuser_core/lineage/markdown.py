@@ -46,6 +46,7 @@ _WORDS = {
     "rollout_dev": "answers to the dev set",
     "generate_questions": "generated questions",
     "rollout_questions": "answers to generated questions",
+    "check_keys": "strong solver's answers to generated questions",
     "score_influence": "influence scores",
     "allocate": "shares of documents",
     "update_generator": "generator after update",

@@ -34,6 +34,7 @@ ANSWERS = {
     "validate": "answers to the validation set",
     "rollout_dev": "answers to the dev set, before each update",
     "rollout_questions": "answers to generated questions",
+    "check_keys": "strong solver's answers to generated questions",
 }
 """Phases whose responses can be looked at; the first that a run has is taken."""
 _REPLIES = {"valid": "valid questions", "json": "a JSON object", "fields": "all fields", "ended": "end by themselves"}

@@ -12,8 +12,8 @@ from infuser_core.statistics.tally import Tally, from_counts
 PHASES = (
     "taxonomy", "search", "choose", "download", "sources", "given_pool", "convert", "structure", "chunk", "judge",
     "audit", "training_pool", "base", "anchor",
-    "rollout_dev", "dev_gradient", "allocate", "generate_questions", "rollout_questions", "score_influence",
-    "update_generator", "update_solver", "respond", "validate", "select", "leakage", "evaluate",
+    "rollout_dev", "dev_gradient", "allocate", "generate_questions", "rollout_questions", "check_keys",
+    "score_influence", "update_generator", "update_solver", "respond", "validate", "select", "leakage", "evaluate",
 )  # fmt: skip
 
 

@@ -59,15 +59,16 @@ def responses(query: Query, found: Sequence[Chosen]) -> Section:
 
 
 def validity(query: Query, found: Sequence[Chosen]) -> Section:
-    """Share of generator rollouts that are questions, of keys that an oracle calls right, and why others are none."""
+    """Share of generator rollouts that are questions, of keys that each estimate calls right, and why others fail."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
-        avg((r.malformed_reason = '')::INT) AS value
+        avg((r.malformed_reason = '')::INT) AS value, NULL AS "95% from", NULL AS "95% to"
     FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' GROUP BY ALL
     UNION ALL
-    SELECT c.variant, 'right keys', l.run, l.iteration, avg((l.key = 'sound')::INT)
-    FROM question_labels l JOIN chosen c ON c.run = l.run WHERE l.key <> 'unknown' GROUP BY ALL"""
+    SELECT c.variant, 'right keys, by ' || k.told_by, k.run, k.iteration, k.accuracy, k.low, k.high
+    FROM key_accuracies k JOIN chosen c ON c.run = k.run"""
     drawn = band_section(
         query, found, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
+        beside=dict.fromkeys(("95% from", "95% to"), percent),
     )  # fmt: skip
     reasons = by_variant(
         query,

@@ -1,4 +1,4 @@
-"""Accuracy of generated answer keys: by a labeller where there is one, else by the majority of the solver's answers."""
+"""Accuracy of generated answer keys: by a labeller, a strong solver, or the majority of the solver's own answers."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,13 @@ from infuser_core.statistics.bootstrap import wilson
 _TELLING = (Verdict.CORRECT, Verdict.WRONG)
 
 
-def key_accuracy(labels: Sequence[QuestionLabel], votes: Sequence[bool]) -> list[KeyAccuracy]:
+def key_accuracy(
+    labels: Sequence[QuestionLabel], votes: Sequence[bool], *, voters: str = "majority"
+) -> list[KeyAccuracy]:
     """One row, none where nothing can be told.
 
-    `votes` say per question whether the solver's majority agrees with the key; that is what the solver believes, and
-    as wrong as the solver.
+    `votes` say per question whether most answers of the `voters` agree with the key; that is what they believe, and as
+    wrong as they are.
     """
     known = [label.key == "sound" for label in labels if label.key != "unknown"]
     found = known or votes
@@ -20,12 +22,12 @@ def key_accuracy(labels: Sequence[QuestionLabel], votes: Sequence[bool]) -> list
         return []
     share = sum(found) / len(found)
     interval = wilson(share, len(found))
-    told_by = "labels" if known else "majority"
+    told_by = "labels" if known else voters
     return [KeyAccuracy(told_by=told_by, questions=len(found), accuracy=share, low=interval.low, high=interval.high)]
 
 
 def majority(questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[bool]:
-    """Whether more than half of a written question's right and wrong answers agree with its key.
+    """Whether more than half of the right and wrong answers to a written question agree with its key.
 
     `rollouts` hold verdicts by the generator's own keys; questions without such an answer are left out.
     """

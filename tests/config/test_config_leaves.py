@@ -112,6 +112,7 @@ def special(world: Path) -> dict[str, dict[str, Any]]:
         "corpus.overlap.references": {"corpus": {"overlap": {"references": [str(world / "reference.jsonl")]}}},
         "corpus.overlap.mixture": {"corpus": {"overlap": {"mixture": [str(world / "reference.jsonl")]}}},
         "corpus.judge": {"corpus": {"judge": other_model}},
+        "cotrain.key_solver": {"cotrain": {"key_solver": other_model}},
         "cotrain.generator.model": {"cotrain": {"generator": {"update": False, "model": other_model}}},
         "evaluate.benchmarks.0.path": {
             "evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "copy.json")}]}

@@ -1,12 +1,24 @@
 """Right keys are estimated every iteration, by the labeller or by the solver's majority, and too few are said aloud."""
 
-import pytest
-from launcher import SmallRun
-from report_runs import row
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from launcher import Launcher, SmallRun
+from places import CONFIGS
+from report_runs import row
+from solver_rows import question
+from test_endpoint_replies import said, server
+
+from infuser_core.config.overlays import load
+from infuser_core.engines.endpoint import Address, ChatSampler, Endpoint
+from infuser_core.engines.fake import ScriptedSampler
+from infuser_core.phases.check_keys import check_keys, settings_of
 from infuser_core.schemas import KeyAccuracy, Question, QuestionLabel, Rollout
 from infuser_core.statistics.keys import complaint, key_accuracy, majority
+from infuser_core.store.store import Store
 
+CONFIG = load([CONFIGS / "nano.yaml"])
 ASKED = [row(Question, question_id=name, rollout_id="r") for name in "abc"] + [row(Question, question_id="given")]
 
 
@@ -50,3 +62,42 @@ def test_a_run_keeps_the_estimate_of_every_iteration(small_run: SmallRun):
         summary = small_run.store.manifest(ref).summary
         assert found.told_by == "labels" and summary["key_accuracy"] == round(found.accuracy, 4)
     assert refs
+
+
+WRITTEN = [
+    replace(question(name, answer=key, verifier="choice"), rollout_id="r", text=f"{name}?", choices=["x", "y"])
+    for name, key in zip("abcd", "ABAA", strict=True)
+]
+GIVEN = replace(question("given", answer="A", verifier="choice"), rollout_id="")
+
+
+def test_a_strong_solver_says_how_many_keys_are_right():
+    solver = ScriptedSampler(reply=lambda prompt, seed: "I do not know" if "d?" in prompt else "\\boxed{A}")
+    settings = settings_of(CONFIG, solver={"model": "m"})
+    checked = check_keys([*WRITTEN, GIVEN], solver, settings, name="m", seed=1, iteration=0)
+    assert [answer.group_id for answer in checked.rollouts] == list("abcd"), "one answer each, and none to given ones"
+    (found,) = checked.keys
+    assert (found.told_by, found.questions) == ("strong solver", 3), "no answer tells nothing"
+    assert found.accuracy == pytest.approx(2 / 3)
+
+
+def test_a_server_is_asked_like_a_model_of_files():
+    with server(lambda body, number: said("\\boxed{B}")) as (url, log):
+        endpoint = Endpoint(Address(model="m", url=url), concurrency=2)
+        settings = settings_of(CONFIG, solver={"model": "m"})
+        checked = check_keys(WRITTEN, ChatSampler(endpoint.replies), settings, name="m", seed=1, iteration=0)
+        endpoint.close()
+    assert checked.keys[0].accuracy == 0.25
+    assert {body["temperature"] for body in log.bodies} == {0.0}
+
+
+def test_a_run_asks_the_strong_solver_in_every_iteration(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    with server(lambda body, number: said("\\boxed{A}")) as (url, log):
+        model = f"cotrain.key_solver={{type: endpoint, model: m, url: '{url}'}}"
+        small = [word for word in small_run.arguments if word not in ("--name", "small")]
+        ended = launch(*small, "--name", "watched", "--set", model, "--set", "cotrain.iterations=1", store=tmp_path)
+    assert ended.code == 0, ended.err
+    store = Store(tmp_path)
+    (ref,) = [ref for ref in store.refs() if ref.kind == "check_keys"]
+    (found,) = store.rows(ref, "key_accuracies", KeyAccuracy)
+    assert found.questions == len(log.bodies) > 0

@@ -20,7 +20,7 @@ from infuser_core.config.overlays import merge, validate
 GOLDEN = places.GOLDEN / "invalidation_versions.json"
 STUDIES = ["studies.candidates", "studies.effects", "studies.gradients", "studies.selection"]
 """Asked for by commands of their own: no stage of a run."""
-OPTIONAL = ["allocate"]
+OPTIONAL = ["allocate", "check_keys"]
 """Stages that only some configurations have."""
 
 

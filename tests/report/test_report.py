@@ -121,11 +121,16 @@ def test_the_page_needs_nothing_from_outside_and_ids_do_not_meet():
 
 def test_key_correctness_is_shown_where_the_run_knows_it():
     query = database(whole_run())
-    query("""INSERT INTO question_labels
-        SELECT run, iteration, phase, artifact_key, question_id, 'clock', if(question_id LIKE '%1', 'sound', 'unsound')
-        FROM questions WHERE iteration = 1""")
+    for told_by, accuracy in (("labels", 0.2), ("strong solver", 0.4)):
+        query(f"""INSERT INTO key_accuracies SELECT DISTINCT
+            run, iteration, phase, artifact_key, '{told_by}', {accuracy}, 0.1, 0.6
+            FROM questions WHERE iteration = 1""")
     text = page.markdown(reported(query))
-    assert "| r | right keys | 1 | 1 | 20.0% |" in text and "| r | right keys | 2 |" not in text
+    assert "| r | right keys, by labels | 1 | 1 | 20.0% | - | 20.0% | 20.0% | 10.0% | 60.0% |" in text
+    assert (
+        "| r | right keys, by strong solver | 1 | 1 | 40.0% |" in text
+        and "| r | right keys, by labels | 2 |" not in text
+    )
 
 
 def test_a_run_name_is_a_value_not_sql():

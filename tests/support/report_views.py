@@ -19,6 +19,7 @@ VIEWS = {
     "overlaps": "document_id VARCHAR, reference_id VARCHAR, jaccard DOUBLE, longest_run BIGINT, matched BOOLEAN",
     "questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[], answer VARCHAR, subdomain VARCHAR, "
     "document_id VARCHAR, reasoning VARCHAR, rollout_id VARCHAR",
+    "key_accuracies": "told_by VARCHAR, accuracy DOUBLE, low DOUBLE, high DOUBLE",
     "question_labels": "question_id VARCHAR, topic VARCHAR, key VARCHAR",
     "rollouts": "rollout_id VARCHAR, group_id VARCHAR, sample_index BIGINT, role VARCHAR, token_ids BIGINT[], "
     "text VARCHAR, finish_reason VARCHAR, verdict VARCHAR, reward DOUBLE, malformed_reason VARCHAR",

@@ -1,0 +1,68 @@
+"""A strong solver answers the generated questions, so that their keys can be compared with what it says; no update."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from infuser_core.config.run import RunConfig, SamplingSettings
+from infuser_core.engines.protocols import Progress, Sampler, no_progress
+from infuser_core.phases import rollout_dev
+from infuser_core.phases.answering import AnswerSettings, answer_questions
+from infuser_core.phases.drawing import Kept
+from infuser_core.schemas import KeyAccuracy, Question, Rollout
+from infuser_core.statistics.keys import key_accuracy, majority
+
+VERSION = 1
+VOTER = "strong solver"
+"""Name of the estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """Settings for putting generated questions to a strong solver."""
+
+    answers: AnswerSettings
+    """The solver's, but for one greedy answer."""
+    solver: Mapping[str, str]
+    """Identity of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The strong solver's answers and what they say of the keys."""
+
+    rollouts: list[Rollout]
+    """One per generated question, with its verdict by the generator's key."""
+    keys: list[KeyAccuracy]
+    """One row, none where no answer can be compared."""
+
+
+def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSettings:
+    """The sub-configuration that the phase is a function of."""
+    greedy = SamplingSettings(temperature=0.0)
+    return CheckSettings(answers=replace(rollout_dev.settings_of(config), samples=1, sampling=greedy), solver=solver)
+
+
+def check_keys(
+    questions: Sequence[Question],
+    solver: Sampler,
+    settings: CheckSettings,
+    *,
+    name: str,
+    seed: int,
+    iteration: int,
+    kept: Kept | None = None,
+    progress: Progress = no_progress,
+) -> Checked:
+    """One answer per question that a generator wrote, and the share of keys that the answers agree with."""
+    written = [question for question in questions if question.rollout_id]
+    rollouts = answer_questions(
+        written,
+        solver,
+        settings.answers,
+        checkpoint_id=name,
+        seed=seed,
+        scope=f"check_keys/{iteration}",
+        kept=kept,
+        progress=progress,
+    )
+    return Checked(rollouts=rollouts, keys=key_accuracy([], majority(written, rollouts), voters=VOTER))
