@@ -2,9 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,14 @@ from corpus.find.intake import Item
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
-    FACTS,
     MARKDOWN,
     OVERLAPS,
-    REPORT,
     SOURCES,
     PoolSource,
     markdown_name,
-    write_json,
+    table_writer,
     write_table,
 )
-from infuser_core import durable
 from infuser_core.config.corpus import ChunkSettings, OverlapSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement, Page
@@ -38,7 +34,7 @@ class Built:
     item: Item
     """The source as given."""
     page: Page | None = None
-    """Its conversion, without the text; None when it was rejected before."""
+    """Its conversion; None when it was rejected before."""
     documents: Sequence[Document] = ()
     """Kept chunks in order."""
     discarded: Sequence[Discarded] = ()
@@ -136,11 +132,6 @@ def with_setting(reason: str) -> str:
     return f"{reason} ({found[0]})" if found else reason
 
 
-def without_text(page: Page) -> Page:
-    """The facts of a conversion."""
-    return replace(page, markdown="", page_starts=[], math_garbled=[], removed=[], removed_for=[], removed_pages=[])
-
-
 def overlapping(
     findings: Sequence[Finding], questions: Sequence[str], rules: OverlapSettings
 ) -> dict[str, tuple[str, str, str]]:
@@ -162,59 +153,22 @@ def overlapping(
     return dropped
 
 
-def lean(row: Document) -> Document:
-    """A document without its text where that is a slice of the Markdown: a pool's texts do not fit into memory."""
-    return replace(row, text="") if row.start >= 0 else row
-
-
-class Documents(Sequence[Document]):
-    """Lean documents of a pool, in order. One that is asked for by its place has its text; counting them reads none."""
-
-    def __init__(self, rows: Sequence[Document], text: Callable[[str], str]) -> None:
-        self.rows = rows
-        self.text = text
-        """Markdown of a source."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Document]:
-        return iter(self.rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self._whole(row) for row in self.rows[place]]
-        return self._whole(self.rows[place])
-
-    def _whole(self, row: Document) -> Document:
-        return row if row.text else replace(row, text=self.text(row.source_id)[row.start : row.end])
-
-
 def write(
-    folder: Path, built: Sequence[Built], findings: Sequence[Finding] | None, told: report.Told
+    folder: Path, built: Iterable[Built], findings: Sequence[Finding] | None, told: report.Told
 ) -> dict[str, Any]:
-    """Write the pool's tables and its report beside the Markdown that is there already; returns the report's facts."""
-    discarded = [row for one in built for row in one.discarded]
-    sources = [one.row() for one in built]
-    # A rejected source may have the name of another one.
-    texts = {row.source_id: row.markdown for row in sources if row.markdown}
+    """Write the pool's tables and its report beside the Markdown that is there already; returns the report's facts.
 
-    # Documents follow each other by source: one text at a time is enough.
-    @lru_cache(maxsize=1)
-    def text(source_id: str) -> str:
-        return (folder / texts[source_id]).read_bytes().decode("utf-8")
-
-    def text_of(row: Discarded) -> str:
-        return text(row.source_id)[row.start : row.end]
-
-    documents = Documents([row for one in built for row in one.documents], text)
-    given = report.ReportInput(documents=documents, discarded=discarded, sources=sources, text_of=text_of, told=told)
-    write_table(folder / DOCUMENTS, documents, Document)
-    write_table(folder / DISCARDED, discarded, Discarded)
+    One source at a time is in memory.
+    """
+    sources = []
+    with table_writer(folder / DOCUMENTS, Document) as keep, table_writer(folder / DISCARDED, Discarded) as leave:
+        for one in built:
+            sources.append(one.row())
+            for document in one.documents:
+                keep(document)
+            for span in one.discarded:
+                leave(span)
     write_table(folder / SOURCES, sources, PoolSource)
     if findings is not None:
         write_table(folder / OVERLAPS, findings, Finding)
-    facts = report.facts(given)
-    durable.write(folder / REPORT, report.markdown(given).encode("utf-8", "replace"))
-    write_json(folder / FACTS, facts)
-    return facts
+    return report.write(folder, sources, told)

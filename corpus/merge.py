@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from corpus import report
-from corpus.chunk.chunk import Discarded
 from corpus.find.registry import Coverage
 from corpus.find.search import Failure
 from corpus.pool import (
@@ -18,18 +17,15 @@ from corpus.pool import (
     FACTS,
     MARKDOWN,
     OVERLAPS,
-    REPORT,
     SEARCH,
     SOURCES,
     PoolSource,
     read_facts,
     read_sources,
-    write_json,
     write_table,
 )
 from infuser_core import durable
 from infuser_core.errors import UsageError
-from infuser_core.schemas import Document
 from infuser_core.store.tables import TableRows, concatenate
 
 _REJECTED: dict[str, Any] = {
@@ -137,11 +133,6 @@ def _copy_rows(parts: Sequence[Part], name: str, out: Path) -> None:
 
 
 def _report(parts: Sequence[Part], sources: Sequence[PoolSource], out: Path) -> dict[str, Any]:
-    texts = {row.source_id: row.markdown for row in sources if row.markdown}
-
-    def text_of(row: Discarded) -> str:
-        return (out / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
-
     failures = out / SEARCH / "failures.parquet"
     told = report.Told(
         judge=parts[0].facts["judge"],
@@ -150,17 +141,7 @@ def _report(parts: Sequence[Part], sources: Sequence[PoolSource], out: Path) -> 
         failures=TableRows(failures, Failure) if failures.is_file() else (),
         audit=_audit(parts),
     )
-    given = report.ReportInput(
-        documents=TableRows(out / DOCUMENTS, Document),
-        discarded=TableRows(out / DISCARDED, Discarded),
-        sources=sources,
-        text_of=text_of,
-        told=told,
-    )
-    facts = report.facts(given)
-    durable.write(out / REPORT, report.markdown(given).encode("utf-8", "replace"))
-    write_json(out / FACTS, facts)
-    return facts
+    return report.write(out, sources, told)
 
 
 def _coverage(parts: Sequence[Part], sources: Sequence[PoolSource]) -> list[Coverage]:

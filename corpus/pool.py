@@ -5,7 +5,7 @@ import filecmp
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from infuser_core import durable
 from infuser_core.errors import DocumentError, InfuserError, StoreError, UsageError
 from infuser_core.schemas import Document
-from infuser_core.store.tables import read_rows, write_rows
+from infuser_core.store.tables import read_rows, row_writer
 
 DOCUMENTS, DISCARDED, SOURCES = "documents.parquet", "discarded.parquet", "sources.parquet"
 MARKDOWN, REPORT, FACTS, WORK = "markdown", "report.md", "report.json", ".work"
@@ -115,10 +115,18 @@ def writing(out: Path) -> Iterator[None]:
         ) from error
 
 
-def write_table(path: Path, rows: Sequence[Any], row_type: type) -> None:
+@contextmanager
+def table_writer(path: Path, row_type: type) -> Iterator[Callable[[Any], None]]:
+    """A function that adds a row to a parquet file, which is there whole or not at all."""
+    with durable.replacing(path) as draft, row_writer(draft, row_type, group=_GROUP) as keep:
+        yield keep
+
+
+def write_table(path: Path, rows: Iterable[Any], row_type: type) -> None:
     """Write a parquet file whole or not at all; no more than a few thousand rows are in memory for it."""
-    with durable.replacing(path) as draft:
-        write_rows(draft, rows, row_type, group=_GROUP)
+    with table_writer(path, row_type) as keep:
+        for row in rows:
+            keep(row)
 
 
 def copy_pool(source: Path, names: Sequence[str], out: Path) -> bool:

@@ -11,9 +11,11 @@ from corpus.chunk.chunk import CONVERT, Discarded
 from corpus.find.registry import Coverage
 from corpus.find.search import Failure
 from corpus.markup import controls_table, excerpt, records_table, table
-from corpus.pool import DOCUMENTS, OVERLAPS, REPORT, PoolSource
+from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
+from infuser_core import durable
 from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
+from infuser_core.store.tables import TableRows
 
 SAMPLES = 10
 NO_AUDIT = "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"
@@ -59,23 +61,48 @@ class ReportInput:
     """Facts beside the pool itself."""
 
 
+def write(folder: Path, sources: Sequence[PoolSource], told: Told) -> dict[str, Any]:
+    """Write the report of the pool whose tables and Markdown lie in a folder; returns its facts."""
+    # A rejected source may have the name of another one.
+    texts = {row.source_id: row.markdown for row in sources if row.markdown}
+
+    def text_of(row: Discarded) -> str:
+        return (folder / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
+
+    documents, discarded = TableRows(folder / DOCUMENTS, Document), TableRows(folder / DISCARDED, Discarded)
+    given = ReportInput(documents=documents, discarded=discarded, sources=sources, text_of=text_of, told=told)
+    found = facts(given)
+    durable.write(folder / REPORT, markdown(given, found).encode("utf-8", "replace"))
+    write_json(folder / FACTS, found)
+    return found
+
+
 def facts(given: ReportInput) -> dict[str, Any]:
     """Everything that is counted, as JSON values."""
-    documents, sources = given.documents, given.sources
+    sources, count = given.sources, len(given.documents)
+    characters = tokens = 0
+    domains = Counter[str]()
+    for row in given.documents:
+        characters += len(row.text) or row.end - row.start
+        tokens += row.num_tokens
+        domains[row.domain or "unnamed"] += 1
     spans = Counter((row.stage, _span_reason(row)) for row in given.discarded if row.is_span)
     return {
-        "documents": len(documents),
+        "documents": count,
         "sources": len(sources),
         "admitted_sources": sum(row.status == "admitted" for row in sources),
         "rejected_sources": sum(row.status != "admitted" for row in sources),
         "discarded": spans.total(),
-        "mean_characters": _mean([_size(row) for row in documents]),
-        "mean_tokens": _mean([row.num_tokens for row in documents]),
-        "tokens": sum(row.num_tokens for row in documents),
-        "kept_characters": _share(sum(map(_size, documents)), sum(row.num_chars for row in sources)),
+        "mean_characters": _mean(characters, count),
+        "mean_tokens": _mean(tokens, count),
+        "tokens": tokens,
+        "kept_characters": _share(characters, sum(row.num_chars for row in sources)),
         "tokenizer": given.told.tokenizer,
         "judge": given.told.judge,
-        "disciplines": _shares(documents),
+        "disciplines": [
+            {"discipline": name, "documents": number, "share": _share(number, count)}
+            for name, number in domains.most_common()
+        ],
         "coverage": _covered(given),
         "source_rejects": _counted((row.stage, _short(row.reason)) for row in sources if row.status != "admitted"),
         "span_rejects": _counted(spans.elements()),
@@ -86,25 +113,12 @@ def facts(given: ReportInput) -> dict[str, Any]:
     }
 
 
-def _size(row: Document) -> int:
-    """Characters of a document, whose text may not be there."""
-    return len(row.text) or row.end - row.start
-
-
-def _mean(values: Sequence[int]) -> float:
-    return round(sum(values) / len(values), 1) if values else 0.0
+def _mean(total: int, count: int) -> float:
+    return round(total / count, 1) if count else 0.0
 
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
-
-
-def _shares(documents: Sequence[Document]) -> list[dict[str, Any]]:
-    counts = Counter(row.domain or "unnamed" for row in documents)
-    return [
-        {"discipline": name, "documents": count, "share": _share(count, len(documents))}
-        for name, count in counts.most_common()
-    ]
 
 
 def _covered(given: ReportInput) -> list[dict[str, Any]]:
@@ -129,10 +143,11 @@ def _counted(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
 
 def _left_out(given: ReportInput) -> list[dict[str, Any]]:
     """Printed lines that are in no Markdown, by reason, and their share of all characters of the sources."""
-    rows = [row for row in given.discarded if row.stage == CONVERT]
-    lines, characters = Counter(row.reason for row in rows), Counter[str]()
-    for row in rows:
-        characters[row.reason] += len(row.text)
+    lines, characters = Counter[str](), Counter[str]()
+    for row in given.discarded:
+        if row.stage == CONVERT:
+            lines[row.reason] += 1
+            characters[row.reason] += len(row.text)
     total = sum(row.num_chars for row in given.sources) + characters.total()
     return [
         {"reason": name, "lines": count, "characters": characters[name], "share": _share(characters[name], total)}
@@ -151,9 +166,8 @@ def _span_reason(row: Discarded) -> str:
     return "undecided" if row.reason.startswith("undecided") else "rejected by the judge"
 
 
-def markdown(given: ReportInput) -> str:
-    """The report."""
-    found = facts(given)
+def markdown(given: ReportInput, found: Mapping[str, Any]) -> str:
+    """The report of these facts."""
     counts = [
         ["documents", found["documents"]],
         ["sources admitted / given", f"{found['admitted_sources']} / {found['sources']}"],

@@ -208,19 +208,18 @@ def built_pool(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         every = without_twins([*items, *_offered(run, found)])
-        books = {item.source.source_id: item for item in every if not item.stage}
-        made = {one.item.source.source_id: one for one in _made(run, groups, books, workspace, progress)}
-        built = [Built(item=item) if item.stage else made[item.source.source_id] for item in every]
         audit: dict[str, Any] | None = None
         findings: list[Finding] | None = None
+        dropped: dict[str, tuple[str, str, str]] = {}
         if build.audited:
             findings = run.store.rows(comparison, "reference_overlaps", Finding) if comparison else []
-            audit = _audit(run, comparison, sum(len(one.documents) for one in built))
+            audit = _audit(run, comparison, groups)
             dropped = building.overlapping(findings, audit.pop("questions"), rules)
-            built = [one.minus(dropped) for one in built]
             audit |= {"absent": build.absent, "dropped_documents": len(dropped)}
         told = Told(judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, found, workspace))
-        facts = building.write(workspace, built, findings, told)
+        books = {item.source.source_id: item for item in every if not item.stage}
+        built = _in_order(every, _made(run, groups, books, workspace, progress))
+        facts = building.write(workspace, (one.minus(dropped) for one in built), findings, told)
         return Outcome(tables={}, summary={name: facts[name] for name in ("documents", "sources", "discarded")})
 
     return Work(recipe=run.recipe("built_pool", BUILT_VERSION, values, inputs), produce=produce)
@@ -259,6 +258,16 @@ def _offered(run: Run, found: Found) -> list[Item]:
     ]
 
 
+def _in_order(every: Sequence[Item], made: Iterator[Built]) -> Iterator[Built]:
+    """Outcomes in the order of the items, which is that of the groups but for items that never reached one."""
+    ahead: dict[str, Built] = {}
+    for item in every:
+        while not item.stage and item.source.source_id not in ahead:
+            one = next(made)
+            ahead[one.item.source.source_id] = one
+        yield Built(item=item) if item.stage else ahead.pop(item.source.source_id)
+
+
 def _made(
     run: Run, groups: Sequence[Group], books: Mapping[str, Item], workspace: Path, progress: Progress
 ) -> Iterator[Built]:
@@ -275,8 +284,8 @@ def _made(
                 durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
             built = Built(
                 item=books[name],
-                page=building.without_text(page),
-                documents=[building.lean(row) for row in chunks if row.source_id == name],
+                page=page,
+                documents=[row for row in chunks if row.source_id == name],
                 discarded=[*unconverted(page), *(row for row in left if row.source_id == name)],
                 num_chars=len(page.markdown),
                 structure="" if page.reason else by.get(name, _structure(run)),
@@ -292,10 +301,11 @@ def _structure(run: Run) -> str:
     return "" if corpus.structure == "off" or corpus.chunk.mode == "langchain" else "rules"
 
 
-def _audit(run: Run, comparison: ArtifactRef | None, documents: int) -> dict[str, Any]:
+def _audit(run: Run, comparison: ArtifactRef | None, groups: Sequence[Group]) -> dict[str, Any]:
     if comparison is not None:
         return dict(json.loads(run.store.path(comparison, COMPARISON).read_text()))
     mode = run.config.corpus.overlap.mode
+    documents = sum(run.store.manifest(group.judgements).summary["kept"] for group in groups)
     return {"mode": mode, "documents": documents, "controls": [], "references": [], "questions": []}
 
 

@@ -8,8 +8,9 @@ import dataclasses
 import os
 import types
 import typing
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,17 +58,42 @@ def _arrow_type(hint: Any) -> pa.DataType:
     return _SCALARS[hint]
 
 
-def write_rows(path: Path, rows: Sequence[Any], row_type: type, *, group: int = _GROUP) -> None:
+def write_rows(path: Path, rows: Iterable[Any], row_type: type, *, group: int = _GROUP) -> None:
     """One zstd parquet file in row groups of `group` rows at most; without rows a file with the schema alone."""
+    with row_writer(path, row_type, group=group) as keep:
+        for row in rows:
+            keep(row)
+
+
+@contextmanager
+def row_writer(path: Path, row_type: type, *, group: int = _GROUP) -> Iterator[Callable[[Any], None]]:
+    """A function that adds a row to such a file: one row group at a time is in memory."""
     schema, series = arrow_schema(row_type), _series_of(row_type)
+    waiting: list[Any] = []
+    numbers, written = 0, False
+
     with _writer(path, schema) as file:
-        # One row group at a time in memory.
-        for some in _groups(rows, list(series), group):
+
+        def end_group() -> None:
+            nonlocal numbers, written
             columns = [
-                _column([getattr(row, field.name) for row in some], field.type, series.get(field.name))
+                _column([getattr(row, field.name) for row in waiting], field.type, series.get(field.name))
                 for field in schema
             ]
             file.write_table(pa.table(columns, schema=schema))
+            waiting.clear()
+            numbers, written = 0, True
+
+        def keep(row: Any) -> None:
+            nonlocal numbers
+            waiting.append(row)
+            numbers += sum(len(getattr(row, name)) for name in series)
+            if len(waiting) == group or numbers >= _GROUP_NUMBERS:
+                end_group()
+
+        yield keep
+        if waiting or not written:
+            end_group()
 
 
 def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -78,18 +104,6 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         if not pa.types.is_list(field.type) or pa.types.is_string(field.type.value_type)
     ]
     return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=repeated)
-
-
-def _groups(rows: Sequence[Any], series: Sequence[str], group: int) -> Iterator[Sequence[Any]]:
-    """Rows of each row group; of no rows one that is empty."""
-    start, numbers = 0, 0
-    for place, row in enumerate(rows):
-        numbers += sum(len(getattr(row, name)) for name in series)
-        if place + 1 - start == group or numbers >= _GROUP_NUMBERS:
-            yield rows[start : place + 1]
-            start, numbers = place + 1, 0
-    if start < len(rows) or not rows:
-        yield rows[start:]
 
 
 def _series_of(row_type: type) -> dict[str, type]:

@@ -87,7 +87,7 @@ def test_facts_count_documents_sources_and_reasons():
 
 
 def test_the_report_shows_samples_and_the_audit():
-    text = report.markdown(GIVEN)
+    text = report.markdown(GIVEN, report.facts(GIVEN))
     assert "judge: none" in text and "10 random documents" in text and "3 random discarded spans" in text
     assert (
         "| edited | 3 | 1.00 |" in text
@@ -101,4 +101,4 @@ def test_an_empty_pool_has_a_report():
     empty = report.ReportInput(
         documents=[], discarded=[], sources=[], text_of=lambda row: "", told=report.Told(judge="none", tokenizer="rule")
     )
-    assert report.facts(empty)["mean_tokens"] == 0.0 and "none was made" in report.markdown(empty)
+    assert report.facts(empty)["mean_tokens"] == 0.0 and "none was made" in report.markdown(empty, report.facts(empty))
