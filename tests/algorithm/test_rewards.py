@@ -19,7 +19,7 @@ def score(accuracy: float, *, influence: float = 0.25) -> InfluenceScore:
 def question(text: str = "Which is it?") -> Question:
     return Question(
         question_id="q", text=text, choices=["a", "b"], answer="A", verifier="choice", domain="", subdomain="",
-        document_id="d", rollout_id="r", reasoning="",
+        document_id="d", rollout_id="r", reasoning="", grading='{"aim": "0.8"}',
     )  # fmt: skip
 
 
@@ -36,6 +36,7 @@ EXPECTED = {  # rewards at accuracy 0, 1/4, 1/2, 1
     "constant": [1.0, 1.0, 1.0, 1.0],
     "spice": [math.exp(-3.125), math.exp(-((3 / 16 - 0.25) ** 2) / 0.02), 1.0, math.exp(-3.125)],
     "r_zero": [0.0, 0.0, 0.5, 0.0],
+    "aim": [-0.1, 1 - (0.8 - 0.25), 0.7, 0.8],
 }
 
 

@@ -11,7 +11,10 @@ from infuser_core.errors import ConfigError
 NANO = CONFIGS / "nano.yaml"
 ITERATIONS = "did you mean cotrain.iterations?"
 TOP = "keys: name, variant, seed, prompts, anchor, data, corpus, cotrain, engine, cluster, evaluate, store, track"
-SOLVER = "keys of cotrain.solver: update, learning_rate, warmup, schedule, minibatch, advantage, accuracy_band"
+SOLVER = (
+    "keys of cotrain.solver: update, learning_rate, warmup, schedule, minibatch, advantage, accuracy_band, "
+    "accuracy_quantiles"
+)
 QUESTIONS = "keys of data.dev: type, split, topics, size, world"
 AGAIN = "correct the value and start again"
 

@@ -1,16 +1,19 @@
-"""The accelerator's benchmark runs end to end at a toy shape, and says in one line where it cannot."""
+"""The accelerator's benchmark rehearses a layout end to end at a toy shape, and says in one line where it cannot."""
 
 import importlib
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import torch
 from places import TESTS
 
-PHASES = {
-    "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence", "update_generator",
-    "update_solver", "log-probabilities", "long: sampling", "long: gradient", "long: scoring", "trainer",
+from infuser_core.config.overlays import load
+
+STEPS = {
+    "model", "sampler start", "generation", "trainer start", "dev gradient", "scoring", "update", "save",
+    "weight change", "proof", "kill and resume", "trainer sleep", "sampler sleep",
 }  # fmt: skip
 
 
@@ -21,17 +24,22 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], int]:
     return run
 
 
-def test_a_toy_shape_goes_through_every_phase_on_a_cpu(
+def test_a_toy_shape_goes_through_every_step_on_a_cpu(
     bench: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
 ):
-    assert bench(["--device", "cpu", "--tiny", "--sampler", "hf"]) == 0
+    assert bench(["--device", "cpu", "--tiny", "--only", "hf-local"]) == 0
     said = capsys.readouterr().out
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert {line["phase"] for line in lines} == PHASES
-    assert all(line["tokens"] > 0 and line["seconds"] > 0 for line in lines if line["phase"] != "trainer")
-    (agreement,) = [line["detail"] for line in lines if line["phase"] == "log-probabilities"]
-    assert float(agreement.split("largest ")[1].split()[0]) < 1e-4
-    assert "| hf | score_influence |" in said
+    assert {line["step"] for line in lines} == STEPS and {line["status"] for line in lines} == {"passed"}
+    assert "| hf-local | update | passed |" in said
+
+
+def test_every_layout_is_a_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(TESTS / "bench"))
+    gpu = importlib.import_module("gpu")
+    for layout in (*gpu.GPU.values(), *gpu.CPU.values()):
+        found = load([Path(name) for name in ("nano", *layout.configs)], [*layout.changes, *gpu.LENGTHS])
+        assert found.engine.ranks <= 2 and found.cotrain.solver_tokens == 8192
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

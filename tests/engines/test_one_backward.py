@@ -47,7 +47,7 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         optimizer=OptimizerSettings().recipe(),
         kl=0.0,
     )
-    settings = update_solver.SolverSettings(step=step, band=None, mid_eos_penalty=0.0, left_out=[])
+    settings = update_solver.SolverSettings(step=step, band=None, ranks=False, mid_eos_penalty=0.0, left_out=[])
     out = folder / "out"
     if share:
         kept = folder / score_influence.SHARED

@@ -24,7 +24,7 @@ from infuser_core.phases.update_generator import GeneratorUpdate
 from infuser_core.phases.update_solver import SolverUpdate
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 from infuser_core.store.store import Outcome
-from tasks.cotraining import _steps
+from tasks.rollouts import steps_of
 from tasks.work import with_lost
 
 CONFIG = load([CONFIGS / "nano.yaml"])
@@ -127,7 +127,7 @@ def poisoned_group() -> TrainGroup:
 
 def test_a_stage_tells_how_many_are_not_finite_and_names_the_first(tmp_path: Path):
     found = stepped(tmp_path / "x", varied(NAMES, poisoned=["q2", "q3"]))
-    made = with_lost(Outcome(tables={}, summary=_steps(0, found.updates)), found.lost)
+    made = with_lost(Outcome(tables={}, summary=steps_of(0, found.updates)), found.lost)
     # The clamp of the ratio stops the NaN on its way back: a later step of the update would have been taken.
     first = "the first left out: loss of q2 is nan"
     assert made.summary == {"step": 2, "steps_taken": 2, "not_finite": 2, "status": first}
@@ -136,7 +136,7 @@ def test_a_stage_tells_how_many_are_not_finite_and_names_the_first(tmp_path: Pat
 
 
 def test_a_stage_tells_of_skipped_steps(tmp_path: Path):
-    told = _steps(0, stepped(tmp_path / "x", varied(NAMES), kind=Flickering).updates)
+    told = steps_of(0, stepped(tmp_path / "x", varied(NAMES), kind=Flickering).updates)
     assert told == {"step": 3, "steps_taken": 3, "status": "1 of 4 steps skipped: no finite gradient norm"}
 
 

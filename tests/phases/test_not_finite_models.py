@@ -75,7 +75,8 @@ def updated(anchor: Checkpoint, folder: Path, rows: list[Rollout]) -> SolverUpda
     )  # fmt: skip
     return update_solver.update_solver(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
-        SolverSettings(step=step, band=None, mid_eos_penalty=0.0, left_out=[]), workspace=folder, before=anchor,
+        SolverSettings(step=step, band=None, ranks=False, mid_eos_penalty=0.0, left_out=[]), workspace=folder,
+        before=anchor,
     )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def test_scores_are_those_of_a_plain_loop(tmp_path: Path, preset: str, steps: in
             questions(),
             rows,
             solver,
-            SolverSettings(step=update, band=None, mid_eos_penalty=0.0, left_out=[]),
+            SolverSettings(step=update, band=None, ranks=False, mid_eos_penalty=0.0, left_out=[]),
             workspace=tmp_path / str(number),
             before=anchor,
         )
