@@ -207,6 +207,7 @@ def chunk_textbooks(
         # The tokenizer enters by content.
         "chunk": corpus.chunk.model_dump(mode="json", exclude={"tokenizer"}),
         "structure": corpus.structure,
+        "matter": front_matter.RULES,
         "tokenizer": tokenizer.identity,
         "domains": domains,
     }

@@ -16,6 +16,9 @@ from infuser_core.schemas import Page
 
 Mode = Literal["off", "headings", "model"]
 
+RULES = 2
+"""Version of the rules, for recipes: the titles below, and what they take with them."""
+
 FRONT = re.compile(
     r"(?:table of )?contents|(?:brief|detailed) contents"
     r"|(?:list of )?(?:figures|tables|contributors|abbreviations|symbols)"
@@ -25,15 +28,17 @@ FRONT = re.compile(
     re.IGNORECASE,
 )
 BACK = re.compile(
-    r"(?:.* )?index(?: of .*)?|references|bibliography|works cited|literature|further reading|glossary(?: of .*)?"
+    r"(?:.* )?index(?: of .*)?|references|(?:.* )?bibliography|works cited|literature(?: list)?|list of references"
+    r"|further reading|glossary(?: of .*)?"
+    r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|this .*)"
     r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
     r"|about the authors?|credits|endnotes|colophon"
     r"|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",
     re.IGNORECASE,
 )
 SOURCES = re.compile(
-    r"(?:references|bibliography|works cited|further reading|(?:answers?|solutions?)(?: keys?| to .*)?"
-    r"|answer keys?(?: .*)?|\u53c2\u8003\u6587\u732e)",
+    r"(?:references|(?:.* )?bibliography|works cited|further reading|list of references"
+    r"|(?:answers?|solutions?)(?: keys?| to .*)?|answer keys?(?: .*)?|\u53c2\u8003\u6587\u732e)",
     re.IGNORECASE,
 )
 NUMBER = re.compile(

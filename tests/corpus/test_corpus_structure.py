@@ -153,3 +153,12 @@ def test_a_long_book_is_shown_in_windows_to_its_end():
 def test_a_book_without_headings_is_not_asked_about():
     found, prompts = asked("{}", book_page("text"))
     assert prompts == [] and found.bounds.problem == "the book has no headings"
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["Literature list", "Engraving bibliography", "GNU Free Documentation License", "GNU MPFR Copying Conditions"],
+)
+def test_lists_of_sources_and_licences_of_a_book_go(title: str):
+    text = f"# 1 Wugs\n\n{BODY}\n\n# 2 {title}\n\nold\n\n# 3 Copying files\n\n{BODY}\n\n# 4 Licence plates\n\n{BODY}\n"
+    assert titles(text) == [f"# 2 {title}"]
