@@ -140,9 +140,12 @@ class Tree:
         self.process = process
         self.top = process.pid
         self._first = -1
+        self._ended = False
 
     def adopt(self, first: int) -> None:
-        """`first` is process 1 of the namespace."""
+        """`first` is process 1 of the namespace; nothing is held of one whose tree has ended already."""
+        if self._ended:
+            return
         with contextlib.suppress(ProcessLookupError):
             self._first = os.pidfd_open(first)
             self.top = first
@@ -174,7 +177,7 @@ class Tree:
 
     def end(self) -> bool:
         """Kills all; whether all are gone."""
-        gone = True
+        gone, self._ended = True, True
         if self._first >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)

@@ -3,12 +3,15 @@
 import contextlib
 import gc
 import os
+import subprocess
 import time
 from pathlib import Path
 
 import sandbox_corpus
 from contained import needs_sandbox
 from sandbox_corpus import Judgement
+
+from infuser_core.sandbox.processes import Tree
 
 pytestmark = needs_sandbox
 
@@ -88,3 +91,14 @@ def test_no_attack_is_called_right_none_gets_out_and_the_host_is_unchanged():
     assert {each.mode for each in judgements.values()} == {"bwrap"}
     assert escaped_files() == files
     assert staying(began) == set()
+
+
+def test_a_tree_that_has_ended_adopts_no_process():
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as ended, subprocess.Popen(["sleep", "60"]) as other:
+        tree = Tree(ended)
+        assert tree.end()
+        before = descriptors()
+        tree.adopt(other.pid)
+        other.kill()
+        other.wait()
+        assert descriptors() - before == set()
