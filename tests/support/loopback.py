@@ -87,6 +87,7 @@ class Loopback:
             self.ahead += 1
             self.most_at_once = max(self.most_at_once, self.ahead)
             number = sum(other.path == seen.path for other in self.seen)
+        over = False
         try:
             route = self.routes.get(seen.path, Say(status=404))
             say = route if isinstance(route, Say) else route(seen, number)
@@ -102,12 +103,20 @@ class Loopback:
             if length >= 0:
                 handler.send_header("Content-Length", str(length))
             handler.end_headers()
-            handler.wfile.write(say.body)
+            handler.wfile.write(say.body[:-1])
+            if not say.hold:
+                # With the last byte the client has its answer, and asks again before this thread goes on.
+                over = self._leave()
+            handler.wfile.write(say.body[-1:])
             if say.hold:
                 say.hold.wait(10)
         finally:
-            with self._lock:
-                self.ahead -= 1
+            over = over or self._leave()
+
+    def _leave(self) -> bool:
+        with self._lock:
+            self.ahead -= 1
+        return True
 
 
 @contextmanager
