@@ -202,6 +202,44 @@ def aime() -> None:
     )
 
 
+def amc23() -> None:
+    problems = {
+        "Find the number of minutes in two days and 279 more.": 3159.0,
+        "Find 2 less 3.": -1.0,
+        "Find 3 cubed.": 27.0,
+    }
+    rows = [{"id": place, "question": text, "answer": key} for place, (text, key) in enumerate(problems.items())]
+    parquet("amc23/data/test-00000-of-00001.parquet", rows)
+
+
+def minerva_math() -> None:
+    courses = ("Introduction to Astronomy (8.282J Spring 2006)", "Differential Equations (18.03 Spring 2010)")
+    answers = {
+        "How many kilometers does light travel in a microsecond?": ".3",
+        "Solve $y' = y$ with $y(0) = 2$.": "y = 2 e^x",
+        "Give a mole's particles to two digits.": "6.0e23",
+    }
+    rows = [
+        {
+            "problem": text,
+            "solution": f"It is \\[\\boxed{{{key}}}\\] as said.",
+            "type": courses[place % 2],
+            "idx": place,
+        }
+        for place, (text, key) in enumerate(answers.items())
+    ]
+    jsonl("minerva_math/test.jsonl", rows)
+
+
+def gsm8k() -> None:
+    worked = {
+        "Ann has 3 bags of 4 nuts. How many nuts?": "She has 3*4 = <<3*4=12>>12.\n#### 12",
+        "A house costs 2 times $57,100. How much is it?": "2*57100 = <<2*57100=114200>>114200\n#### 114,200",
+        "It was 2 degrees and fell by 5. How cold is it?": "2-5 = <<2-5=-3>>-3\n#### -3",
+    }
+    jsonl("gsm8k/test.jsonl", [{"question": text, "answer": solution} for text, solution in worked.items()])
+
+
 def hmmt() -> None:
     contests = {
         "hmmt_feb_2025": [
@@ -441,7 +479,21 @@ def released() -> None:
 
 
 if __name__ == "__main__":
-    for write in (mmlu_pro, gpqa_diamond, supergpqa, bbeh, math500, aime, hmmt, olympiadbench, medqa, medxpertqa):
+    for write in (
+        mmlu_pro,
+        gpqa_diamond,
+        supergpqa,
+        bbeh,
+        math500,
+        aime,
+        amc23,
+        minerva_math,
+        gsm8k,
+        hmmt,
+        olympiadbench,
+        medqa,
+        medxpertqa,
+    ):
         write()
     humaneval_plus()
     livecodebench()

@@ -1,0 +1,40 @@
+"""AMC 2023: the forty problems of AMC 12 A and B, answered by a number instead of a letter."""
+
+import re
+
+from infuser_core.benchmarks.parts import fields
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.grading import Grading
+
+_WHOLE = re.compile(r"-?\d+(\.0+)?")
+
+
+def read(row: fields.Row, place: Place) -> Question:
+    """The key is a whole number, written as `27.0`."""
+    text, key = fields.text(row, "question|problem"), fields.text(row, "answer")
+    if not _WHOLE.fullmatch(key):
+        raise fields.refuse("answer", "a whole number", key)
+    return question(
+        f"amc23-{fields.tag(text)}",
+        text,
+        key.partition(".")[0],
+        verifier="math",
+        domain="AMC",
+        subdomain="2023",
+        grading=Grading(route="amc23"),
+    )
+
+
+BENCHMARK = Benchmark(
+    name="amc23",
+    title="AMC2023",
+    category="math",
+    repos=("zwhe99/amc23",),
+    files=("data/test-*.parquet", "test.jsonl"),
+    rows=40,
+    samples=32,
+    verifier="math",
+    fields=("question|problem", "answer"),
+    read=read,
+)

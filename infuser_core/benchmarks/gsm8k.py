@@ -1,0 +1,39 @@
+"""GSM8K: word problems of elementary arithmetic with whole numbers as answers."""
+
+from infuser_core.benchmarks.parts import fields
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.schemas import Question
+from infuser_core.verifiers.parts.grading import Grading
+
+MARK = "####"
+"""Stands between the worked solution and the answer."""
+
+
+def read(row: fields.Row, place: Place) -> Question:
+    """The key is what follows the mark, thousands grouped or not."""
+    text, solution = fields.text(row, "question"), fields.text(row, "answer")
+    answer = solution.rpartition(MARK)[2].strip()
+    if MARK not in solution or not answer:
+        raise fields.refuse("answer", f"a solution that ends in {MARK} and the answer", solution)
+    return question(
+        f"gsm8k-{fields.tag(text)}",
+        text,
+        answer.replace(",", ""),
+        verifier="math",
+        domain="Word problems",
+        grading=Grading(route="gsm8k"),
+    )
+
+
+BENCHMARK = Benchmark(
+    name="gsm8k",
+    title="GSM8K",
+    category="math",
+    repos=("openai/gsm8k",),
+    config="main",
+    files=("main/test-*.parquet", "test.jsonl"),
+    rows=1_319,
+    verifier="math",
+    fields=("question", "answer"),
+    read=read,
+)
