@@ -50,6 +50,8 @@ class Layout:
     """Probe of questions, by its setting."""
     node_copies: int = 1
     """Ranks that share a second copy of the weights, where there is one."""
+    quantised: bool = False
+    """Whether a sampler's layers hold one byte for a weight; embedding and output layer stay as they are."""
 
     @property
     def one_by_one(self) -> bool:
@@ -90,6 +92,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         optimizer=config.cotrain.optimizer.name,
         probe=engine["probe"],
         node_copies=engine["node_copies"],
+        quantised=engine["rollout_quantisation"] is not None,
     )
 
 
@@ -285,7 +288,7 @@ def host(shape: Shape, layout: Layout, *, per_node: int) -> float:
     state = 16.0 * own * layout.warm_trainers
     moved = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
     trainers = state * moved + weights * layout.offload_weights
-    samplers = 2 * layout.bytes_per_weight * parameters / layout.tensor_parallel if layout.turns else 0.0
+    samplers = 2 * sampled_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
     return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers
 
 
@@ -297,7 +300,7 @@ def sampler(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     """The sampler with the cache of its share of the memory, or at least that of one longest response."""
     tokens = max(sequence, cache_tokens(shape, gpu, layout))
     parts = (
-        Part(name="weights", bytes=layout.bytes_per_weight * float(shape.parameters) / layout.tensor_parallel),
+        Part(name="weights", bytes=sampled_bytes(shape, layout) / layout.tensor_parallel),
         Part(name="KV cache", bytes=tokens * shape.cache_bytes / layout.tensor_parallel),
         Part(name="decoding graphs and buffers", bytes=gpu.graphs),
         Part(name="context", bytes=gpu.context),
@@ -305,8 +308,14 @@ def sampler(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     return Held(role="sampler", parts=parts, room=gpu.memory)
 
 
+def sampled_bytes(shape: Shape, layout: Layout) -> float:
+    """Bytes of a sampling engine's weights."""
+    saved = (layout.bytes_per_weight - 1) * shape.layers * shape.layer_parameters if layout.quantised else 0
+    return layout.bytes_per_weight * float(shape.parameters) - saved
+
+
 def cache_tokens(shape: Shape, gpu: Gpu, layout: Layout) -> float:
     """Tokens that an engine's cache holds in its share of the memory."""
-    weights = layout.bytes_per_weight * float(shape.parameters) / layout.tensor_parallel
+    weights = sampled_bytes(shape, layout) / layout.tensor_parallel
     free = gpu.memory * layout.sampler_share - weights - gpu.graphs - gpu.context
     return max(0.0, free * layout.tensor_parallel / shape.cache_bytes)

@@ -112,6 +112,8 @@ class Engine:
     """Tokens that its cache holds."""
     efficiency: Efficiency
     """Constants."""
+    layer_bytes: float = 2.0
+    """Bytes of a weight of a layer. Fewer are read in less time; matrix work is planned as in bf16."""
 
     def matmul(self, tokens: float, pairs: float) -> float:
         """Seconds of a forward pass."""
@@ -131,7 +133,8 @@ class Engine:
 
     def step(self, rows: int) -> float:
         """Seconds of one decoding step without reading the cache."""
-        weights = self.moved(2.0 * self.shape.matrix_parameters)
+        layers = self.shape.layers * self.shape.layer_parameters
+        weights = self.moved(2.0 * self.shape.matrix_parameters - (2.0 - self.layer_bytes) * layers)
         return max(weights, self.matmul(rows, 0)) + self.joined(rows) + self.efficiency.decode_step
 
     def concurrency(self, batch: Batch) -> int:

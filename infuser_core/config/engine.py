@@ -55,6 +55,20 @@ class EngineSettings(Settings):
     weight_updates: Literal["in-place", "fresh"] = "in-place"
     """Whether such an engine takes new weights while it runs, or a fresh one is started for them. Either way it is
     checked that it computes with them, and one that runs is replaced where it does not."""
+    rollout_quantisation: Literal["fp8"] | None = None
+    """Format of the matrices that the sampler `vllm` multiplies by, on an accelerator: everything that the run samples
+    is then drawn from a slightly other policy, which the loss's importance weight corrects. It is part of recipes."""
+
+    @model_validator(mode="after")
+    def _quantised(self) -> "EngineSettings":
+        if self.rollout_quantisation is None:
+            return self
+        needs = {"sampler": "vllm", "dtype": "bfloat16"}
+        other = [f"{name} {given}, not {own}" for name, own in needs.items() if (given := getattr(self, name)) != own]
+        if other or self.device == "cpu":
+            told = " and ".join([*other, *["device cpu, which has no such kernels"][: self.device == "cpu"]])
+            raise ValueError(f"engine.rollout_quantisation {self.rollout_quantisation} with {told}: set it to null")
+        return self
 
     @model_validator(mode="after")
     def _side_by_side(self) -> "EngineSettings":

@@ -4,7 +4,7 @@ Imports no torch. Unknown keys, wrong types and impossible combinations fail her
 """
 
 from dataclasses import fields, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -50,6 +50,17 @@ class SamplingSettings(Settings):
     temperature: float = Field(default=0.7, ge=0, le=1000)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=-1, ge=-1, le=100_000_000)
+
+    def asked(self) -> dict[str, Any]:
+        """Arguments of a request by their names in SamplingParams."""
+        return self.model_dump(include=set(SamplingSettings.model_fields))
+
+
+class QuantisedSampling(SamplingSettings):
+    """The same from an engine with quantised weights, which is another distribution."""
+
+    quantisation: Literal["fp8"]
+    """Format of the engine's matrices."""
 
 
 class RolloutSampling(Settings):
@@ -346,14 +357,22 @@ class RunConfig(Settings):
             raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {trainer}")
         if name != "adamw" and trainer != "local":
             raise ValueError(f"cotrain.optimizer.name {name} needs engine.trainer local, and it is {trainer}")
+        if self.engine.rollout_quantisation and self.cotrain.loss.tis_cap is None:
+            raise ValueError("engine.rollout_quantisation needs cotrain.loss.tis_cap, which corrects what it changes")
         if name == "muon" and self.engine.probe == "fast":
             raise ValueError("engine.probe fast cannot score muon's directions: set it to auto or reference")
         return self
 
+    def as_sampled(self, sampling: SamplingSettings) -> SamplingSettings:
+        """The settings of a draw with all that its distribution depends on: what a recipe records."""
+        kind = self.engine.rollout_quantisation
+        return sampling if kind is None else QuantisedSampling(**sampling.model_dump(), quantisation=kind)
+
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""
         # A choice left to the machine is no setting: run names do not depend on it.
-        quiet = {"probe"} if self.engine.probe == "auto" else set[str]()
+        unset = {"probe": "auto", "rollout_quantisation": None}
+        quiet = {name for name, value in unset.items() if getattr(self.engine, name) == value}
         return digest_of(
             self.model_dump(mode="json", exclude={"track": True, "store": True, "cluster": True, "engine": quiet})
         )

@@ -50,7 +50,9 @@ def run_pool(config: RunConfig) -> EnginePool:
 
 
 def sampling_pool(engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int) -> EnginePool:
-    """The pool of an evaluation, which trains nothing: on a cluster all machines sample."""
+    """The pool of an evaluation, which trains nothing: on a cluster all machines sample, and with the weights as they
+    are."""
+    engine = engine.model_copy(update={"rollout_quantisation": None})
     shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
     cache = {"cache_tokens": cache_tokens} if sampler == "hf" else {}
@@ -163,6 +165,7 @@ def _vllm(engine: EngineSettings) -> Options:
         "max_num_seqs": engine.max_num_seqs,
         "max_num_batched_tokens": engine.max_num_batched_tokens,
         "in_place": engine.weight_updates == "in-place",
+        "quantisation": engine.rollout_quantisation,
     }
     return _common(engine) | placing
 

@@ -146,7 +146,7 @@ def answer_questions(
         for question, prompt in zip(questions, prompts, strict=True)
         if len(prompt) <= settings.prompt_tokens
     ]
-    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
     completions = draw(fitting, sampler, params, kept=kept, progress=progress)
     drafts = [
         _draft(question, index, prompt, completion, sampler, checkpoint_id)

@@ -173,7 +173,7 @@ def _answers(
         )
         for ask in batch
     ]
-    params = SamplingParams(max_tokens=batch[0].max_tokens, **settings.sampling.model_dump())
+    params = SamplingParams(max_tokens=batch[0].max_tokens, **settings.sampling.asked())
     drawn = sampler.sample(groups, params, progress=meter.within)
     decode = sampler.tokenizer.decode
     rows = [
@@ -284,7 +284,7 @@ def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) 
     return AskSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, code=is_code)),
-        sampling=config.evaluate.sampling,
+        sampling=config.as_sampled(config.evaluate.sampling),
         samples=own_samples if benchmark else cotrain.validation_samples,
         prompt_tokens=cotrain.prompt_tokens,
         max_tokens=own_limit or cotrain.solver_tokens,

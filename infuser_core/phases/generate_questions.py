@@ -91,7 +91,7 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, i
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
-        sampling=cotrain.sampling.drawn(),
+        sampling=config.as_sampled(cotrain.sampling.drawn()),
         documents=cotrain.documents,
         frozen_batch=cotrain.frozen_batch,
         group_size=cotrain.group_size,
@@ -204,7 +204,7 @@ def generate_questions(
         for row in writing
     ]
     fitting = [group for group in groups if len(group.token_ids) <= settings.prompt_tokens]
-    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
     drawn = draw(fitting, generator, params, kept=kept, progress=progress)
     rollouts, written = _read_all(writing, groups, drawn, generator, ways, aim_of, settings, (iteration, checkpoint_id))
     return Generated(

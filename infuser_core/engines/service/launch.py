@@ -53,6 +53,8 @@ class ServiceOptions:
     """Interpreter whose environment holds vllm; empty for INFUSER_VLLM_PYTHON or else this one."""
     worker: str = VLLM
     """Module that an engine's process runs."""
+    quantisation: str | None = None
+    """Format that vLLM gives the matrices of its layers; None leaves them as they are."""
     in_place: bool = True
     """Whether running engines take other weights of the same shapes; False starts fresh ones each time."""
     deterministic: bool = False
@@ -144,6 +146,7 @@ def vllm_settings(options: ServiceOptions, *, model: str, dtype: str, device: "t
     return {
         "model": model,
         "dtype": dtype,
+        "quantization": options.quantisation,
         "tensor_parallel_size": options.tensor_parallel,
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,

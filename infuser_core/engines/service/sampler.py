@@ -69,6 +69,11 @@ class ServiceSampler:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
         interpreter(self._options)
         self._dtype, self._device = dtype, choose_device(device)
+        if self._options.quantisation and self._device.type == "cpu":
+            raise EngineError(
+                f"vLLM has no kernels for {self._options.quantisation} on a CPU",
+                hint="set engine.rollout_quantisation to null, or sample on an accelerator",
+            )
         self._station = StationOptions(service=self._options, device=self._device.type, dtype=dtype, threads=threads)
         self._cluster = cluster
         self._stations: list[Stationed] = []
