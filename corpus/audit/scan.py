@@ -3,10 +3,10 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,8 +192,7 @@ class Scanner:
         before = self.matcher.sharing
         read = 0
         for batch in self._batches(shard, counts):
-            pairs = self.matcher.pairs([row.text for row in batch])
-            findings += [self._finding(shard.name, batch[pair.scanned], pair) for pair in pairs]
+            findings += self._findings(shard.name, batch, self.matcher.pairs([row.text for row in batch]))
             short += self._count(batch, counts)
             read += sum(len(row.text) for row in batch)
             # Characters stand for bytes: compressed files are smaller, so the end comes sooner than foretold.
@@ -239,8 +238,11 @@ class Scanner:
         if self.config.mode == "paper" or not short:
             return []
         texts = [document.text for document in self.documents]
-        pairs = short_pairs(texts, [row.text for row in short], self.config.rule)
-        return [self._finding(shard, short[pair.scanned], pair) for pair in pairs]
+        return self._findings(shard, short, short_pairs(texts, [row.text for row in short], self.config.rule))
+
+    def _findings(self, shard: str, batch: Sequence[Reference], pairs: Iterable[Pair]) -> list[Finding]:
+        # One document after the other: its places are worked out once.
+        return [self._finding(shard, batch[p.scanned], p) for p in sorted(pairs, key=lambda pair: pair.item)]
 
     def _finding(self, shard: str, row: Reference, pair: Pair) -> Finding:
         document, shared = self.documents[pair.item], pair.shared
@@ -268,9 +270,12 @@ class Scanner:
         )
 
 
+_places = lru_cache(maxsize=256)(places)
+
+
 def _characters(text: str, first: int, length: int) -> tuple[int, int]:
     """Characters that a run of words spans."""
-    spans = places(text)
+    spans = _places(text)
     if not length or first + length > len(spans):
         return 0, 0
     return spans[first][0], spans[first + length - 1][1]
