@@ -84,11 +84,10 @@ def tables(
     out: Annotated[Path | None, typer.Option(help="Write the tables to this file instead of printing them.")] = None,
 ) -> None:
     """Print publication tables: your runs beside the numbers that the paper reports, or the paper's alone."""
-    from infuser_core.report.build import publish
-    from infuser_core.report.paper_tables import Wanted
+    from infuser_core.report.paper_tables import publish
 
-    wanted = Wanted(table=table, anchor=anchor, style=style, intervals=intervals)
-    text = publish(settings.store_root() if names else None, names or [], wanted)
+    root = settings.store_root() if names else None
+    text = publish(root, names or [], table=table, anchor=anchor, style=style, intervals=intervals)
     if out is None:
         typer.echo(text, nl=False)
         return

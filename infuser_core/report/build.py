@@ -14,7 +14,6 @@ from infuser_core.config.run import RunConfig
 from infuser_core.report import charts, habits, outline, page
 from infuser_core.report.charts import Series
 from infuser_core.report.content import Report
-from infuser_core.report.paper_tables import Wanted, published
 from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
@@ -194,15 +193,6 @@ def _latest_quality(catalogue: Catalogue, run: str) -> dict[str, Any] | None:
 def _questions(root: Path, run: str) -> set[str]:
     """Keys of the artifacts with a run's generated questions."""
     return {entry.key for entry in Journal(root, run).latest() if entry.phase == "generate_questions"}
-
-
-def publish(root: Path | None, names: Sequence[str], wanted: Wanted) -> str:
-    """Publication tables of these runs beside the paper's; without runs the paper's alone."""
-    if root is None:
-        return published(None, (), wanted)
-    chosen = runs.find_runs(root, names)
-    with _views(root, chosen) as lens:
-        return published(lens.query, choose({name: runs.read_config(root, name) for name in chosen}), wanted)
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:

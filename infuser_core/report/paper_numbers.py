@@ -8,7 +8,6 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 
@@ -49,23 +48,8 @@ class Cell:
     @property
     def digits(self) -> int:
         """Decimals printed."""
-        return decimals(self.value)
-
-    @property
-    def slack(self) -> Fraction:
-        """Half a unit of the last digit: how far the number may be from what was rounded."""
-        return Fraction(1, 2 * 10**self.digits)
-
-    @property
-    def name(self) -> str:
-        """Table, row and column of the paper."""
-        return " / ".join(part for part in (self.anchor, self.column, self.row) if part)
-
-
-def decimals(value: Decimal) -> int:
-    """Decimals of a number."""
-    exponent = value.as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) else 0
+        exponent = self.value.as_tuple().exponent
+        return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +99,7 @@ def is_benchmark(row: str) -> bool:
 def cells() -> tuple[Cell, ...]:
     """Every number of `numbers.csv`, in order."""
     with (files(__package__) / "numbers.csv").open(encoding="utf-8") as file:
-        return tuple(
-            Cell(
-                table=line["table"],
-                anchor=line["anchor"],
-                column=line["column"],
-                row=line["row"],
-                text=line["value"],
-                std=line["std"],
-            )
-            for line in csv.DictReader(file)
-        )
+        return tuple(Cell(text=line.pop("value"), **line) for line in csv.DictReader(file))
 
 
 @cache

@@ -1,8 +1,9 @@
 """Publication tables: accuracies of runs beside the numbers that the paper prints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -14,23 +15,112 @@ from infuser_core.report.comparison import tallies
 from infuser_core.report.content import Query, text
 from infuser_core.report.paper_numbers import Cell, Sheet, row_of
 from infuser_core.report.publication import (
+    AVERAGE,
+    OVERALL,
+    RELATIVE,
     Layout,
-    Line,
     Method,
-    Score,
     Style,
-    average_row,
     layout,
     method,
-    relative_row,
     render,
 )
-from infuser_core.report.queries import MEASURED, Chosen, chosen_sql, variants
-from infuser_core.statistics.averages import Number, exactly
+from infuser_core.report.queries import MEASURED, Chosen, choose, chosen_sql, variants
+from infuser_core.statistics.averages import Number, Spread, exactly
 from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.tally import shares
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.views import Lens
 
-OVERALL = "Overall"
+ANCHOR_COLUMN = "anchor, measured"
+STYLES = get_args(Style)
+
+
+def publish(
+    root: Path | None,
+    names: Sequence[str],
+    *,
+    table: str = "",
+    anchor: str = "",
+    style: Any = "markdown",
+    intervals: bool = False,
+) -> str:
+    """Tables of these runs beside the paper's as text; without runs the paper's alone, all of them unless one is named.
+
+    `anchor` is the paper's model; by default the one that the runs started from, else the table's first. Raises
+    UsageError for what does not exist.
+    """
+    if style not in STYLES:
+        raise UsageError(f"no format {style!r}", hint=f"one of {', '.join(STYLES)}")
+    if root is None:
+        return "\n".join(render(one, style, intervals=intervals) for one in _papers(table, anchor))
+    chosen = runs.find_runs(root, names)
+    with closing(Lens(Catalogue(root), runs=chosen)) as lens:
+        found = choose({name: runs.read_config(root, name) for name in chosen})
+        return render(_ours(lens.query, found, table or "main", anchor, intervals), style, intervals=intervals)
+
+
+def _papers(table: str, anchor: str) -> list[Layout]:
+    """The paper's tables, as printed."""
+    chosen = [found for found in paper_numbers.sheets(table) if anchor in ("", found.anchor)]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(f"{found.table} {found.anchor}".strip() for found in paper_numbers.sheets()))
+        raise UsageError(f"the paper has no table {table!r} {anchor}".rstrip(), hint=f"tables: {known}")
+    return [printed_layout(found) for found in chosen]
+
+
+def printed_layout(found: Sheet) -> Layout:
+    """A table of the paper, every column marked as reported; none is better than another where it has no accuracies."""
+    title = f"{found.table} table, {found.anchor}".rstrip(", ")
+    if found in paper_numbers.accuracy_sheets():
+        return layout(title, reported(found), found.categories())
+    columns = tuple(
+        Method(
+            name=name, reported=True, scores={cell.row: _printed(cell) for cell in found.cells if cell.column == name}
+        )
+        for name in found.columns
+    )
+    digits = max(cell.digits for cell in found.cells)
+    return Layout(title=title, methods=columns, rows=found.rows, digits=digits, ranked=False)
+
+
+def reported(found: Sheet) -> list[Method]:
+    """The columns of a table of accuracies as they are printed."""
+    return [
+        Method(
+            name=name,
+            scores={_label(cell.row): _printed(cell) for cell in found.cells if cell.column == name},
+            reported=True,
+        )
+        for name in found.columns
+    ]
+
+
+def _label(row: str) -> str:
+    """A row of the paper under our headings."""
+    if row in paper_numbers.OVERALL:
+        return AVERAGE + OVERALL
+    return row.replace(paper_numbers.AVERAGE, AVERAGE).replace(paper_numbers.RELATIVE, RELATIVE)
+
+
+def _printed(cell: Cell) -> Spread:
+    # A printed deviation is over three seeds; a cell without one is a single run.
+    sd = None if cell.deviation is None else float(cell.deviation)
+    return Spread(mean=Fraction(cell.value), sd=sd, seeds=1 if sd is None else 3)
+
+
+def _ours(query: Query, found: Sequence[Chosen], table: str, anchor: str, intervals: bool) -> Layout:
+    scores = measured(query, found)
+    if not any(scores.values()):
+        raise UsageError("no final evaluation in these runs", hint="`infuser resume` finishes a run")
+    return beside_paper(
+        scores,
+        anchor=anchor or anchor_of(table, found),
+        table=table,
+        base=ANCHOR_COLUMN if scores.get(ANCHOR_COLUMN) else "",
+        intervals=question_intervals(query, found) if intervals else None,
+    )
 
 
 def beside_paper(
@@ -53,128 +143,28 @@ def beside_paper(
     categories = found.categories()
     known = [row for names in categories.values() for row in names]
     named = {name: {row_of(row, known): values for row, values in scores.items()} for name, scores in ours.items()}
-    ends = {name: {row_of(row, known): pair for row, pair in own.items()} for name, own in (intervals or {}).items()}
     own = [
         method(
             name,
             scores,
             categories,
-            overall=OVERALL,
             base=named[base] if base and name != base else None,
-            intervals=ends.get(name),
+            intervals={row_of(row, known): pair for row, pair in (intervals or {}).get(name, {}).items()},
         )
         for name, scores in named.items()
     ]
     title = f"{table} table, {anchor}: measured here, and {len(found.columns)} columns as the paper reports them"
-    return layout(title, [*own, *(reported(found, name) for name in found.columns)], categories, overall=OVERALL)
-
-
-def reported(found: Sheet, name: str) -> Method:
-    """A column of the paper as it is printed."""
-    scores = {_label(cell.row): _printed(cell) for cell in found.cells if cell.column == name}
-    return Method(name=name, scores=scores, reported=True)
-
-
-def _label(row: str) -> str:
-    """A row of the paper under our headings."""
-    if row.startswith(paper_numbers.AVERAGE):
-        return average_row(row.removeprefix(paper_numbers.AVERAGE))
-    if row.startswith(paper_numbers.RELATIVE):
-        return relative_row(row.removeprefix(paper_numbers.RELATIVE))
-    return average_row(OVERALL) if row in paper_numbers.OVERALL else row
-
-
-def _printed(cell: Cell) -> Score:
-    # A printed deviation is over three seeds; a cell without one is a single run.
-    sd = None if cell.deviation is None else float(cell.deviation)
-    return Score(mean=Fraction(cell.value), sd=sd, seeds=1 if sd is None else 3)
+    return layout(title, [*own, *reported(found)], categories)
 
 
 def _sheet(table: str, anchor: str) -> Sheet:
-    sheets = [found for found in paper_numbers.accuracy_sheets() if found.table == table]
+    known = paper_numbers.accuracy_sheets()
+    sheets = [found for found in known if found.table == table]
     chosen = next((found for found in sheets if found.anchor == anchor), None)
     if chosen is None:
-        places = ", ".join(f"{found.table} {found.anchor}" for found in (sheets or paper_numbers.accuracy_sheets()))
+        places = ", ".join(f"{found.table} {found.anchor}" for found in (sheets or known))
         raise UsageError(f"the paper has no table {table!r} for {anchor!r}", hint=f"tables and anchors: {places}")
     return chosen
-
-
-def accuracy_layout(table: str, anchor: str) -> Layout:
-    """The paper's own table of accuracies, every column marked as reported."""
-    found = _sheet(table, anchor)
-    columns = [reported(found, name) for name in found.columns]
-    return layout(f"{table} table, {anchor}", columns, found.categories(), overall=OVERALL)
-
-
-def printed_layout(found: Sheet) -> Layout:
-    """A table of the paper that is none of accuracies by benchmark: its cells as printed, none better than another."""
-    columns = [
-        Method(
-            name=name, reported=True, scores={cell.row: _printed(cell) for cell in found.cells if cell.column == name}
-        )
-        for name in found.columns
-    ]
-    lines = [
-        Line(label=row, scores=tuple(one.scores.get(row) for one in columns), best=frozenset(), summary=False)
-        for row in found.rows
-    ]
-    digits = max(cell.digits for cell in found.cells)
-    title = f"{found.table} table, {found.anchor}".rstrip(", ")
-    return Layout(title=title, methods=tuple(columns), lines=tuple(lines), digits=digits)
-
-
-ANCHOR_COLUMN = "anchor, measured"
-STYLES = get_args(Style)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Options of a table."""
-
-    table: str = ""
-    """Table of the paper; empty for main with runs, for all without."""
-    anchor: str = ""
-    """The paper's anchor model; empty for the one that the runs started from, else the table's first."""
-    style: str = "markdown"
-    """markdown, latex or csv."""
-    intervals: bool = False
-    """Whether 95% intervals over questions are shown."""
-
-
-def published(query: Query | None, found: Sequence[Chosen], wanted: Wanted) -> str:
-    """The tables as text; without runs the paper's own. Raises UsageError for what does not exist."""
-    if wanted.style not in STYLES:
-        raise UsageError(f"no format {wanted.style!r}", hint=f"one of {', '.join(STYLES)}")
-    layouts = [_ours(query, found, wanted)] if query is not None and found else _papers(wanted)
-    style: Any = wanted.style
-    return "\n".join(render(one, style, intervals=wanted.intervals) for one in layouts)
-
-
-def _papers(wanted: Wanted) -> list[Layout]:
-    """The paper's tables, as printed."""
-    sheets = paper_numbers.sheets(wanted.table)
-    chosen = [found for found in sheets if wanted.anchor in ("", found.anchor)]
-    if not chosen:
-        known = ", ".join(dict.fromkeys(f"{found.table} {found.anchor}".strip() for found in paper_numbers.sheets()))
-        raise UsageError(f"the paper has no table {wanted.table!r} {wanted.anchor}".rstrip(), hint=f"tables: {known}")
-    accuracy = paper_numbers.accuracy_sheets()
-    return [
-        accuracy_layout(found.table, found.anchor) if found in accuracy else printed_layout(found) for found in chosen
-    ]
-
-
-def _ours(query: Query, found: Sequence[Chosen], wanted: Wanted) -> Layout:
-    scores = measured(query, found)
-    if not any(scores.values()):
-        raise UsageError("no final evaluation in these runs", hint="`infuser resume` finishes a run")
-    table = wanted.table or "main"
-    return beside_paper(
-        scores,
-        anchor=wanted.anchor or anchor_of(table, found),
-        table=table,
-        base=ANCHOR_COLUMN if scores.get(ANCHOR_COLUMN) else "",
-        intervals=question_intervals(query, found) if wanted.intervals else None,
-    )
 
 
 def anchor_of(table: str, found: Sequence[Chosen]) -> str:
@@ -209,17 +199,13 @@ FROM measured ORDER BY benchmark, seed, artifact_key""")
 def question_intervals(query: Query, found: Sequence[Chosen]) -> dict[str, Mapping[str, tuple[float, float]]]:
     """95% bootstrap intervals over questions, percent, of the selected checkpoints; seeds averaged per question."""
     counts = tallies(query, [one.run for one in found])
-    ends: dict[str, Mapping[str, tuple[float, float]]] = {}
-    for name in variants(found):
-        held: dict[str, list[dict[str, float]]] = {}
-        for one in found:
-            if one.variant == name:
-                for (phase, benchmark), tally in counts[one.run].items():
-                    if phase == "evaluate":
-                        own = dict(zip(tally.question_ids, map(float, shares(tally)), strict=True))
-                        held.setdefault(benchmark, []).append(own)
-        ends[name] = {benchmark: _interval(seeds) for benchmark, seeds in held.items()}
-    return ends
+    held: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in variants(found)}
+    for one in found:
+        for (phase, benchmark), tally in counts[one.run].items():
+            if phase == "evaluate":
+                own = dict(zip(tally.question_ids, map(float, shares(tally)), strict=True))
+                held[one.variant].setdefault(benchmark, []).append(own)
+    return {name: {label: _interval(seeds) for label, seeds in own.items()} for name, own in held.items()}
 
 
 def _interval(seeds: Sequence[Mapping[str, float]]) -> tuple[float, float]:

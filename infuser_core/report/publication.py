@@ -6,10 +6,8 @@ reported, not reproduced.
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
@@ -29,25 +27,10 @@ from infuser_core.statistics.averages import (
 Style = Literal["markdown", "latex", "csv"]
 NOTHING = "--"
 REPORTED = "reported, not reproduced"
-OTHERS = "Other benchmarks"
-"""Category of benchmarks that a layout does not have; averaged where there are two or more."""
-AVERAGE, RELATIVE = "Average", "Relative improvement (%)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """One number of a table, percent."""
-
-    mean: Fraction
-    """Mean over seeds, or the only run's number."""
-    sd: float | None = None
-    """Sample standard deviation over seeds; None for a single run."""
-    low: float | None = None
-    """Lower end of a 95% interval, where one is known."""
-    high: float | None = None
-    """Upper end."""
-    seeds: int = 1
-    """Seeds."""
+OVERALL, OTHERS = "Overall", "Other benchmarks"
+"""All benchmarks of a layout; and those that it does not have, averaged where there are two or more."""
+AVERAGE, RELATIVE = "Average: ", "Relative improvement (%): "
+"""Rows made of others begin so, and their category follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,24 +39,16 @@ class Method:
 
     name: str
     """Heading."""
-    scores: Mapping[str, Score]
-    """By row: benchmarks, and the averages and relative improvements under `average_row` and `relative_row`."""
-    reported: bool
+    scores: Mapping[str, Spread]
+    """Percentages by row: benchmarks, averages, relative improvements; intervals, where there are any, over questions.
+    """
+    reported: bool = False
     """Numbers printed in a paper, not made by this project."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One row of a table, ready to be written."""
-
-    label: str
-    """Row heading."""
-    scores: tuple[Score | None, ...]
-    """One per column; None where there is no number."""
-    best: frozenset[int]
-    """Columns with the largest number as printed."""
-    summary: bool
-    """Whether the row is made of others."""
+    @property
+    def heading(self) -> str:
+        """The name with its mark."""
+        return f"{self.name} ({REPORTED})" if self.reported else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +59,20 @@ class Layout:
     """Caption."""
     methods: tuple[Method, ...]
     """Columns."""
-    lines: tuple[Line, ...]
-    """Rows."""
-    digits: int
+    rows: tuple[str, ...]
+    """Row headings."""
+    digits: int = 2
     """Decimals."""
+    ranked: bool = True
+    """Whether a larger number is a better one, so that each row's largest are bold."""
 
-
-def average_row(category: str) -> str:
-    """Heading of a category's average."""
-    return f"{AVERAGE}: {category}"
-
-
-def relative_row(category: str) -> str:
-    """Heading of a category's relative improvement."""
-    return f"{RELATIVE}: {category}"
+    def lines(self) -> Iterator[tuple[str, list[Spread | None], set[int]]]:
+        """Per row its heading, a score for each column, and the columns with the largest number as printed."""
+        for row in self.rows:
+            scores = [one.scores.get(row) for one in self.methods]
+            shown = {at: half_up(score.mean, self.digits) for at, score in enumerate(scores) if score}
+            several = self.ranked and len(shown) > 1
+            yield row, scores, {at for at, value in shown.items() if several and value == max(shown.values())}
 
 
 def method(
@@ -105,7 +80,6 @@ def method(
     scores: Mapping[str, Sequence[Number]],
     categories: Mapping[str, Sequence[str]],
     *,
-    overall: str = "Overall",
     base: Mapping[str, Sequence[Number]] | None = None,
     intervals: Mapping[str, tuple[float, float]] | None = None,
 ) -> Method:
@@ -114,74 +88,35 @@ def method(
     A category is averaged when all its benchmarks have numbers; its deviation is that of the per-seed averages. The
     relative improvement is over `base`'s unrounded averages. `intervals` are percentages by benchmark, from questions.
     """
-    ends = intervals or {}
-    cells = {row: _score(over_seeds(values), ends.get(row)) for row, values in scores.items() if values}
-    own = category_averages(scores, categories, overall=overall)
-    bases = category_averages(base or {}, categories, overall=overall)
-    others = {OTHERS: others_of(scores, categories)}
-    if len(others[OTHERS]) > 1:
-        own += category_averages(scores, others)
-        bases += category_averages(base or {}, others)
-    for average in own:
-        if average.spread is not None:
-            cells[average_row(average.category)] = _score(average.spread, None)
-    for average, under in zip(own, bases, strict=True):
-        if average.spread is not None and under.spread is not None and under.spread.mean != 0:
-            gain = relative(average.spread.mean, under.spread.mean)
-            cells[relative_row(average.category)] = Score(mean=gain, seeds=average.spread.seeds)
-    return Method(name=name, scores=cells, reported=False)
+    known = [row for rows in categories.values() for row in rows]
+    others = [row for row in scores if row not in known]
+    groups = {**categories, OVERALL: known, **({OTHERS: others} if len(others) > 1 else {})}
+    ends = {row: dict(zip(("low", "high"), pair, strict=True)) for row, pair in (intervals or {}).items()}
+    nowhere: dict[str, float | None] = {"low": None, "high": None}
+    cells = {row: replace(over_seeds(each), **nowhere | ends.get(row, {})) for row, each in scores.items() if each}
+    under = category_averages(base or {}, groups)
+    for category, spread in category_averages(scores, groups).items():
+        cells[AVERAGE + category] = replace(spread, **nowhere)
+        if category in under and under[category].mean != 0:
+            gain = relative(spread.mean, under[category].mean)
+            cells[RELATIVE + category] = Spread(mean=gain, seeds=spread.seeds)
+    return Method(name=name, scores=cells)
 
 
-def others_of(scores: Mapping[str, object], categories: Mapping[str, Sequence[str]]) -> list[str]:
-    """Benchmarks of a column that no category has."""
-    known = {row for rows in categories.values() for row in rows}
-    return [row for row in scores if row not in known]
-
-
-def _score(spread: Spread, interval: tuple[float, float] | None) -> Score:
-    low, high = interval or (None, None)
-    return Score(mean=spread.mean, sd=spread.sd, low=low, high=high, seeds=spread.seeds)
-
-
-def layout(
-    title: str,
-    methods: Sequence[Method],
-    categories: Mapping[str, Sequence[str]],
-    *,
-    overall: str = "Overall",
-    digits: int = 2,
-) -> Layout:
+def layout(title: str, methods: Sequence[Method], categories: Mapping[str, Sequence[str]]) -> Layout:
     """Rows of all categories, each followed by its average and improvement; rows that no column has are left out.
 
     Raises UsageError when two columns have the same name, which nobody could tell apart.
     """
-    names = [heading(one) for one in methods]
+    names = [one.heading for one in methods]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"two columns are called {twice[0]}", hint="give every method its own name")
-    labels: list[str] = []
-    for category, rows in categories.items():
-        labels += [*rows, average_row(category), relative_row(category)]
-    summaries = [f(name) for name in (OTHERS, overall) for f in (average_row, relative_row)]
-    known = {*labels, *summaries}
-    others = [row for one in methods for row in one.scores if row not in known]
-    labels += [*dict.fromkeys(others), *summaries]
-    lines = [_line(label, methods, digits) for label in labels if any(label in one.scores for one in methods)]
-    return Layout(title=title, methods=tuple(methods), lines=tuple(lines), digits=digits)
-
-
-def _line(label: str, methods: Sequence[Method], digits: int) -> Line:
-    scores = tuple(one.scores.get(label) for one in methods)
-    shown: dict[int, Decimal] = {at: half_up(score.mean, digits) for at, score in enumerate(scores) if score}
-    best = [at for at, value in shown.items() if value == max(shown.values())] if len(shown) > 1 else []
-    return Line(
-        label=label, scores=scores, best=frozenset(best), summary=label.startswith((f"{AVERAGE}: ", f"{RELATIVE}: "))
-    )
-
-
-def heading(one: Method) -> str:
-    """A column's heading with its mark."""
-    return f"{one.name} ({REPORTED})" if one.reported else one.name
+    held = dict.fromkeys(row for one in methods for row in one.scores)
+    rows = [row for name, known in categories.items() for row in (*known, AVERAGE + name, RELATIVE + name)]
+    last = [mark + name for name in (OTHERS, OVERALL) for mark in (AVERAGE, RELATIVE)]
+    ordered = [*rows, *(row for row in held if row not in (*rows, *last)), *last]
+    return Layout(title=title, methods=tuple(methods), rows=tuple(row for row in ordered if row in held))
 
 
 def render(table: Layout, style: Style, *, intervals: bool = False) -> str:
@@ -191,55 +126,70 @@ def render(table: Layout, style: Style, *, intervals: bool = False) -> str:
     return _latex(table, intervals) if style == "latex" else _markdown(table, intervals)
 
 
-def _parts(score: Score, digits: int, *, intervals: bool) -> tuple[str, str, str]:
-    """Mean, standard deviation and interval as printed; empty where there is none."""
-    sd = "" if score.sd is None else printed(score.sd, digits)
-    ends = ""
-    if intervals and score.low is not None and score.high is not None:
-        ends = f"[{printed(score.low, digits)}, {printed(score.high, digits)}]"
-    return printed(score.mean, digits), sd, ends
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Markup:
+    """Marks of a way to write."""
+
+    escape: Callable[[str], str]
+    """Makes a text that stands as it is."""
+    bold: str
+    """Of the best numbers."""
+    italic: str
+    """Of rows made of others."""
+    deviation: str
+    """Between a mean and its deviation."""
 
 
-def _markdown(table: Layout, intervals: bool) -> str:
-    head = ["Benchmark", *(escape(heading(one)) for one in table.methods)]
-    rows = [head, [":---", *("---:" for _ in table.methods)]]
-    for line in table.lines:
-        cells = [
-            _markdown_cell(score, at in line.best, table.digits, intervals) for at, score in enumerate(line.scores)
-        ]
-        rows.append([f"*{escape(line.label)}*" if line.summary else escape(line.label), *cells])
-    return "\n".join([f"**{escape(table.title)}**", "", *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
-
-
-def _markdown_cell(score: Score | None, best: bool, digits: int, intervals: bool) -> str:
-    if score is None:
-        return NOTHING
-    mean, sd, ends = _parts(score, digits, intervals=intervals)
-    shown = f"**{mean}**" if best else mean
-    return " ".join(filter(None, [f"{shown} ± {sd}" if sd else shown, escape(ends)]))
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+_LATEX_SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    }
+)  # fmt: skip
 
 
 def latex_escape(text: str) -> str:
     """Text that LaTeX prints as it is."""
-    return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
+    return " ".join(text.split()).translate(_LATEX_SIGNS)
+
+
+_MARKDOWN = _Markup(escape=escape, bold="**{}**", italic="*{}*", deviation=" ± ")
+_LATEX = _Markup(escape=latex_escape, bold=r"\textbf{{{}}}", italic=r"\textit{{{}}}", deviation=r" $\pm$ ")
+
+
+def _cells(table: Layout, markup: _Markup, intervals: bool) -> Iterator[tuple[bool, list[str]]]:
+    """Per row whether it is made of others, and its heading and numbers as they are written."""
+    for row, scores, best in table.lines():
+        summary = row.startswith((AVERAGE, RELATIVE)) and table.ranked
+        label = markup.escape(row)
+        cells = [_cell(score, table.digits, markup, intervals, at in best) for at, score in enumerate(scores)]
+        yield summary, [markup.italic.format(label) if summary else label, *cells]
+
+
+def _cell(score: Spread | None, digits: int, markup: _Markup, intervals: bool, best: bool) -> str:
+    if score is None:
+        return NOTHING
+    mean = printed(score.mean, digits)
+    shown = markup.bold.format(mean) if best else mean
+    if score.sd is not None:
+        shown += markup.deviation + printed(score.sd, digits)
+    if intervals and score.low is not None and score.high is not None:
+        shown += " " + markup.escape(f"[{printed(score.low, digits)}, {printed(score.high, digits)}]")
+    return shown
+
+
+def _markdown(table: Layout, intervals: bool) -> str:
+    head = ["Benchmark", *(escape(one.heading) for one in table.methods)]
+    rows = [head, [":---", *("---:" for _ in table.methods)], *(row for _, row in _cells(table, _MARKDOWN, intervals))]
+    return "\n".join([f"**{escape(table.title)}**", "", *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
 def _latex(table: Layout, intervals: bool) -> str:
     body: list[str] = []
-    summed = False
-    for line in table.lines:
-        cells = [_latex_cell(score, at in line.best, table.digits, intervals) for at, score in enumerate(line.scores)]
-        label = latex_escape(line.label)
-        if body and summed and not line.summary:
-            body.append(r"\midrule")
-        summed = line.summary
-        body.append(" & ".join([rf"\textit{{{label}}}" if line.summary else label, *cells]) + r" \\")
+    for summary, lines in groupby(_cells(table, _LATEX, intervals), key=lambda line: line[0]):
+        # A rule stands between a category's last row and the next category.
+        body += [r"\midrule"] if body and not summary else []
+        body += [" & ".join(cells) + r" \\" for _, cells in lines]
     return "\n".join(
         [
             r"% \usepackage{booktabs,graphicx}",
@@ -268,24 +218,16 @@ def _latex_head(methods: Sequence[Method]) -> list[str]:
     return [" & ".join(above) + r" \\", " ".join(rules), names] if rules else [names]
 
 
-def _latex_cell(score: Score | None, best: bool, digits: int, intervals: bool) -> str:
-    if score is None:
-        return NOTHING
-    mean, sd, ends = _parts(score, digits, intervals=intervals)
-    shown = rf"\textbf{{{mean}}}" if best else mean
-    return " ".join(filter(None, [rf"{shown} $\pm$ {sd}" if sd else shown, ends]))
-
-
 def _csv(table: Layout) -> str:
     """One line per number, unrounded beside printed: for programs."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["row", "method", "source", "printed", "mean", "sd", "low", "high", "seeds", "best"])
-    for line in table.lines:
-        for at, (one, score) in enumerate(zip(table.methods, line.scores, strict=True)):
+    for row, scores, best in table.lines():
+        for at, (one, score) in enumerate(zip(table.methods, scores, strict=True)):
             if score is not None:
                 source = REPORTED if one.reported else "measured"
                 ends = ["" if value is None else repr(float(value)) for value in (score.sd, score.low, score.high)]
                 mean = [printed(score.mean, table.digits), repr(float(exactly(score.mean)))]
-                writer.writerow([line.label, one.name, source, *mean, *ends, score.seeds, int(at in line.best)])
+                writer.writerow([row, one.name, source, *mean, *ends, score.seeds, int(at in best)])
     return out.getvalue()

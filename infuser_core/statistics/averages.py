@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Literal
 
 from infuser_core.errors import UsageError
 
 Number = int | float | Decimal | Fraction
-Rounding = Literal["exact", "paper"]
-"""exact: averages of unrounded numbers; paper: averages of cells as they are printed."""
 
 
 def half_up(value: Number, digits: int = 2) -> Decimal:
@@ -48,28 +45,14 @@ class Spread:
 
     mean: Fraction
     """Exact mean."""
-    sd: float | None
+    sd: float | None = None
     """Sample standard deviation (n - 1); None for a single seed. It is no confidence interval."""
-    low: float | None
+    low: float | None = None
     """Lower end of the 95% t interval of the mean; None for a single seed."""
-    high: float | None
+    high: float | None = None
     """Upper end."""
-    seeds: int
+    seeds: int = 1
     """Seeds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CategoryAverage:
-    """A category's unweighted mean over its benchmarks, and its spread over seeds."""
-
-    category: str
-    """Category, or the name given to the overall mean."""
-    benchmarks: tuple[str, ...]
-    """Its rows."""
-    spread: Spread | None
-    """Mean of the rows; its deviation is that of the per-seed averages. None when a row is missing."""
-    missing: tuple[str, ...]
-    """Rows without a number: no average is made of the rest."""
 
 
 def over_seeds(values: Sequence[Number]) -> Spread:
@@ -81,7 +64,7 @@ def over_seeds(values: Sequence[Number]) -> Spread:
         raise UsageError("no seeds to average", hint="name at least one finished run")
     mean, count = mean_of(values), len(values)
     if count == 1:
-        return Spread(mean=mean, sd=None, low=None, high=None, seeds=1)
+        return Spread(mean=mean)
     sd = math.sqrt(sum((exactly(value) - mean) ** 2 for value in values) / (count - 1))
     half = t_quantile(count - 1) * sd / math.sqrt(count)
     return Spread(mean=mean, sd=sd, low=float(mean) - half, high=float(mean) + half, seeds=count)
@@ -96,47 +79,23 @@ def t_quantile(freedom: int) -> float:
 
 
 def category_averages(
-    scores: Mapping[str, Sequence[Number]],
-    categories: Mapping[str, Sequence[str]],
-    *,
-    overall: str = "",
-    rounding: Rounding = "exact",
-    digits: int = 2,
-) -> list[CategoryAverage]:
-    """Averages of the categories' benchmarks over seeds, with the mean of all rows last when `overall` names it.
+    scores: Mapping[str, Sequence[Number]], categories: Mapping[str, Sequence[str]]
+) -> dict[str, Spread]:
+    """Unweighted mean of each category's benchmarks over seeds; its deviation is that of the per-seed averages.
 
-    `scores` holds one number per seed for each benchmark, in the same order of seeds. With `rounding="paper"` the
-    averages are made of numbers rounded to `digits`. Raises UsageError when benchmarks have unequal numbers of seeds.
+    `scores` holds one number per seed for each benchmark, in the same order of seeds. A category that lacks a number
+    has no average. Raises UsageError when benchmarks have unequal numbers of seeds.
     """
-    groups = dict(categories)
-    if overall:
-        groups[overall] = [row for rows in categories.values() for row in rows]
-    return [_average(name, rows, scores, rounding, digits) for name, rows in groups.items()]
+    whole = {name: rows for name, rows in categories.items() if rows and all(scores.get(row) for row in rows)}
+    return {name: over_seeds(_per_seed({row: scores[row] for row in rows})) for name, rows in whole.items()}
 
 
-def _average(
-    category: str, rows: Sequence[str], scores: Mapping[str, Sequence[Number]], rounding: Rounding, digits: int
-) -> CategoryAverage:
-    missing = tuple(row for row in rows if not scores.get(row))
-    spread = None
-    if not missing and rows:
-        spread = over_seeds(_per_seed(rows, scores, rounding=rounding, digits=digits))
-    return CategoryAverage(category=category, benchmarks=tuple(rows), spread=spread, missing=missing)
-
-
-def _per_seed(
-    rows: Sequence[str], scores: Mapping[str, Sequence[Number]], *, rounding: Rounding = "exact", digits: int = 2
-) -> list[Number]:
+def _per_seed(scores: Mapping[str, Sequence[Number]]) -> list[Number]:
     """The rows' mean of each seed. Raises UsageError when the rows have unequal numbers of seeds."""
-    counts = {row: len(scores[row]) for row in rows}
-    if len(set(counts.values())) > 1:
-        described = ", ".join(f"{row} {count}" for row, count in counts.items())
+    if len({len(values) for values in scores.values()}) > 1:
+        described = ", ".join(f"{row} {len(values)}" for row, values in scores.items())
         raise UsageError(f"unequal numbers of seeds: {described}", hint="evaluate every seed on every benchmark")
-    seeds = range(next(iter(counts.values())))
-    if rounding == "paper":
-        cells = [[half_up(scores[row][seed], digits) for row in rows] for seed in seeds]
-        return [half_up(mean_of(column), digits) for column in cells]
-    return [mean_of([scores[row][seed] for row in rows]) for seed in seeds]
+    return [mean_of(column) for column in zip(*scores.values(), strict=True)]
 
 
 def paired_seeds(first: Sequence[float], second: Sequence[float]) -> Spread:

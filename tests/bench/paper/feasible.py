@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
-from recompute import Check, Status
+from recompute import Check, Status, name_of
 
 from infuser_core.report.paper_numbers import Cell, Sheet, accuracy_sheets, cells, is_benchmark, sheets
 
@@ -146,7 +146,7 @@ def _check(cell: Cell, total: int, runs: int) -> Check:
         status = Status.ROUNDING
     return Check(
         table=cell.table,
-        cell=cell.name,
+        cell=name_of(cell),
         kind="feasibility",
         printed=cell.text,
         recomputed=f"{cell.text} = {count}/{total * runs}" if count is not None else shown,

@@ -69,13 +69,23 @@ def compare(
     status = judge(Decimal(shown), digits, made)
     return Check(
         table=cell.table,
-        cell=(name or cell.name) + (" / SD" if deviation else ""),
+        cell=(name or name_of(cell)) + (" / SD" if deviation else ""),
         kind=kind,
         printed=shown,
         recomputed=text or printed(made.value, digits),
         status=status,
         note=note,
     )
+
+
+def name_of(cell: Cell) -> str:
+    """Table, row and column of the paper."""
+    return " / ".join(part for part in (cell.anchor, cell.column, cell.row) if part)
+
+
+def slack_of(cell: Cell) -> Fraction:
+    """Half a unit of the last digit: how far the number may be from what was rounded."""
+    return Fraction(1, 2 * 10**cell.digits)
 
 
 def judge(shown: Decimal, digits: int, made: Recomputed) -> Status:
@@ -89,7 +99,7 @@ def judge(shown: Decimal, digits: int, made: Recomputed) -> Status:
 def same(cell: Cell, *, deviation: bool = False) -> Recomputed:
     """The number that another cell prints."""
     if not deviation:
-        return Recomputed(value=Fraction(cell.value), slack=cell.slack)
+        return Recomputed(value=Fraction(cell.value), slack=slack_of(cell))
     assert cell.deviation is not None, cell
     return Recomputed(value=Fraction(cell.deviation), slack=Fraction(1, 2 * 10 ** len(cell.std.partition(".")[2])))
 
@@ -99,7 +109,7 @@ def combine(cells: Sequence[Cell], weights: Sequence[int] | Sequence[Fraction]) 
     pairs = list(zip(cells, [Fraction(weight) for weight in weights], strict=True))
     return Recomputed(
         value=sum((Fraction(cell.value) * weight for cell, weight in pairs), Fraction(0)),
-        slack=sum((cell.slack * abs(weight) for cell, weight in pairs), Fraction(0)),
+        slack=sum((slack_of(cell) * abs(weight) for cell, weight in pairs), Fraction(0)),
     )
 
 
