@@ -1,5 +1,6 @@
 """`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of an answer of `why`."""
 
+import json
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -111,7 +112,8 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"shown": shown, "printable": printable}
+    made.filters |= {"shown": shown, "printable": printable, "json": json.dumps}
+    made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
     made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
     return made
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -23,7 +23,7 @@ from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
-from infuser_core.view.curves import curves as drawn
+from infuser_core.view.run import curves as drawn
 from infuser_core.view.run import run_page
 
 MOST_LINES = 12
@@ -88,7 +88,7 @@ def report(
             checked=_latest_quality(Catalogue(root), name),
             specials=habits.special_tokens(root, name),
         )
-        shown = replace(run_page(root, name, own), charts=drawn(lens, [name, *beside]))
+        shown = {**run_page(root, name, own), "charts": drawn(lens, [name, *beside])}
         asked = own.query(_QUESTIONS, [MOST_QUESTIONS])
         total = own.query("select count(*) as n from questions")[0]["n"]
     folder = runs.report_folder(root, name)

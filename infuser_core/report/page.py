@@ -1,14 +1,13 @@
 """A report as one HTML page that loads nothing, readable in dark and light, and as Markdown."""
 
-import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import resources
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -16,12 +15,7 @@ from markupsafe import escape as html_escape
 
 from infuser_core.lineage.pages import environment
 from infuser_core.report import charts as drawings
-from infuser_core.report.content import Report, Row, Sample, Section, Table, percent
-
-if TYPE_CHECKING:
-    from infuser_core.view.curves import Curves
-    from infuser_core.view.run import RunPage
-
+from infuser_core.report.content import Report, Row, Sample, Section, Table
 
 OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
 """Sections of a report that do not fold."""
@@ -30,8 +24,8 @@ OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
 def render(
     report: Report,
     *,
-    run: "RunPage | None" = None,
-    charts: "Sequence[Curves]" = (),
+    run: Mapping[str, Any] | None = None,
+    charts: Sequence[Mapping[str, Any]] = (),
     questions: Sequence[Row] = (),
     total: int = 0,
 ) -> str:
@@ -59,7 +53,7 @@ def _asset(name: str) -> str:
 def _environment() -> Environment:
     """Everything that comes from data is escaped: whatever a model wrote, the page may load and run nothing else."""
     made = environment("infuser_core.report", "infuser_core.view", "infuser_core.lineage")
-    made.filters |= {"code": _code, "json": json.dumps, "percent": percent}
+    made.filters["code"] = _code
     made.filters["dedent"] = lambda statement: dedent(statement).strip()
     made.filters["svg"] = lambda figure: Markup(drawings.svg(figure))
     made.globals["kind"] = _kind

@@ -91,12 +91,14 @@ def method(
     known = [row for rows in categories.values() for row in rows]
     others = [row for row in scores if row not in known]
     groups = {**categories, OVERALL: known, **({OTHERS: others} if len(others) > 1 else {})}
-    ends = {row: dict(zip(("low", "high"), pair, strict=True)) for row, pair in (intervals or {}).items()}
-    nowhere: dict[str, float | None] = {"low": None, "high": None}
-    cells = {row: replace(over_seeds(each), **nowhere | ends.get(row, {})) for row, each in scores.items() if each}
+    cells = {}
+    for row, each in scores.items():
+        if each:
+            low, high = (intervals or {}).get(row, (None, None))
+            cells[row] = replace(over_seeds(each), low=low, high=high)
     under = category_averages(base or {}, groups)
     for category, spread in category_averages(scores, groups).items():
-        cells[AVERAGE + category] = replace(spread, **nowhere)
+        cells[AVERAGE + category] = replace(spread, low=None, high=None)
         if category in under and under[category].mean != 0:
             gain = relative(spread.mean, under[category].mean)
             cells[RELATIVE + category] = Spread(mean=gain, seeds=spread.seeds)

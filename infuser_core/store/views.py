@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -156,7 +156,7 @@ class Lens:
         """Names that `query` can select from."""
         return [*_MADE, *VIEWS, *sorted({*self._tables, *TABLES})]
 
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
+    def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
         """The rows of one statement. Raises UsageError with DuckDB's message when the statement cannot run."""
         with self._said():
             self._prepare(set(_WORD.findall(sql.lower())))
@@ -249,8 +249,8 @@ class Lens:
         """Drop the views."""
         self._connection.close()
 
-    def _fetch(self, sql: str, parameters: Sequence[Any], *, most: int | None = None) -> Rows:
-        cursor = self._connection.execute(sql, list(parameters))
+    def _fetch(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any], *, most: int | None = None) -> Rows:
+        cursor = self._connection.execute(sql, parameters)
         if cursor is None:
             raise UsageError("the statement is empty", hint=_EMPTY)
         names = [column[0] for column in cursor.description or []]

@@ -1,32 +1,43 @@
-"""Web application of `infuser view`: its pages, read from the store at every request and never written to."""
+"""Web application of `infuser view`: pages read from the store at every request, for those who have the token."""
 
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from infuser_core.errors import InfuserError, UsageError
-from infuser_core.view.answers import add_answers
-from infuser_core.view.contents import add_contents
-from infuser_core.view.guard import HOSTS, guard
+from infuser_core.view.books import add_books
+from infuser_core.view.evaluations import add_evaluations
+from infuser_core.view.questions import add_questions
 from infuser_core.view.runs import add_runs
 from infuser_core.view.site import Site
 from infuser_core.view.statements import add_statements
 
-_HERE = Path(__file__).parent
+HOSTS = ["127.0.0.1", "localhost"]
+"""Names under which the page answers: a foreign name that resolves to loopback is refused."""
+HEADERS = {
+    # The chart library and htmx set styles by script, which needs no 'unsafe-inline'.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Sent with every answer: what a model wrote may do nothing."""
 
 
 def application(root: Path, token: str) -> FastAPI:
     """The pages over the store at `root`, for those who have the token."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     site = Site(root=root)
-    guard(app, token)
-    app.mount("/static", StaticFiles(directory=_HERE / "static"))
+    _guard(app, token)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
 
     @app.exception_handler(InfuserError)
     def refused(_: Request, error: InfuserError) -> HTMLResponse:
@@ -34,11 +45,30 @@ def application(root: Path, token: str) -> FastAPI:
         found.status_code = 404
         return found
 
-    add_runs(app, site)
-    add_contents(app, site)
-    add_answers(app, site)
-    add_statements(app, site)
+    for add in (add_runs, add_questions, add_books, add_evaluations, add_statements):
+        add(app, site)
     return app
+
+
+def _guard(app: FastAPI, token: str) -> None:
+    """Refuse every request without the token, which the printed address brings and a cookie keeps."""
+
+    @app.middleware("http")
+    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        # Cookies ignore ports: two viewers must not take each other's.
+        cookie = f"infuser-view-{request.url.port}"
+        given = request.query_params.get("token", "")
+        if secrets.compare_digest(given.encode(), token.encode()):
+            answer: Response = RedirectResponse(request.url.remove_query_params("token"), status_code=303)
+            answer.set_cookie(cookie, token, httponly=True, samesite="strict")
+        elif secrets.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+            answer = await call_next(request)
+        else:
+            answer = PlainTextResponse("open the address that `infuser view` printed\n", status_code=403)
+        answer.headers.update(HEADERS)
+        return answer
+
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
 
 
 def serve(root: Path, *, port: int, announce: Callable[[str], object]) -> None:

@@ -1,30 +1,23 @@
 """Textbooks of a run: their list, the chunks around a chunk, and the page of the book that a chunk stands on."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+
 from infuser_core import child
 from infuser_core.errors import DocumentError
-from infuser_core.store import verify
+from infuser_core.store import runs, verify
 from infuser_core.store.views import Lens, Rows
+from infuser_core.view.site import Site
 
 PICTURES = "infuser_core.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
 """Of the process that reads a book: PDFs are hostile files."""
 _CHUNKS = '(select distinct document_id, source_id, header_path, start, "end", text from {table})'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """The page of a book that a chunk stands on."""
-
-    picture: dict[str, Any] | None
-    """Its image and the marked words (see pictures); None where there is none."""
-    note: str
-    """Reason for which there is none."""
 
 
 def listed(lens: Lens) -> Rows:
@@ -46,39 +39,45 @@ def listed(lens: Lens) -> Rows:
 
 def around(lens: Lens, document_id: str) -> dict[str, Any]:
     """The chunks before and after a chunk in its book, `before` and `after`; None where there is none."""
+    return _chunk(
+        lens,
+        """select * from (select document_id, lag(document_id) over ordered as before, lead(document_id)
+            over ordered as after from {chunks} window ordered as (partition by source_id order by start))""",
+        document_id,
+    )
+
+
+def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
+    """The row of a chunk, from the pool or from the chunks that did not reach it; empty where there is none."""
     for table in ("documents", "chunks"):
-        found = lens.query(
-            f"""select * from (select document_id, lag(document_id) over ordered as before, lead(document_id)
-            over ordered as after from {_CHUNKS.format(table=table)}
-            window ordered as (partition by source_id order by start)) where document_id = ?""",
-            [document_id],
+        rows = lens.query(
+            f"{statement.format(chunks=_CHUNKS.format(table=table))} where document_id = ?", [document_id]
         )
-        if found:
-            return found[0]
+        if rows:
+            return rows[0]
     return {}
 
 
-def sheet(lens: Lens, document_id: str) -> Sheet:
-    """The page that a chunk stands on, its words marked; the store must have the book as a PDF."""
-    asked = (
-        lens.query(f"select * from {_CHUNKS.format(table=t)} where document_id = ?", [document_id])
-        for t in ("documents", "chunks")
-    )
-    row = next((rows[0] for rows in asked if rows), None)
-    if row is None:
-        return Sheet(picture=None, note="this run has no such chunk")
+def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
+    """The page that a chunk stands on, its words marked (see pictures), or None and the reason.
+
+    The store must have the book as a PDF.
+    """
+    row = _chunk(lens, "select * from {chunks}", document_id)
+    if not row:
+        return None, "this run has no such chunk"
     books = lens.query(
         "select artifact_key, sha256 from sources where source_id = ? and status = 'admitted'", [row["source_id"]]
     )
     file = _file(lens, books[0]) if books else None
     if file is None:
-        return Sheet(picture=None, note="The store has no PDF of this book, so that no page is shown.")
+        return None, "The store has no PDF of this book, so that no page is shown."
     starts = lens.query("select page_starts from pages where source_id = ? and reason = ''", [row["source_id"]])
     try:
         found = _picture(file, row["text"], _near(starts[0]["page_starts"] if starts else [], row["start"], row["end"]))
     except DocumentError as error:
-        return Sheet(picture=None, note=error.message)
-    return Sheet(picture=found, note="" if found else "No page of the book was recognised as that of this chunk.")
+        return None, error.message
+    return found, "" if found else "No page of the book was recognised as that of this chunk."
 
 
 def _file(lens: Lens, book: dict[str, Any]) -> Path | None:
@@ -100,3 +99,19 @@ def _picture(file: Path, text: str, near: tuple[int, ...]) -> dict[str, Any] | N
     asked = {"path": str(file), "texts": [text], "near": list(near) or None}
     (found,) = child.call(PICTURES, asked, LIMITS)
     return found
+
+
+def add_books(app: FastAPI, site: Site) -> None:
+    """The textbooks of a run, and the page of a book that a chunk stands on."""
+
+    @app.get("/runs/{name}/corpus")
+    def corpus(name: str) -> HTMLResponse:
+        name = runs.find_run(site.root, name)
+        with site.lens([name]) as lens:
+            return site.page("corpus.html", title=f"Corpus of {name}", name=name, rows=listed(lens))
+
+    @app.get("/runs/{name}/sheet/{document_id}")
+    def page_of(name: str, document_id: str) -> HTMLResponse:
+        with site.lens([runs.find_run(site.root, name)]) as lens:
+            picture, note = sheet(lens, document_id)
+        return site.page("sheet.html", picture=picture, note=note)

@@ -1,11 +1,18 @@
-"""A page of a run's generated questions: filtered, searched, sorted and cut in SQL."""
+"""Pages of `infuser view` on a run's questions: their list, filtered, searched and sorted in SQL, and their stories."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from infuser_core.store.views import Lens
-from infuser_core.view.site import Listing, listing
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
 
+from infuser_core.lineage.why import why
+from infuser_core.store import runs
+from infuser_core.store.views import Lens
+from infuser_core.view.books import around
+from infuser_core.view.site import Number, Site, listing
+
+_MANY = 200
+"""Rows of a passage's table on one page."""
 SORTS = {
     "iteration": "iteration, question_id",
     "influence, highest first": "score desc nulls last, question_id",
@@ -14,73 +21,66 @@ SORTS = {
     "accuracy, lowest first": "solver_accuracy asc nulls last, question_id",
 }
 """Order in words to its ORDER BY. Words that are none of these mean the first."""
-_FROM = """
+_QUESTIONS = """select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, s.status, s.score,
+        s.solver_accuracy
     from questions q
     left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
     left join (select distinct run, document_id, source_id from documents) d
         on d.run = q.run and d.document_id = q.document_id
-"""
-_ITERATIONS = "distinct iteration as one from run_artifacts where phase = 'generate_questions' order by 1"
+    where ($search = '' or contains(lower(q.text), lower($search)) or contains(lower(q.answer), lower($search)))
+        and $iteration in ('', q.iteration::varchar) and ($status = '' or s.status = $status)
+        and ($source = '' or d.source_id = $source)"""
+_CHOICES = {
+    "iterations": "distinct iteration as one from run_artifacts where phase = 'generate_questions' order by 1",
+    "statuses": "distinct status as one from scores order by 1",
+    "sources": "distinct source_id as one from documents where source_id <> '' order by 1",
+}
+"""Values that the filter can take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Conditions and order of the questions that a person wants to see."""
+def find(lens: Lens, *, sort: str = "iteration", page: int = 1, **wanted: str) -> dict[str, Any]:
+    """One page of the questions that the filter lets through, `listing`, and the values that it can take.
 
-    search: str = ""
-    """Text that the question or its answer contains, whatever the case."""
-    iteration: str = ""
-    """Iteration in digits; empty for all."""
-    status: str = ""
-    """Status of the influence score; empty for all."""
-    source: str = ""
-    """Textbook; empty for all."""
-    sort: str = "iteration"
-    """Order, a key of SORTS."""
-    page: int = 1
-    """Page, from 1."""
+    `wanted` are `search`, a text that the question or its answer contains whatever the case, and `iteration`, `status`
+    and `source`; empty ones mean all. Nothing of the request becomes part of the statement.
+    """
+    parameters = {"search": "", "iteration": "", "status": "", "source": "", **wanted}
+    found = listing(lens, _QUESTIONS, parameters, order=SORTS.get(sort, SORTS["iteration"]), page=page)
+    choices = {name: [row["one"] for row in lens.query(f"select {sql}")] for name, sql in _CHOICES.items()}
+    return {"listing": found, **choices}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One page of questions, and the values that its filter can take."""
+def add_questions(app: FastAPI, site: Site) -> None:
+    """Add these pages."""
 
-    listing: Listing
-    """Questions that the filter lets through."""
-    iterations: list[Any]
-    """Iterations that wrote questions."""
-    statuses: list[Any]
-    """Statuses of influence scores."""
-    sources: list[Any]
-    """Textbooks of the pool."""
+    @app.get("/runs/{name}/questions")
+    def questions(
+        name: str,
+        search: str = "",
+        iteration: str = "",
+        status: str = "",
+        source: str = "",
+        sort: str = "iteration",
+        number: Number = 1,
+    ) -> HTMLResponse:
+        name = runs.find_run(site.root, name)
+        wanted = {"search": search, "iteration": iteration, "status": status, "source": source, "sort": sort}
+        with site.lens([name]) as lens:
+            found = find(lens, **wanted, page=number)
+        return site.page(
+            "questions.html", title=f"Questions of {name}", name=name, wanted={**wanted, "page": number}, found=found,
+            sorts=list(SORTS),
+        )  # fmt: skip
 
-
-def find(lens: Lens, wanted: Filter) -> Found:
-    """The questions that the filter lets through, one page of them."""
-    where, parameters = _where(wanted)
-    statement = f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, s.status, s.score,
-        s.solver_accuracy {_FROM} where {where}"""
-    order = SORTS.get(wanted.sort, SORTS["iteration"])
-    return Found(
-        listing=listing(lens, statement, parameters, order=order, page=wanted.page),
-        iterations=_distinct(lens, _ITERATIONS),
-        statuses=_distinct(lens, "distinct status as one from scores order by 1"),
-        sources=_distinct(lens, "distinct source_id as one from documents where source_id <> '' order by 1"),
-    )
-
-
-def _where(wanted: Filter) -> tuple[str, list[Any]]:
-    """Conditions and their parameters: nothing of the request becomes part of the statement."""
-    conditions: dict[str, list[Any]] = {}
-    if wanted.search:
-        conditions["(contains(lower(q.text), lower(?)) or contains(lower(q.answer), lower(?)))"] = [wanted.search] * 2
-    for column, value in (("q.iteration::varchar", wanted.iteration), ("s.status", wanted.status)):
-        if value:
-            conditions[f"{column} = ?"] = [value]
-    if wanted.source:
-        conditions["d.source_id = ?"] = [wanted.source]
-    return " and ".join(conditions) or "true", [each for values in conditions.values() for each in values]
-
-
-def _distinct(lens: Lens, sql: str) -> list[Any]:
-    return [row["one"] for row in lens.query(f"select {sql}")]
+    @app.get("/runs/{name}/why/{subject:path}")
+    def story(name: str, subject: str) -> HTMLResponse:
+        answer = why(site.root, subject, run=runs.find_run(site.root, name))
+        document = next((p.facts["document_id"] for p in answer.passages if "document_id" in p.facts), "")
+        chunks = {}
+        if answer.kind == "document":
+            with site.lens([answer.run]) as lens:
+                chunks = around(lens, answer.id)
+        return site.page(
+            "question.html", title=f"{answer.kind.capitalize()} {answer.id}", name=answer.run, answer=answer,
+            many=_MANY, document=document, around=chunks,
+        )  # fmt: skip

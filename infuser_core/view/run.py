@@ -1,7 +1,6 @@
 """Contents of a run's page, live in the view and frozen in a report: provenance, results, curves, time, iterations."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ from infuser_core.lineage.attempts import state_of
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.store import runs
 from infuser_core.store.views import Lens, Rows
-from infuser_core.view.curves import Curves, curves
 
 MOST_PARTS = 40
 """Iterations with a line of their own, the latest."""
+Curves = dict[str, Any]
+"""One chart: `title`; `labels`, a run each; `columns`, the iterations and then each run's values, None for none."""
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc"""
@@ -32,48 +32,39 @@ _RESULTS = """with chosen as (select min(selected_iteration) as selected from se
         arg_max(questions, iteration) as questions, arg_max(samples, iteration) as samples,
         arg_max(unverified, iteration) as unverified, any_value(chosen.selected) as iteration
     from scored, chosen group by benchmark order by benchmark"""
+_MEASURES = {
+    "Validation accuracy": ("validate", "a.summary ->> 'accuracy'"),
+    "Mean influence of the questions": ("score_influence", "a.summary ->> 'mean_score'"),
+    "Accuracy of the solver on the questions": ("rollout_questions", "a.summary ->> 'accuracy'"),
+    "Share of generated texts that became questions": (
+        "generate_questions",
+        "(a.summary ->> 'valid')::double / nullif((a.summary ->> 'written')::double, 0)",
+    ),
+    "Norm of the dev gradient": ("dev_gradient", "a.summary ->> 'norm'"),
+    "Seconds per iteration": ("", ""),
+}
+"""Title of a chart to a phase and the measure in its commit records: no table of rows is opened for a curve."""
+_MEASURED = """select l.run, l.iteration, avg(try_cast({measure} as double)) as value
+    from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key where l.phase = '{phase}' group by all"""
+_SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts where iteration >= 0 group by all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPage:
-    """A run as its page shows it."""
-
-    name: str
-    """The run."""
-    state: str
-    """In words."""
-    facts: dict[str, str]
-    """Provenance: label to value."""
-    config: str
-    """Settings, YAML."""
-    results: Rows
-    """Per benchmark the accuracy of the anchor and of the selected checkpoint with their intervals."""
-    charts: list[Curves]
-    """Curves over iterations."""
-    parts: list[progress.Part]
-    """The latest parts of the run."""
-    earlier: int
-    """Parts that are left out."""
-    phases: Rows
-    """Time by phase."""
-
-
-def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> RunPage:
-    """The page of a run that the lens sees, its curves beside those of other runs."""
+def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> dict[str, Any]:
+    """The page of a run that the lens sees, its curves beside those of other runs, as its template takes it."""
     state = state_of(root, name)
     known = dict(runs.known_run(root, name))
     parts = progress.parts_of(root, name, state=state)
-    return RunPage(
-        name=name,
-        state=state,
-        facts=provenance(root, graph_of(lens.catalogue, name), known, state),
-        config=yaml.safe_dump(known.get("config", {}), sort_keys=False, allow_unicode=True),
-        results=results(lens.query, name),
-        charts=curves(lens, [name, *beside]),
-        parts=parts[-MOST_PARTS:],
-        earlier=len(parts[:-MOST_PARTS]),
-        phases=lens.query(_TIME),
-    )
+    return {
+        "name": name,
+        "state": state,
+        "facts": provenance(root, graph_of(lens.catalogue, name), known, state),
+        "config": yaml.safe_dump(known.get("config", {}), sort_keys=False, allow_unicode=True),
+        "results": results(lens.query, name),
+        "charts": curves(lens, [name, *beside]),
+        "parts": parts[-MOST_PARTS:],
+        "earlier": len(parts[:-MOST_PARTS]),
+        "phases": lens.query(_TIME),
+    }
 
 
 def results(query: Callable[[str], Rows], run: str) -> Rows:
@@ -82,6 +73,18 @@ def results(query: Callable[[str], Rows], run: str) -> Rows:
     `iteration` is that of the selected checkpoint.
     """
     return query(_RESULTS.replace("$run", "'" + run.replace("'", "''") + "'"))
+
+
+def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
+    """Charts of these runs over iterations, those left out that no run has a point of."""
+    found = []
+    for title, (phase, measure) in _MEASURES.items():
+        rows = lens.query(_MEASURED.format(phase=phase, measure=measure) if phase else _SECONDS)
+        points = {(row["run"], row["iteration"]): row["value"] for row in rows if row["value"] is not None}
+        iterations = sorted({iteration for _, iteration in points})
+        values = [[points.get((run, each)) for each in iterations] for run in names]
+        found.append({"title": title, "labels": list(names), "columns": [list(map(float, iterations)), *values]})
+    return [one for one in found if one["columns"][0]]
 
 
 def provenance(root: Path, graph: Graph, known: dict[str, Any], state: str) -> dict[str, str]:

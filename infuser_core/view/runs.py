@@ -11,10 +11,34 @@ from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.pages import folds
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.view.curves import curves
-from infuser_core.view.iteration import told
-from infuser_core.view.run import run_page
+from infuser_core.view.run import curves, run_page
 from infuser_core.view.site import Site
+
+_FUNNEL = {
+    "documents drawn": "count(distinct group_id) from rollouts where phase = 'generate_questions'",
+    "texts written by the generator": "count(*) from rollouts where phase = 'generate_questions'",
+    "questions": "count(*) from questions",
+    "questions answered by the solver": "count(distinct group_id) from rollouts where phase = 'rollout_questions'",
+    "questions with an influence score": "count(*) from scores where status = 'scored'",
+    "questions in the solver's steps": "coalesce(sum(num_groups), 0) from updates where role = 'solver'",
+    "documents in the generator's steps": "coalesce(sum(num_groups), 0) from updates where role = 'generator'",
+}
+"""Step of an iteration in words to what is counted, in the order in which it takes them."""
+_TABLES = {
+    "Texts that became no question": "select malformed_reason as reason, count(*) as texts from rollouts "
+    "where phase = 'generate_questions' and malformed_reason <> '' group by 1 order by 2 desc limit 12",
+    "Answers to the questions": "select verdict, count(*) as answers, avg(reward) as reward, "
+    "avg(len(token_ids)) as tokens, avg((finish_reason = 'length')::int) as cut_off from rollouts "
+    "where phase = 'rollout_questions' group by 1 order by 2 desc limit 12",
+    "Influence": "select status, count(*) as questions, avg(score) as mean, min(score) as lowest, "
+    "max(score) as highest, avg(solver_accuracy) as accuracy from scores group by 1 order by 2 desc limit 12",
+    "Optimizer steps": "select role, step, num_groups as groups, num_responses as responses, loss, gradient_norm, "
+    "entropy, clip_fraction, skipped from updates order by role, step limit 60",
+    "Validation and benchmarks of the solver that enters it": "select benchmark, accuracy, low, high, num_questions as "
+    "questions from benchmark_scores order by 1",
+    "Stages": "select phase, state, rows, seconds, artifact_key from run_artifacts limit 60",
+}
+"""Heading to the statement of its table; tables without rows are not shown."""
 
 
 def add_runs(app: FastAPI, site: Site) -> None:
@@ -49,7 +73,7 @@ def add_runs(app: FastAPI, site: Site) -> None:
 
 
 def _add_iterations(app: FastAPI, site: Site) -> None:
-    """One iteration, and the slider that leads to another."""
+    """One iteration in counts, from documents to updates and losses; and the slider that leads to another."""
 
     @app.get("/runs/{name}/iterations")
     def slide(name: str, number: int = 0) -> RedirectResponse:
@@ -63,7 +87,9 @@ def _add_iterations(app: FastAPI, site: Site) -> None:
             hint = f"it has {known[0]} to {known[-1]}" if known else "it has not begun one"
             raise UsageError(f"run {name} has no iteration {number}", hint=hint)
         with site.lens([name], iterations=[number]) as lens:
-            found = told(lens)
+            counts = {step: int(next(iter(lens.query(f"select {sql}")[0].values()))) for step, sql in _FUNNEL.items()}
+            tables = {title: rows for title, sql in _TABLES.items() if (rows := lens.query(sql))}
         return site.page(
-            "iteration.html", title=f"Iteration {number} of {name}", name=name, number=number, known=known, told=found
-        )
+            "iteration.html", title=f"Iteration {number} of {name}", name=name, number=number, known=known,
+            funnel=counts, tables=tables,
+        )  # fmt: skip

@@ -1,14 +1,14 @@
 """Frame that the pages of `infuser view` share: templates, SQL over runs of the store, addresses of things by name."""
 
-import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
+from fastapi import Query
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
@@ -20,6 +20,8 @@ from infuser_core.store.views import Lens, Rows
 
 PER_PAGE = 40
 """Questions on one page: it stays below 5,000 px."""
+Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
+"""Page that is asked for, from 1."""
 _TOLD = {
     "question_id", "rollout_id", "document_id", "source_id", "artifact", "artifact_key", "checkpoint", "checkpoint_id",
     "input_key", "parent_key",
@@ -67,10 +69,10 @@ class Listing:
         return max(1, -(-self.total // PER_PAGE))
 
 
-def listing(lens: Lens, statement: str, parameters: Sequence[Any], *, order: str, page: int) -> Listing:
+def listing(lens: Lens, statement: str, parameters: Mapping[str, Any], *, order: str, page: int) -> Listing:
     """A statement's rows in this order, one page of them; pages count from 1."""
-    cut = f"select *, count(*) over () as total from ({statement}) order by {order} limit ? offset ?"
-    rows = lens.query(cut, [*parameters, PER_PAGE, PER_PAGE * (page - 1)])
+    cut = f"select *, count(*) over () as total from ({statement}) order by {order} limit $size offset $start"
+    rows = lens.query(cut, {**parameters, "size": PER_PAGE, "start": PER_PAGE * (page - 1)})
     if rows or page == 1:
         return Listing(rows=rows, total=rows[0]["total"] if rows else 0, page=page)
     total = lens.query(f"select count(*) as total from ({statement})", parameters)[0]["total"]
@@ -85,13 +87,9 @@ def address(run: str, column: str, value: object) -> str:
     return f"/runs/{quote(run)}/why/{quote(str(value))}" if known else ""
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
-
-
 @cache
 def templates() -> Environment:
     made = environment("infuser_core.view", "infuser_core.lineage")
-    made.filters |= {"json": json.dumps, "size": size, "percent": _percent}
+    made.filters["size"] = size
     made.globals |= {"live": True, "address": address}
     return made

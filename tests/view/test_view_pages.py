@@ -14,7 +14,7 @@ from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.views import Lens
 from infuser_core.view.app import application, serve
 from infuser_core.view.evaluations import sheet
-from infuser_core.view.questions import Filter, find
+from infuser_core.view.questions import find
 from infuser_core.view.site import Listing
 from infuser_core.view.statements import saved
 
@@ -43,7 +43,7 @@ def guest(stranger: TestClient) -> TestClient:
 def asked(store: tuple[Path, list[str]]) -> Callable[..., Listing]:
     def ask(**wanted) -> Listing:
         with closing(Lens(Catalogue(store[0]), runs=[store[1][0]])) as lens:
-            return find(lens, Filter(**wanted)).listing
+            return find(lens, **wanted)["listing"]
 
     return ask
 
@@ -106,9 +106,10 @@ def test_an_evaluation_shows_how_each_checkpoint_answered_and_filters_what_was_w
         won = sheet(lens, benchmark="math500", search="", change="won: more right at the end", page=1)
         beyond = sheet(lens, benchmark="math500", search="", change="all", page=9)
         named = sheet(lens, benchmark="math500", search="QUESTION 7?", change="all", page=1)
-    assert (everything.listing.total, everything.checkpoints) == (24, [0, 3])
-    assert won.listing.total == sum(row["cells"][1] > row["cells"][0] for row in everything.listing.rows) > 3
-    assert [row["text"] for row in named.listing.rows] == ["math500 question 7?"]
+    rows = everything["listing"].rows
+    assert (everything["listing"].total, everything["checkpoints"]) == (24, [0, 3])
+    assert won["listing"].total == sum(row["cells"][1] > row["cells"][0] for row in rows) > 3
+    assert [row["text"] for row in named["listing"].rows] == ["math500 question 7?"]
     assert beyond == everything
 
 
