@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-view bench-peers bench-rollouts bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor docs clean
+  bench-plan bench-view bench-peers bench-rollouts bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -108,7 +108,7 @@ books/hmmer: venv
 bench-seeds: venv
 	$(BIN)/infuser sweep configs/sweep/nano.yaml --against nano-infuser
 
-experiments-nano: venv
+experiments-nano: venv anchors
 	$(BIN)/python tests/bench/experiments.py
 
 bench-gpu: venv
@@ -144,6 +144,12 @@ sandbox:
 
 anchor: venv
 	$(BIN)/infuser nano build build/anchor
+
+# The anchors of configs/sweep/nano-anchors.yaml: three minutes of one core each.
+anchors: $(addprefix build/anchors/hard-,1 2)
+
+build/anchors/hard-%: venv
+	test -e $@/card.json || $(BIN)/infuser nano build $@ --world hard --seed $* --scale 0.5
 
 venv: $(VENV)/.installed
 

@@ -57,6 +57,9 @@ EXPERIMENTS = (
         file="nano-elsewhere.yaml",
         reference="nano-elsewhere-growth-sail-infuser",
     ),
+    Experiment(
+        title="The headline from other anchors", file="nano-anchors.yaml", reference="nano-anchors-first-infuser"
+    ),
     Experiment(title="A curriculum", file="nano-composed.yaml", reference="nano-composed-infuser"),
     Experiment(title="Break-even of fixed generators", file="nano-break-even.yaml", reference="nano-even-infuser"),
 )

@@ -124,6 +124,7 @@ CONTRASTS = (
     Contrast(claim="DuGRPO ahead of batch_std under a heavy tail", column="batch_std", sweep="nano-tail", arm="batch-std", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of a fixed generator under a heavy tail", column="Fix-gen", sweep="nano-tail", arm="fixed-generator", measure="validation AUC", of=_auc),
     Contrast(claim="ahead of a fixed generator on other targets", column="Fix-gen", sweep="nano-elsewhere", arm="fixed-generator", measure="exact accuracy of the own target", of=over_own, unit="cells of target and seed"),
+    Contrast(claim="ahead of a fixed generator from other anchors", column="Fix-gen", sweep="nano-anchors", arm="fixed-generator", measure="exact target accuracy", of=over(TARGET), unit="cells of anchor and seed"),
     Contrast(claim="ahead of a fixed generator where the target takes two steps", column="Fix-gen", sweep="nano-composed", arm="fixed-generator", measure="exact accuracy, two composed topics", of=over(("pump", "lorry"))),
     Contrast(claim="ahead of a fixed generator with perfect keys there", column="Fix-gen", sweep="nano-composed", arm="perfect-keys", measure="exact accuracy, two composed topics", of=over(("pump", "lorry"))),
     Contrast(claim="ahead of a fixed generator that has every other document on the target's domains", column="Fix-gen", sweep="nano-break-even", arm="own-half", measure="exact target accuracy", of=over(TARGET)),
