@@ -3,8 +3,8 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from hashlib import file_digest
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infuser_core import sealed
-from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.store import pruned
 from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, read_record
@@ -34,8 +33,8 @@ Identity = tuple[int, int, int, int]
 """Inode, size, and when content and inode changed last, in nanoseconds: a file with another content has another."""
 _known: set[tuple[Identity, str]] = set()
 """Files that had this digest when this process read them."""
-_ahead: dict[Path, Future[tuple[Identity, str]]] = {}
-"""Digests of files that were just written, until their artifact is committed: they may still be computed."""
+_ahead: dict[Path, tuple[Identity, str]] = {}
+"""Digests of files that were just written, until their artifact is committed."""
 _trusting = ContextVar("trusting", default=False)
 """Whether digests go uncompared: somebody asked for that."""
 
@@ -177,13 +176,9 @@ def trust() -> None:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Digest and size of a file, as commit records have them. This process need not read it again to know them.
-
-    Raises OSError where it was to be hashed ahead and could not be flushed to the disk.
-    """
-    ahead = _ahead.pop(path, None)
-    found, sha256 = ahead.result() if ahead else (None, "")
+    """Digest and size of a file, as commit records have them. This process need not read it again to know them."""
     identity = _identity(path)
+    found, sha256 = _ahead.pop(path, (None, ""))
     sha256 = sha256 if found == identity else digest(path)
     _known.add((identity, sha256))
     return {"sha256": sha256, "bytes": path.stat().st_size}
@@ -194,27 +189,9 @@ def describe_all(paths: Sequence[Path]) -> list[dict[str, Any]]:
     return _mapped(describe, paths)
 
 
-@contextmanager
-def hashing_ahead(*, wait: bool = True) -> Iterator[Callable[[Path], None]]:
-    """Flush and hash files that are handed over when they are complete, beside the writing of those that follow.
-
-    `describe` has their digests then, and waits for those that are under way. All are on the disk when the block ends,
-    and OSError is raised where one is not; without `wait` both hold for the commit instead.
-    """
-    pool, begun = ThreadPoolExecutor(_WORKERS), dict[Path, Future[tuple[Identity, str]]]()
-    try:
-        yield lambda path: begun.update({path: pool.submit(_hashed_and_flushed, path)})
-    finally:
-        pool.shutdown(wait=wait)
-    for each in begun.values() if wait else ():
-        each.result()
-    _ahead.update(begun)
-
-
-def _hashed_and_flushed(path: Path) -> tuple[Identity, str]:
-    found = _identity(path), digest(path)
-    fsync(path)
-    return found
+def known_ahead(path: Path, sha256: str) -> None:
+    """Its writer hashed this complete file on the way: `describe` takes that, while the file stays as it is."""
+    _ahead[path] = _identity(path), sha256
 
 
 def digests(paths: Sequence[Path]) -> list[str]:

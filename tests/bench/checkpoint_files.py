@@ -1,10 +1,12 @@
 """Seconds to write, hash and flush a fake checkpoint: one after the other, and as the trainer's files are written.
 
-`python tests/bench/checkpoint_files.py GB [FOLDER]`: so many GB in three files of random numbers; FOLDER's disk is measured.
+`python tests/bench/checkpoint_files.py GB [FOLDER [TURNS]]`: so many GB in three files of random numbers; FOLDER's disk is
+measured. The two take turns.
 """
 
 import hashlib
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -17,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 
 from infuser_core.durable import fsync
-from infuser_core.store.verify import describe_all, hashing_ahead
+from infuser_core.engines.training.tensor_files import write_all
 
 FILES = 3
 
@@ -33,31 +35,32 @@ def serial(paths: list[Path], tensor: torch.Tensor) -> None:
                 found.update(block)
 
 
-def beside(paths: list[Path], tensor: torch.Tensor) -> None:
-    """Hash and flush a file while the next one is written."""
-    with hashing_ahead() as done:
-        for path in paths:
-            save_file({"weight": tensor}, path)
-            done(path)
-    describe_all(paths)
+def one_pass(paths: list[Path], tensor: torch.Tensor) -> None:
+    """Write and hash in one pass, files beside each other."""
+    assert len(dict(write_all({path: {"weight": tensor} for path in paths}))) == FILES
 
 
-def timed(work: Callable[[list[Path], torch.Tensor], None], tensor: torch.Tensor, folder: Path) -> float:
+def timed(work: Callable[[list[Path], torch.Tensor], None], tensor: torch.Tensor, folder: Path) -> tuple[float, float]:
+    """Seconds, and those of processors."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         os.sync()
-        start = time.monotonic()
+        start, busy = time.monotonic(), time.process_time()
         work([Path(name) / f"{place}.safetensors" for place in range(FILES)], tensor)
-        return time.monotonic() - start
+        return time.monotonic() - start, time.process_time() - busy
 
 
-def main(gigabytes: float, folder: Path) -> None:
+def main(gigabytes: float, folder: Path, turns: int) -> None:
     tensor = torch.randn(int(gigabytes * 1e9 / FILES / 4))
-    for turn in range(2):
-        found = {work.__name__: timed(work, tensor, folder) for work in (serial, beside)}
-        rates = ", ".join(f"{name} {seconds:.1f} s ({gigabytes / seconds:.2f} GB/s)" for name, seconds in found.items())
-        load = os.getloadavg()[0]
-        print(f"turn {turn}: {rates}, {found['serial'] / found['beside']:.2f} times; load {load:.1f}", flush=True)
+    ratios = []
+    for _ in range(turns):
+        found = {work.__name__: timed(work, tensor, folder) for work in (serial, one_pass)}
+        ratios.append([old / new for old, new in zip(found["serial"], found["one_pass"], strict=True)])
+        told = ", ".join(f"{name} {wall:.1f} s ({busy:.1f} CPU-s)" for name, (wall, busy) in found.items())
+        print(f"{told}: {ratios[-1][0]:.2f} times; load {os.getloadavg()[0]:.1f}", flush=True)
+    middle = [statistics.median(each) for each in zip(*ratios, strict=True)]
+    print(f"medians: {middle[0]:.2f} times as fast, {middle[1]:.2f} times less CPU")
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else Path("/tmp"))
+    given = sys.argv[1:]
+    main(float(given[0]), Path(given[1] if len(given) > 1 else "/tmp"), int(given[2]) if len(given) > 2 else 5)

@@ -19,13 +19,11 @@ from torch import Tensor
 
 from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.training.checkpoint import SHARD_BYTES, shard, shards_of, write_index
+from infuser_core.engines.training.tensor_files import Shapes, header
 from infuser_core.errors import CheckpointError
 
 ITEM = 4
 """Bytes of an fp32 element, the only kind trainers write."""
-
-Shapes = Mapping[str, torch.Size]
-"""Every tensor of a file, or of the files it becomes when it is large."""
 
 Values = Mapping[str, tuple[Fragment, Tensor]]
 """This rank's part of tensors, by their names in the file."""
@@ -44,18 +42,11 @@ class Entry:
 
 
 def create(path: Path, shapes: Shapes) -> None:
-    """A file of fp32 tensors with room for their values, as safetensors lays it out: in the order of their names."""
-    content: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name in sorted(shapes):
-        start, end = end, end + ITEM * prod(shapes[name])
-        content[name] = {"dtype": "F32", "shape": list(shapes[name]), "data_offsets": [start, end]}
-    header = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-    # Data start at a multiple of 8 bytes; the format pads with spaces.
-    header += b" " * (-len(header) % 8)
+    """A file of fp32 tensors with room for their values."""
+    head = header(shapes, torch.float32)
     with path.open("wb") as handle:
-        handle.write(len(header).to_bytes(8, "little") + header)
-        handle.truncate(8 + len(header) + end)
+        handle.write(head)
+        handle.truncate(len(head) + ITEM * sum(map(prod, shapes.values())))
 
 
 def create_all(path: Path, shapes: Shapes, *, cap: int = SHARD_BYTES) -> None:

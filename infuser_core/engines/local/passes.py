@@ -169,7 +169,6 @@ class FlatTrainer:
             moments=optimizer.state(),
             state=TrainerState(step=optimizer.steps, optimizer=self._options.to_json()),
             adapter=self._adapter,
-            wait=False,
         )
         return optimizer.steps
 

@@ -9,23 +9,23 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from infuser_core import adapters, faults
 from infuser_core.durable import fsync
+from infuser_core.engines.training import tensor_files
 from infuser_core.engines.training.optimizer import DEFAULT, Options
 from infuser_core.errors import CheckpointError
 from infuser_core.store import pruned
-from infuser_core.store.verify import hashing_ahead
+from infuser_core.store.verify import known_ahead
 
 WEIGHTS = "model.safetensors"
 MOMENTS = "optimizer.safetensors"
@@ -54,23 +54,14 @@ class TrainerState:
 
 
 def write_checkpoint(
-    folder: Path,
-    *,
-    weights: Tensors,
-    moments: Tensors,
-    state: TrainerState,
-    adapter: bool = False,
-    wait: bool = True,
+    folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
 ) -> None:
     """Weights, the optimizer's moments and `trainer.json` into an existing folder, flushed to the disk.
 
-    A file's digest is computed while the next one is written: the store needs it to commit the folder. `adapter`:
-    whether the weights are those of adapters alone. Without `wait` the commit waits for digests and disk.
+    `adapter`: whether the weights are those of adapters alone.
     """
     file, named = (adapters.WEIGHTS, adapters.peft_names(weights)) if adapter else (WEIGHTS, weights)
-    with hashing_ahead(wait=wait) as done:
-        _write(named, folder / file, SHARD_BYTES, done)
-        _write(moments, folder / MOMENTS, SHARD_BYTES, done)
+    _write({folder / file: named, folder / MOMENTS: moments}, SHARD_BYTES)
     write_state(state, folder)
 
 
@@ -79,21 +70,17 @@ def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> No
 
     A tensor that is larger than that has a shard to itself. Order within and between shards is the mapping's.
     """
-    with hashing_ahead() as done:
-        _write(tensors, path, cap, done)
+    _write({path: tensors}, cap)
 
 
-def _write(tensors: Tensors, path: Path, cap: int, done: Callable[[Path], None]) -> None:
-    shards = shard(tensors, path, cap)
-    for file, part in shards.items():
-        # A single metadata key, because several have no fixed order.
-        save_file({name: tensor.contiguous() for name, tensor in part.items()}, file, metadata={"format": "pt"})
-        # It is its owner's alone so far, and a store may have several readers.
-        with suppress(PermissionError):
-            file.chmod(file.parent.stat().st_mode & 0o666)
-        done(file)
+def _write(contents: Mapping[Path, Tensors], cap: int) -> None:
+    """Files, whose digests the store then knows, and the indices of those that became several."""
+    shards = {path: shard(tensors, path, cap) for path, tensors in contents.items()}
+    for file, sha256 in tensor_files.write_all({file: part for each in shards.values() for file, part in each.items()}):
+        known_ahead(file, sha256)
         _point(file)
-    write_index(shards, path)
+    for path, parts in shards.items():
+        write_index(parts, path)
 
 
 def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, dict[str, Tensor]]:

@@ -1,0 +1,136 @@
+"""safetensors files: their layout, and one pass that writes, hashes and flushes a file of any size.
+
+A large file goes past the page cache, where a copy costs more than the disk does, and its digest is that of the bytes
+on their way: nothing is read again. The bytes are those of safetensors' own writer.
+"""
+
+import errno
+import hashlib
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from fcntl import F_SETFL, fcntl
+from math import prod
+from pathlib import Path
+from queue import SimpleQueue
+
+import torch
+from torch import Tensor
+
+BLOCK = 8 << 20
+"""Bytes per write; a multiple of every disk's unit."""
+BLOCKS = 3
+"""Blocks of a file in memory: one is filled and hashed while another one is written."""
+LARGE = 64 << 20
+"""Bytes from which a file goes past the page cache, and others are written beside it."""
+FILES = min(16, os.cpu_count() or 1)
+"""Large files that are written at the same time: hashing one keeps a core busy."""
+_KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_PAST_CACHE = getattr(os, "O_DIRECT", 0)
+
+Shapes = Mapping[str, torch.Size]
+"""Every tensor of a file, by its name."""
+
+
+def header(shapes: Shapes, dtype: torch.dtype) -> bytes:
+    """The first bytes of a file of tensors of one kind; their values follow in the order of their names."""
+    content: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in sorted(shapes):
+        start, end = end, end + dtype.itemsize * prod(shapes[name])
+        content[name] = {"dtype": _KINDS[dtype], "shape": list(shapes[name]), "data_offsets": [start, end]}
+    made = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    # Values start at a multiple of 8 bytes; the format pads with spaces.
+    made += b" " * (-len(made) % 8)
+    return len(made).to_bytes(8, "little") + made
+
+
+def write_all(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Path, str]]:
+    """Write files, flushed to the disk, and give the sha256 of each, in their order; large ones at the same time."""
+    total = sum(tensor.nbytes for tensors in files.values() for tensor in tensors.values())
+    if total < LARGE:
+        yield from ((path, write(path, tensors)) for path, tensors in files.items())
+        return
+    with ThreadPoolExecutor(FILES) as pool:
+        yield from zip(files, pool.map(write, files, files.values()), strict=True)
+
+
+def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors of one kind, flushed to the disk; returns the file's sha256, hex."""
+    found, slots, size = hashlib.sha256(), SimpleQueue[Tensor](), 0
+    for _ in range(BLOCKS):
+        # Memory of whole pages, which a write past the cache needs.
+        slots.put(torch.frombuffer(mmap.mmap(-1, BLOCK), dtype=torch.uint8))
+    with _created(path, large=sum(each.nbytes for each in tensors.values()) >= LARGE) as file:
+        with ThreadPoolExecutor(1) as disk:
+            begun = []
+            for block, count in _blocks(_bytes(tensors), slots):
+                begun.append(disk.submit(_put, file, block, size, slots))
+                found.update(memoryview(block.numpy())[:count])
+                size += count
+            for each in begun:
+                each.result()
+        # The last block went there whole.
+        os.ftruncate(file, size)
+        os.fsync(file)
+    return found.hexdigest()
+
+
+@contextmanager
+def _created(path: Path, *, large: bool) -> Iterator[int]:
+    with path.open("wb", buffering=0) as handle:
+        file = handle.fileno()
+        # Who may read the folder may read the file: a store may have several readers.
+        with suppress(PermissionError):
+            os.fchmod(file, path.parent.stat().st_mode & 0o666)
+        if large:
+            # Not every file system can.
+            with suppress(OSError):
+                fcntl(file, F_SETFL, _PAST_CACHE)
+        yield file
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> Iterator[Tensor]:
+    """The file's bytes: the header, and one tensor after the other wherever it lies."""
+    (dtype,) = {tensor.dtype for tensor in tensors.values()} or {torch.float32}
+    yield torch.frombuffer(
+        bytearray(header({name: tensor.shape for name, tensor in tensors.items()}, dtype)), dtype=torch.uint8
+    )
+    for name in sorted(tensors):
+        yield tensors[name].detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tuple[Tensor, int]]:
+    """Bytes in blocks, with the number of those that count: all, but for the last one."""
+    block, filled = slots.get(), 0
+    for piece in pieces:
+        rest = piece
+        while len(rest):
+            count = min(len(rest), BLOCK - filled)
+            block[filled : filled + count].copy_(rest[:count])
+            rest, filled = rest[count:], filled + count
+            if filled == BLOCK:
+                yield block, filled
+                block, filled = slots.get(), 0
+    if filled:
+        yield block, filled
+
+
+def _put(file: int, block: Tensor, place: int, slots: SimpleQueue[Tensor]) -> None:
+    try:
+        rest = memoryview(block.numpy())
+        while rest:
+            try:
+                done = os.pwrite(file, rest, place)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                # A file system that wants writes past the cache otherwise.
+                fcntl(file, F_SETFL, 0)
+                done = os.pwrite(file, rest, place)
+            rest, place = rest[done:], place + done
+    finally:
+        slots.put(block)
