@@ -97,13 +97,27 @@ def row_writer(path: Path, row_type: type, *, group: int = _GROUP) -> Iterator[C
 
 
 def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Numbers in lists get no dictionary, of which tokens and log-probabilities have no use; of the rest all do."""
-    repeated = [
+    """Numbers in lists are packed byte by byte of their places, for tokens and log-probabilities repeat in few of
+    them; of a dictionary, or of the least and largest number, they have no use, and the rest has."""
+    numbers = [
+        f"{field.name}.list.element"
+        for field in schema
+        if pa.types.is_list(field.type) and pa.types.is_primitive(field.type.value_type)
+    ]
+    others = [
         f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
         for field in schema
-        if not pa.types.is_list(field.type) or pa.types.is_string(field.type.value_type)
+        if f"{field.name}.list.element" not in numbers
     ]
-    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=repeated)
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=others,
+        write_statistics=others,
+        use_byte_stream_split=numbers,
+    )
 
 
 def _series_of(row_type: type) -> dict[str, type]:
@@ -118,7 +132,8 @@ def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Ar
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
     flat = np.empty(ends[-1], np.int64 if numbers is int else np.float64)
     for (start, end), each in zip(pairwise(ends), values, strict=True):
-        flat[start:end] = as_array(each, numbers) if isinstance(each, list) else each
+        # A series gives its own array, which is widened on its way.
+        flat[start:end] = as_array(each, numbers) if isinstance(each, list) else np.asarray(each)
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(flat), type=kind)
 
 

@@ -1,4 +1,4 @@
-"""Rollouts of a whole iteration from sampler to store to trainer: seconds and peak memory, beside rows of Python objects.
+"""Rollouts of a whole iteration from sampler to store to trainer: CPU seconds and peak memory, beside rows of objects.
 
 `python tests/bench/rollouts.py [--million 60] [--json]`: 8,192 responses of Qwen3's vocabulary, one eighth of their tokens
 in prompts that groups of eight share; a step is a process of its own. The plain path (arrow's own conversion of lists) runs
@@ -101,14 +101,14 @@ def pack(path: Path, *, plain: bool) -> Callable[[], object]:
 
 
 def step(name: str, path: Path, million: float, *, plain: bool) -> dict[str, float]:
-    """Seconds and GB of one step in this process."""
+    """Processor seconds of all threads and GB of one step in this process."""
     work = (
         write(path, million, plain=plain) if name == "write" else {"read": read, "pack": pack}[name](path, plain=plain)
     )
-    started = time.perf_counter()
+    started = time.process_time()
     before = BASE
     kept = work()
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     del kept
     return {"seconds": seconds, "gigabytes": (peak() - before) / 1e9}
 
@@ -135,7 +135,7 @@ def measured(million: float) -> Iterator[Row]:
             ours = apart(name, Path(folder, "rows.parquet"), million, plain=False)
             plain = apart(name, Path(folder, "plain.parquet"), million, plain=True)
             ratio = plain["seconds"] / ours["seconds"]
-            told = f"{ours['seconds']:.1f} s beside {plain['seconds']:.1f} s"
+            told = f"{ours['seconds']:.1f} CPU-s beside {plain['seconds']:.1f}"
             yield Row(name=f"{name}: times faster", value=ratio, unit="x", target=f">= {ASKED['seconds']}", detail=told)
             told = f"{plain['gigabytes']:.1f} GB as Python objects"
             most = f"<= {ASKED['gigabytes']}"
