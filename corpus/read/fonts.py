@@ -20,10 +20,12 @@ PROBED = 25
 ITALIC = 1 << 6
 SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IGNORECASE)
 BLANK, NO_BREAK = 0x20, 0xA0
+LETTERS = frozenset(code for code in range(0x250) if chr(code).isalpha())
+"""Characters whose advances tell a typewriter's font: digits and East Asian signs are equally wide in all."""
 
 
 class Fonts:
-    """Fonts of one page; those without a name, as bitmap fonts are, by the advance of their characters."""
+    """Fonts of one page; one that neither name nor file calls a typewriter's, by the advance of its letters."""
 
     def __init__(self, textpage: Any, codes: list[int]) -> None:
         self.textpage = textpage
@@ -38,6 +40,7 @@ class Fonts:
     def expect(self, probes: list[int], turns: int) -> None:
         """Characters of every line, from which fonts without a name are measured, and the page's quarter turns."""
         self.probes, self.turns, self.fixed = probes, turns, {}
+        self.named.clear()
 
     def of(self, index: int) -> tuple[str, bool, bool]:
         """(name, bold, typewriter)"""
@@ -49,7 +52,8 @@ class Fonts:
         if value not in self.named:
             name = SUBSET.sub("", value.decode("utf-8", "replace"))
             heavy = raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT or bool(BOLD.search(name))
-            self.named[value] = (name, heavy, bool(MONO.search(name)) or bool(flags.value & FIXED_PITCH))
+            known = bool(MONO.search(name)) or bool(flags.value & FIXED_PITCH)
+            self.named[value] = (name, heavy, known or self._is_fixed(index))
         return self.named[value]
 
     def is_slanted(self, index: int) -> bool:
@@ -59,7 +63,7 @@ class Fonts:
         return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
 
     def _is_fixed(self, index: int) -> bool:
-        """Whether a font without a name, as bitmap fonts are, is a typewriter's: by the advance of its characters."""
+        """Whether a font is a typewriter's: by the advance of its letters on this page."""
         if not self.fixed:
             self.fixed[0] = False
             for probe in self.probes:
@@ -83,7 +87,7 @@ class Fonts:
                 continue
             raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)
             here = (self.x.value, self.y.value, -self.x.value, -self.y.value)[self.turns]
-            if before is not None and here > before:
+            if before is not None and here > before and codes[place - 1] in LETTERS:
                 advances.append(here - before)
                 seen.add(codes[place - 1])
             before = here
@@ -93,7 +97,7 @@ class Fonts:
 
 
 def _fixed_pitch(advances: Sequence[float], codes: Set[int]) -> bool | None:
-    """Whether the characters of a font are equally wide; None where too few different ones say so."""
+    """Whether the letters of a font are equally wide; None where too few different ones say so."""
     if len(advances) < 6 or len(codes) < 4:
         return None
     usual = median(advances)

@@ -269,12 +269,20 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
         size=main.size,
         font=main.font,
         bold=all(piece.bold for piece in row),
-        mono=all(piece.mono for piece in row),
+        mono=_is_mono(row),
         broken=row[-1].broken,
         cells=tuple(cells),
         left=edges[0],
         margin=edges[1],
     )
+
+
+def _is_mono(row: Sequence[Piece]) -> bool:
+    """Whether a line is code: all words of it are in a typewriter font; arrows and its number may be in another."""
+    words = [piece for piece in row if re.search(r"\w", piece.text)]
+    if len(words) > 1 and words[0].text.rstrip(":.").isdecimal():
+        words = words[1:]
+    return all(piece.mono for piece in words) and any(piece.mono for piece in row)
 
 
 def _aligned(cells: Sequence[Cell], main: Piece) -> str:

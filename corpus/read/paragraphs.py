@@ -37,7 +37,7 @@ def table_at(lines: Sequence[Line], start: int) -> Table | None:
         stop += 1
     run = _without_tail(lines[start:stop])
     full = [line for line in run if len(line.cells) > 1]
-    if len(full) < MIN_ROWS or _is_list(full) or _is_contents(full):
+    if len(full) < MIN_ROWS or _is_list(full) or _is_contents(full) or 2 * sum(line.mono for line in full) > len(full):
         return None
     columns = _columns(full)
     if not 2 <= len(columns) <= MAX_COLUMNS:
@@ -50,7 +50,7 @@ def table_at(lines: Sequence[Line], start: int) -> Table | None:
 
 def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
     line = lines[place]
-    if line.level or line.mono or line.page != lines[start].page:
+    if line.level or line.page != lines[start].page or (line.mono and len(line.cells) < 2):
         return False
     if place == start:
         return len(line.cells) > 1
@@ -115,7 +115,7 @@ def _column(cell: Cell, columns: Sequence[tuple[float, float]]) -> int:
 
 SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
 BULLET = re.compile(
-    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u27a2\u2713]\s*|^[\u2013\u2014*-]\s+(?=\S)"
+    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*|^[\u2013\u2014*-]\s+(?=\S)"
 )
 SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 """Bullets that are operators as well."""

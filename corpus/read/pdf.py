@@ -147,7 +147,6 @@ class _Reader:
 
     def __init__(self, textpage: Any, rules: Sequence[Rule] = ()) -> None:
         self.textpage = textpage
-        self.rules = rules
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
@@ -156,7 +155,7 @@ class _Reader:
         name_signs(textpage, self.codes, lambda index: self.fonts.of(index)[0])
         self._name_holes()
         self.accents = Accents(textpage, self.codes)
-        self.accents.add_underscores(rules)
+        self.rules = self.accents.add_underscores(rules)
         self.lines = list(_lines(self.codes))
         self.turns = self._turns()
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)

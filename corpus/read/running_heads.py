@@ -43,7 +43,9 @@ class _Edge:
     shifts: frozenset[int]
     """Numbers at its ends minus the page index."""
     apart: bool
-    """Whether it has space between itself and the text, and is not larger."""
+    """Whether it has space between itself and the text."""
+    larger: bool
+    """Whether it is larger than the text, as titles are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ def _edges(page: Sequence[Line], body: float) -> dict[int, _Edge]:
             apart = (
                 any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or _is_number_alone(page)
             )
-            found[edge[depth]] = _edge(line, apart=apart and line.size < body + 1)
+            found[edge[depth]] = _edge(line, apart=apart, larger=line.size >= body + 1)
     return found
 
 
@@ -116,14 +118,15 @@ def _is_number_alone(page: Sequence[Line]) -> bool:
     return len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
 
 
-def _edge(line: Line, *, apart: bool) -> _Edge:
+def _edge(line: Line, *, apart: bool, larger: bool) -> _Edge:
     words = line.text.split()
     numbers = {int(word) for word in (words[0], words[-1]) if word.isdecimal() and len(word) < 5} if words else set()
     return _Edge(
         line=line,
         name=re.sub(r"[\d\W_]+", "", line.text).casefold(),
-        shifts=frozenset(number - line.page for number in numbers) if apart else frozenset(),
+        shifts=frozenset(number - line.page for number in numbers) if apart and not larger else frozenset(),
         apart=apart,
+        larger=larger,
     )
 
 
@@ -145,9 +148,12 @@ def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int |
         if len(_pages(apart)) < min_repeats or len(apart) < ALWAYS_APART * len(here):
             continue
         # A head has one height; the last line of a listing ends where the page's text does.
-        names = frozenset(name for name in _recurring(apart, min_repeats) if _settled(name, apart, everywhere))
+        # The word above the titles of chapters recurs as well, on fewer pages.
+        large = any(edge.larger for edge in apart)
+        least = max(min_repeats, int(ALWAYS_THERE * pages)) if large else min_repeats
+        names = frozenset(name for name in _recurring(apart, least) if _settled(name, apart, everywhere))
         numbered = [edge for edge in apart if _is_numbered(edge, shift)]
-        taken = len(_pages(edge for edge in apart if not edge.line.mono))
+        taken = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
         often = taken >= max(min_repeats + 2, OFTEN * pages) or len(_pages(numbered)) >= min_repeats
         if names or often:
             found.append(_Slot(y=y, size=size, names=names, often=often))
@@ -178,5 +184,6 @@ def _is_head(edge: _Edge, slots: Sequence[_Slot], shift: int | None) -> bool:
     for slot in slots:
         if abs(line.y - slot.y) <= NEAR and abs(line.size - slot.size) < 0.5:
             # A displayed formula at the end of a page stands apart as well.
-            return edge.name in slot.names or (edge.apart and slot.often and not is_formula(line.text))
+            usual = edge.apart and not edge.larger and slot.often
+            return edge.name in slot.names or (usual and not is_formula(line.text))
     return edge.apart and not line.mono and shift in edge.shifts and bool(PAGE_NUMBER.match(line.text))

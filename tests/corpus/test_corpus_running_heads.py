@@ -90,3 +90,19 @@ def letters(path: Path) -> Counter[str]:
     with pypdfium2.PdfDocument(str(path)) as document:
         text = "".join(page.get_textpage().get_text_range() for page in document)
     return Counter(c for c in text if c.isalnum())
+
+
+def test_a_head_that_is_larger_than_the_text_goes_and_the_word_above_a_title_stays(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for number in range(12):
+        head = [(72.0, 760.0, "Notes of a Harbor", 12.0)]
+        if number % 3 == 0:
+            head = [(72.0, 740.0, "CHAPTER", 20.0)]
+        for x, y, text, size in [*head, *((x, y, text, 8.0) for x, y, _, text in prose(number))]:
+            canvas.setFont("Times-Roman", size)
+            canvas.drawString(x, y, text)
+        canvas.showPage()
+    canvas.save()
+    made = convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5))
+    assert {row.text for row in made.removed} == {"Notes of a Harbor"} and len(made.removed) == 8
+    assert made.markdown.count("CHAPTER") == 4

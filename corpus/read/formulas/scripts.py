@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpus.read.formulas.signs import EXTENSION
 from corpus.read.printed import Piece
 
 SMALLER = 0.88
@@ -93,8 +92,7 @@ def _in_line(operator: Piece, near: Sequence[Piece]) -> Piece:
     """A sign of a sum with the size and baseline of the text beside it, where that is smaller."""
     beside = [p for p in near if p is not operator and abs(p.y - operator.y) < 0.3 * operator.size]
     text = max(beside, key=lambda p: p.size, default=operator)
-    larger = text.size <= SMALLER * operator.size and not EXTENSION.search(operator.font)
-    return replace(operator, size=text.size, y=text.y) if larger else operator
+    return replace(operator, size=text.size, y=text.y) if text.size <= SMALLER * operator.size else operator
 
 
 def joined(group: Sequence[Piece]) -> Piece:

@@ -51,7 +51,7 @@ EXTENSION_SIGNS = {
 }  # fmt: skip
 """Without the pieces of tall brackets and of braces above and below: what they hold has several lines."""
 FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
-    (re.compile(r"cmex|math-?extension|mathex|txex|pxex|esint", re.IGNORECASE), EXTENSION_SIGNS),
+    (re.compile(r"cmex|math-?extension|mathex|txex|pxex", re.IGNORECASE), EXTENSION_SIGNS),
     (re.compile(r"cmb?sy|math-?symbols|mathsy|txsy\b|pxsy\b", re.IGNORECASE), dict(enumerate(SYMBOL))),
     (re.compile(r"cmmi|math-?italic|txmi\b|pxmi\b", re.IGNORECASE), dict(enumerate(LETTERS))),
     (re.compile(r"msam", re.IGNORECASE),
@@ -59,6 +59,8 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
 )  # fmt: skip
 NAMELESS = dict(enumerate("\u2013\u2014", 0x15)) | dict(enumerate("\ufb00\ufb01\ufb02\ufb03\ufb04", 0x1B))
 """Signs of TeX's text fonts in the T1 encoding; other control codes of text are letters that the file does not name."""
+INTEGRALS = re.compile("esint", re.IGNORECASE)
+"""Fonts of integrals; the one sign of theirs that is known is the plain one."""
 BULLET = 0x88
 """Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
@@ -79,6 +81,8 @@ FIRST = frozenset((*STROKES, 0xB4, 0x60, 0xA8))
 """Accents that are usually drawn in front of their letter; the others come behind it."""
 UNDERSCORE, ON_BASELINE = 6.0, 1.2
 """Longest rule that is an underscore, and its largest distance from the baseline, points."""
+SPACE = 1.5
+"""Least distance of an underscore from a character that a blank parts it from, points."""
 REACH = 4
 """Characters before and behind an accent among which its letter is looked for."""
 
@@ -94,6 +98,8 @@ def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
                 codes[index] = ord(GARBLED)
             elif code == BULLET:
                 codes[index] = 0x2022
+            elif code in ACCENTS and INTEGRALS.search(font(index)):
+                codes[index] = 0x222B if code == 0x2C6 else ord(GARBLED)
             continue
         if not raw.FPDFText_HasUnicodeMapError(textpage, index) and code:
             continue
@@ -141,21 +147,40 @@ class Accents:
         raw.FPDFText_GetLooseCharBox(self.textpage, index, self.rect)
         return self.rect.left, self.rect.right
 
-    def add_underscores(self, rules: Sequence[Rule]) -> None:
-        """Short rules on the baseline between two characters: the underscores of TeX's old fonts."""
-        for rule in rules:
-            if rule.x1 - rule.x0 > UNDERSCORE:
-                continue
-            before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x0 - 1, rule.y + 2.5, 1.5, 2.5)
-            if not 0 <= before < len(self.codes) - 1 or self.codes[before] <= 0x20:
-                continue
-            raw.FPDFText_GetCharOrigin(self.textpage, before, self.x, self.y)
-            if abs(rule.y - self.y.value) > ON_BASELINE or self._edges(before)[1] > rule.x0 + 2:
-                continue
-            if self.codes[before + 1] == 0x20:
-                self.codes[before + 1] = 0x5F
-            else:
-                self.of[before] = self.of.get(before, "") + "_"
+    def add_underscores(self, rules: Sequence[Rule]) -> list[Rule]:
+        """The rules without the short ones on a baseline: those are underscores of TeX's old fonts, and become text."""
+        return [rule for rule in rules if rule.x1 - rule.x0 > UNDERSCORE or not self._is_underscore(rule)]
+
+    def _is_underscore(self, rule: Rule) -> bool:
+        """Whether a rule stands on the baseline behind a character; it is then written into the text."""
+        before = self._left_of(rule)
+        if before is None:
+            return False
+        raw.FPDFText_GetCharOrigin(self.textpage, before, self.x, self.y)
+        right = self._edges(before)[1]
+        if abs(rule.y - self.y.value) > ON_BASELINE or right > rule.x0 + 2:
+            return False
+        written = (" " if rule.x0 - right > SPACE else "") + "_"
+        # PDFium writes a blank into the gap that the rule leaves, and now and then none.
+        if self._is_made_up(before + 1):
+            self.codes[before + 1] = HOLE
+            after = before + 2
+            if after < len(self.codes) and self.codes[after] > 0x20 and self._edges(after)[0] - rule.x1 > SPACE:
+                written += " "
+        self.of[before] = self.of.get(before, "") + written
+        return True
+
+    def _left_of(self, rule: Rule) -> int | None:
+        """The last character in front of a rule: the one at its left end, or the one before that at its right end."""
+        height = rule.y + 2.5
+        before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x0 - 1, height, 3.0, 5.0)
+        if before < 0:
+            before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x1 + 2, height, 6.0, 5.0) - 1
+            before -= before > 0 and self._is_made_up(before)
+        return before if 0 <= before < len(self.codes) - 1 and self.codes[before] > 0x20 else None
+
+    def _is_made_up(self, index: int) -> bool:
+        return self.codes[index] == 0x20 and bool(raw.FPDFText_IsGenerated(self.textpage, index))
 
     def over(self, signs: Sequence[str], first: int) -> str:
         """Characters from the index `first` on, as one text with their accents."""
