@@ -29,12 +29,19 @@ _WHOLE: Mapping[str, str] = {}
 
 
 def execute(
-    config: "RunConfig", name: str, *, quiet: bool = False, wait: bool = False, asked: Mapping[str, str] = _WHOLE
+    config: "RunConfig",
+    name: str,
+    *,
+    quiet: bool = False,
+    wait: bool = False,
+    page: bool = True,
+    asked: Mapping[str, str] = _WHOLE,
 ) -> None:
     """Execute the named run, or continue it. Raises InfuserError with what a person should know.
 
     `asked` are places: `again` to compute from there on, `until` to stop after, `only` for that alone. If another
-    living process executes the run, wait for its end or raise BusyRunError with its name.
+    living process executes the run, wait for its end or raise BusyRunError with its name. Without `page` nobody waits
+    for the page of its report, unless Prefect shows it.
     """
     root = settings.writable_store_root()
     with _terminable(name):
@@ -44,14 +51,14 @@ def execute(
             # Better said before a server starts; who holds the run is decided inside.
             runs.refuse_held(root, name)
             try:
-                _execute(config, name, root, quiet=quiet, asked=asked)
+                _execute(config, name, root, quiet=quiet, page=page, asked=asked)
                 return
             except BusyRunError:
                 if not wait:
                     raise
 
 
-def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: Mapping[str, str]) -> None:
+def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, page: bool, asked: Mapping[str, str]) -> None:
     # Imported here: every command imports this module, few execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
@@ -63,7 +70,7 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, asked: 
     try:
         server = deployment.find_server(root)
         if server is None or not _published(config, name, root, quiet=quiet, places=places):
-            pipeline(config, name, quiet=quiet, **places)
+            pipeline(config, name, quiet=quiet, page=page, **places)
     except InfuserError:
         raise
     except Exception as error:  # the process boundary: recorded in the journal, named for the person

@@ -23,8 +23,10 @@ def resolve(
     return validate(merge(merged, overrides))
 
 
-def pipeline(config: RunConfig, name: str, *, quiet: bool, flow_run: str = "", **places: str) -> Stop | None:
-    """The stages of the run and its report. Returns the place where the run stopped, if it was asked to.
+def pipeline(
+    config: RunConfig, name: str, *, quiet: bool, flow_run: str = "", page: bool = True, **places: str
+) -> Stop | None:
+    """The stages of the run and the `page` of its report. Returns the place where the run stopped, if it was asked to.
 
     `flow_run` is Prefect's id of the flow run in which this happens; empty where Prefect does not see it.
     """
@@ -38,7 +40,7 @@ def pipeline(config: RunConfig, name: str, *, quiet: bool, flow_run: str = "", *
         except Stop as stop:
             _journal(run, stop)
             return stop
-        evaluation.write_report(run)
+        evaluation.write_report(run, page=page)
         return None
 
 

@@ -185,15 +185,15 @@ def benchmark_labels(run: str) -> list[str]:
     return [benchmark.label or benchmark.name for benchmark in current(run).config.evaluate.benchmarks]
 
 
-def write_report(run: Run) -> None:
-    """Refresh the report if anything ran in this attempt, and record what the attempt cost."""
+def write_report(run: Run, *, page: bool) -> None:
+    """Refresh the report's page, where it is wanted, if anything ran in this attempt; record what the attempt cost."""
     from infuser_core.lineage.outcome import count_phases
     from infuser_core.report.build import report
 
     root = run.store.root
     attempt = run.journal.last_attempt()
     shown = runs.report_folder(root, run.name) / "report.html"
-    if not shown.exists() or any(entry.state == "ran" for entry in attempt):
+    if page and (not shown.exists() or any(entry.state == "ran" for entry in attempt)):
         run.console.start("report")
         report(root, run.name)
     record = {

@@ -76,7 +76,8 @@ def describe_result(root: Path, name: str) -> str:
         f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
         for label, score in found["benchmarks"].items()
     ]
-    return "\n".join([*lines, f"report: {runs.report_folder(root, name) / 'report.html'}"])
+    page = runs.report_folder(root, name) / "report.html"
+    return "\n".join([*lines, f"report: {page}" if page.exists() else f"no report yet: `infuser report {name}`"])
 
 
 ENDS = 3

@@ -4,6 +4,7 @@ Batches run across benchmarks and are the same whatever was finished before: a r
 arithmetic as an undisturbed one. Scoring needs no model, and gives the same verdicts as often as it is asked.
 """
 
+from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -90,7 +91,9 @@ def respond(
 
     `progress` counts the responses of this call.
     """
-    lengths = [len(_prompt(ask, sampler.tokenizer, settings)) for ask in asks]
+    # Four bytes a token: lists of those of a large benchmark would take ten times as much.
+    prompts = [array("i", _prompt(ask, sampler.tokenizer, settings)) for ask in asks]
+    lengths = [len(prompt) for prompt in prompts]
     unasked = [ask for ask, length in zip(asks, lengths, strict=True) if length > settings.prompt_tokens]
     rows = [row for ask in unasked if ask.key not in finished for row in too_long(ask)]
     total = sum(ask.samples for ask in asks if ask.key not in finished)
@@ -98,7 +101,7 @@ def respond(
     if rows:
         yield rows
     for places in batches(asks, lengths, settings):
-        batch = [asks[place] for place in places if asks[place].key not in finished]
+        batch = [(asks[place], prompts[place].tolist()) for place in places if asks[place].key not in finished]
         if batch:
             yield _answers(batch, sampler, settings, meter)
 
@@ -163,22 +166,18 @@ def _prompt(ask: Ask, tokenizer: Tokenizer, settings: RespondSettings) -> list[i
 
 
 def _answers(
-    batch: Sequence[Ask], sampler: Sampler, settings: RespondSettings, meter: _Meter
+    batch: Sequence[tuple[Ask, list[int]]], sampler: Sampler, settings: RespondSettings, meter: _Meter
 ) -> list[BenchmarkResponse]:
     groups = [
-        PromptGroup(
-            group_id="/".join(ask.key),
-            token_ids=_prompt(ask, sampler.tokenizer, settings),
-            seeds=seeds_of(ask, settings.seed),
-        )
-        for ask in batch
+        PromptGroup(group_id="/".join(ask.key), token_ids=prompt, seeds=seeds_of(ask, settings.seed))
+        for ask, prompt in batch
     ]
-    params = SamplingParams(max_tokens=batch[0].max_tokens, **settings.sampling.asked())
+    params = SamplingParams(max_tokens=batch[0][0].max_tokens, **settings.sampling.asked())
     drawn = sampler.sample(groups, params, progress=meter.within)
     decode = sampler.tokenizer.decode
     rows = [
         _row(ask, index, len(group.token_ids), completion, decode)
-        for ask, group, completions in zip(batch, groups, drawn, strict=True)
+        for (ask, _), group, completions in zip(batch, groups, drawn, strict=True)
         for index, completion in enumerate(completions)
     ]
     meter.after(rows)

@@ -10,6 +10,7 @@ from launcher import ROOT, Launcher, SmallRun, copy_store
 from flows.sweep import PRELOADED
 from infuser_core.planning.sweeps import Member, read
 from infuser_core.store.journal import Journal
+from infuser_core.store.runs import report_folder
 
 NANO = ROOT / "configs" / "nano.yaml"
 FIXED = ROOT / "configs" / "ablation" / "fixed_generator.yaml"
@@ -35,6 +36,9 @@ def test_runs_share_what_they_have_in_common_and_one_that_fails_does_not_stop_th
     journals = [Journal(store, member.run) for member in members]
     assert [journal.is_finished() for journal in journals] == [True, True, False]
     assert {entry.state for journal in journals[:2] for entry in journal.last_attempt()} == {"cached"}
+    control = members[1].run
+    assert not (report_folder(store, control) / "report.html").exists()
+    assert f"`infuser report {control}`" in (store / "sweeps" / f"{control}.log").read_text()
     listed = json.loads(launch("sweep", path, "--dry-run", "--json", store=store).out)
     assert [row["done"] for row in listed] == [True, True, False]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import (
     AttentionInterface,
@@ -176,6 +177,34 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
         compute_in_own_dtype(model)
     nn.Module.to(model, device)
     return model.eval()
+
+
+def companions(folder: Path) -> dict[str, bytes]:
+    """Contents of the files beside a model's weights, by name: what they are, and its tokenizer."""
+    return {found.name: found.read_bytes() for found in _found(folder, COMPANIONS)}
+
+
+@torch.no_grad()
+def refill(model: PreTrainedModel, folder: Path) -> bool:
+    """Copy a folder's weights into a loaded model with the same files beside them, instead of building it again.
+
+    False, and nothing changed, for adapters and for tensors that are not the model's by name and shape: whoever loads
+    the folder anew hears what is wrong with it.
+    """
+    own = dict(model.named_parameters())
+    try:
+        found = (
+            {}
+            if base_of(folder)
+            else {name: each for file in _found(folder, WEIGHTS[:1]) for name, each in load_file(file).items()}
+        )
+    except (OSError, SafetensorError):
+        return False
+    if {name: each.shape for name, each in found.items()} != {name: each.shape for name, each in own.items()}:
+        return False
+    for name, weight in own.items():
+        weight.copy_(found[name])
+    return True
 
 
 def without_dropout(model: PreTrainedModel) -> PreTrainedModel:

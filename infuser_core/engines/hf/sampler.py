@@ -5,7 +5,7 @@ happens to be sampled beside it. Shapes: _G groups, _N samples per group, _R = G
 _V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
+    companions,
     device_name,
     end_tokens,
     hidden_states,
     load_model,
+    refill,
     repeat_exactly,
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
@@ -146,6 +148,7 @@ class HFSampler:
         self._model: PreTrainedModel | None = None
         self._renderer: Renderer | None = None
         self._ends: list[int] = []
+        self._kind: Mapping[str, bytes] = {}
 
     forgets = True
     """Asleep it holds nothing: whoever wakes it loads a checkpoint."""
@@ -182,9 +185,13 @@ class HFSampler:
     def load(self, checkpoint: Checkpoint) -> None:
         """Take the checkpoint's weights and tokenizer."""
         folder = Path(checkpoint.path)
-        self._renderer = Renderer(folder)
-        self._model = load_model(folder, dtype=self._dtype, device=self._device)
-        self._ends = end_tokens(self._model, self._renderer.end_token)
+        kind = companions(folder)
+        if self._model is None or kind != self._kind or not refill(self._model, folder):
+            self.sleep()
+            self._renderer = Renderer(folder)
+            self._model = load_model(folder, dtype=self._dtype, device=self._device)
+            self._ends = end_tokens(self._model, self._renderer.end_token)
+        self._kind = kind
 
     @torch.inference_mode()
     def sample(
