@@ -14,6 +14,16 @@ SINGLE = ("hf", "local", "fake")
 """Engines that use one GPU, whatever there is."""
 
 
+Checkpointing = bool | int
+"""`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward, none does, or those of more
+than so many tokens do, and shorter ones compute again what lies between their matrix products."""
+
+
+def kept_tokens(checkpointing: Checkpointing) -> int:
+    """Most tokens of a micro-batch that keeps its matrix products alone; 0 where none does."""
+    return 0 if isinstance(checkpointing, bool) else checkpointing
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Engine settings that decide memory and time, as a plan needs them."""
@@ -32,8 +42,8 @@ class Layout:
     """Masters, moments and gradients live in the host's memory."""
     offload_weights: bool
     """The compute weights too, under ZeRO-3."""
-    gradient_checkpointing: bool
-    """Layers are computed again in backward instead of kept."""
+    gradient_checkpointing: Checkpointing
+    """Micro-batches whose activations are computed again in backward."""
     token_budget: int
     """Tokens of a micro-batch on one rank."""
     tensor_parallel: int
@@ -44,6 +54,8 @@ class Layout:
     """Roles whose training state stays in memory: 2, or 1 with a load at every change of role or engine."""
     bytes_per_weight: int
     """Bytes of a compute weight."""
+    bytes_sent: int = 4
+    """Bytes of a weight that ranks send each other: DeepSpeed holds and gathers ours in fp32."""
     optimizer: str = "adamw"
     """Name of the optimizer."""
     probe: str = "auto"
@@ -160,7 +172,7 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     state = trained / (ranks if stage >= 1 else 1)
     gradients = trained / (ranks if stage >= 2 else 1)
     on_gpu = 0.0 if layout.offload_optimizer else 1.0
-    tokens = max(float(layout.token_budget), sequence)
+    tokens, sharded = max(float(layout.token_budget), sequence), layout.zero_stage > 0
     roles = layout.warm_trainers
     parts = [
         Part(name="weights", bytes=_weights(shape, layout)),
@@ -168,7 +180,10 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
         Part(name="fp32 masters", bytes=4 * state * on_gpu * roles),
         Part(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
         Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
-        *(_passing_on_cpu if gpu.is_host else _passing)(shape, layout, tokens),
+        # DeepSpeed reduces a micro-batch's gradient into a buffer of its own.
+        Part(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
+        Part(name="activations", bytes=activations(shape, layout, tokens, beside=0 if gpu.is_host else 1)),
+        Part(name="logits", bytes=(_logits_on_cpu if gpu.is_host else _logits)(shape, tokens)),
         Part(name="scoring", bytes=_scoring(shape, layout, state, piece=CPU_PIECE if gpu.is_host else PIECE)),
         Part(name="communication buffers", bytes=_buffers(shape, layout)),
     ]
@@ -185,32 +200,58 @@ PASSING = ("activations", "logits")
 """Parts that come and go with a micro-batch."""
 
 
-def _passing(shape: Shape, layout: Layout, tokens: float) -> list[Part]:
-    logits = 3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)
-    return [Part(name="activations", bytes=activations(shape, layout, tokens)), Part(name="logits", bytes=logits)]
+def _logits(shape: Shape, tokens: float) -> float:
+    return 3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)
 
 
-def _passing_on_cpu(shape: Shape, layout: Layout, tokens: float) -> list[Part]:
+def _logits_on_cpu(shape: Shape, tokens: float) -> float:
     """There, logits are one buffer or small tiles, and autograd adds a tied embedding's two whole gradients."""
     few = tokens * shape.vocabulary <= LOGIT_CELLS
-    logits = 4 * tokens * shape.vocabulary * few + 2 * 4.0 * shape.vocabulary * shape.hidden
-    kept = tokens * kept_on_cpu(shape, width=layout.bytes_per_weight, checkpointing=layout.gradient_checkpointing)
-    return [Part(name="activations", bytes=kept), Part(name="logits", bytes=logits)]
+    return 4 * tokens * shape.vocabulary * few + 2 * 4.0 * shape.vocabulary * shape.hidden
 
 
-def kept_on_cpu(shape: Shape, *, width: int, checkpointing: bool) -> float:
-    """Bytes of a token that autograd keeps for backward, tensor by tensor of a layer; see `kept_per_token`."""
-    own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+LAYERS, PRODUCTS, INPUTS = "layers", "products", "inputs"
+"""Activations that a micro-batch keeps: all, every layer's input and matrix products, or the inputs alone."""
+MASKS = 0.08
+"""Share that attention's masks, rotary tables and gathered keys add to a layer's activations."""
+AGAIN = 2
+"""Layers' worth of activations in the one layer that backward computes again: they and their gradients."""
+
+
+def kept_per_token(shape: Shape, *, width: int, kept: str) -> float:
+    """Bytes of a token that autograd keeps for backward, tensor by tensor of a layer.
+
+    `width`: bytes of a number in the compute dtype. What layers hand on is fp32 beside it, as under autocast.
+    """
+    own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, max(4, width)
     # Of both norms their input and what it was divided by; of the head norms too.
-    norms = 4.0 * (4 * shape.hidden + 2 * own + 2 * shared)
+    norms = wide * (4.0 * shape.hidden + 2 * own + 2 * shared)
     # Both halves' inputs, the queries, keys and values that attend, its output twice, and all four of the gate.
     inside = norms + width * (2.0 * shape.hidden + 3 * own + 2 * shared + 4 * shape.ffn)
     inside *= 1 + MASKS
-    return 4.0 * shape.hidden * shape.layers + 2 * inside if checkpointing else inside * shape.layers
+    if kept == LAYERS:
+        return inside * shape.layers
+    products = width * (2.0 * shape.hidden + 2 * own + 2 * shared + 2 * shape.ffn) if kept == PRODUCTS else 0.0
+    return (wide * shape.hidden + products) * shape.layers + AGAIN * inside
 
 
-MASKS = 0.08
-"""Share that attention's masks and rotary tables add to it."""
+def between_products(shape: Shape, *, width: int) -> float:
+    """Bytes of a token that backward writes where it computes again what lies between the kept products."""
+    inputs, products, layers = (kept_per_token(shape, width=width, kept=kept) for kept in (INPUTS, PRODUCTS, LAYERS))
+    return layers / (1 + MASKS) - (products - inputs)
+
+
+def activations(shape: Shape, layout: Layout, tokens: float, *, beside: int = 1) -> float:
+    """Bytes that the layout's trainer keeps for backward, of the micro-batch that keeps most.
+
+    `beside`: layers' worth of gradients where nothing is computed again.
+    """
+    width = layout.bytes_per_weight
+    most = {kept: kept_per_token(shape, width=width, kept=kept) for kept in (LAYERS, PRODUCTS, INPUTS)}
+    if layout.gradient_checkpointing is False:
+        return tokens * most[LAYERS] * (1 + beside / shape.layers)
+    short = min(float(kept_tokens(layout.gradient_checkpointing)), tokens)
+    return max(short * most[PRODUCTS], tokens * most[INPUTS] if short < tokens else 0.0)
 
 
 def _scoring(shape: Shape, layout: Layout, state: float, *, piece: int) -> float:
@@ -222,38 +263,23 @@ def _scoring(shape: Shape, layout: Layout, state: float, *, piece: int) -> float
 
 
 def _weights(shape: Shape, layout: Layout) -> float:
-    whole = layout.bytes_per_weight * float(shape.parameters)
-    if layout.zero_stage == 0 and layout.bytes_per_weight > 2 and not shape.adapters:
+    """Weights that passes use, beside the masters."""
+    whole, stage = float(shape.parameters), layout.zero_stage
+    if stage == 0 and layout.bytes_per_weight > 2 and not shape.adapters:
         # Compute and master weights have one dtype: they are the same tensors.
         return 0.0
-    if layout.zero_stage < 3:
-        return whole * layout.warm_trainers
+    if stage == 0:
+        return layout.bytes_per_weight * whole * layout.warm_trainers
+    # What autograd keeps of them in the compute dtype: a layer's where layers are computed again.
+    cast = whole if layout.gradient_checkpointing is False else shape.layer_parameters
+    cast *= layout.bytes_per_weight if layout.bytes_per_weight < layout.bytes_sent else 0
+    if stage < 3:
+        return layout.bytes_sent * whole * layout.warm_trainers + cast
     own = 0.0 if layout.offload_weights else whole / layout.trainer_ranks * layout.warm_trainers
     own += whole / layout.node_copies if layout.node_copies > 1 else 0.0
     # Two gathered pieces: the one in use and the one fetched ahead.
     largest = max(shape.layer_parameters, shape.vocabulary * shape.hidden)
-    return own + layout.bytes_per_weight * 2.0 * largest
-
-
-def activations(shape: Shape, layout: Layout, tokens: float) -> float:
-    """Bytes that the layout's trainer keeps for backward."""
-    width = layout.bytes_per_weight
-    return tokens * kept_per_token(shape, width=width, checkpointing=layout.gradient_checkpointing)
-
-
-def kept_per_token(shape: Shape, *, width: int, checkpointing: bool) -> float:
-    """Kept for backward: every layer's input and one layer's inside, or the inside of all layers.
-
-    `width`: bytes of a number in the compute dtype.
-    """
-    attention = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
-    # Inputs of both norms and both halves, q, k, v and the attention's output, and gate, up, their product.
-    inside = width * (4.0 * shape.hidden + attention + 3 * shape.ffn)
-    # Rotary and norm intermediates in fp32.
-    inside += 4.0 * (2 * shape.hidden + (shape.heads + shape.kv_heads) * shape.head_dim)
-    if checkpointing:
-        return width * shape.hidden * shape.layers + 2 * inside
-    return inside * (shape.layers + 1)
+    return layout.bytes_sent * (own + 2.0 * largest) + cast
 
 
 def _buffers(shape: Shape, layout: Layout) -> float:

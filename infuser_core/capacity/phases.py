@@ -115,7 +115,7 @@ def phases_of(asked: Asked) -> list[Phase]:
         _sampled(asked, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0),
     ]
     if volume.dev_trained:
-        done = packed(trainers, volume.dev_trained, passes=trainers.passes)
+        done = packed(trainers, volume.dev_trained)
         phases.append(_trained("dev_gradient", volume.dev_trained, done, written + again))
     if volume.scored:
         done = packed_questions(trainers, volume.scored)
@@ -126,13 +126,13 @@ def phases_of(asked: Asked) -> list[Phase]:
         ("update_solver", volume.solver, not answers_known),
     ):
         if work:
-            done = added(packed(trainers, work, passes=trainers.passes), _steps(trainers, work))
+            done = added(packed(trainers, work), _steps(trainers, work))
             if fresh and work.steps > 1:
-                done = added(done, packed(trainers, replace(work, steps=1), passes=1))
+                done = added(done, packed(trainers, replace(work, steps=1), backward=False))
             files = loaded + changed
             if asked.config.cotrain.loss.kl:
                 # The anchor's log-probabilities: it is loaded, and then the policy again.
-                done = added(done, packed(trainers, replace(work, steps=1), passes=1))
+                done = added(done, packed(trainers, replace(work, steps=1), backward=False))
                 files += 2 * loaded
             phases.append(_trained(name, work, done, files))
     return _with_glue([phase for phase in phases if phase], asked, 0.0)

@@ -55,6 +55,21 @@ class Spread:
         """Mean after the cut, tokens."""
         return _longest(self.mean, self.deviation, self.limit, 1, 1)
 
+    def share_over(self, tokens: float) -> float:
+        """Share of all tokens that are in responses longer than `tokens`."""
+        if tokens >= self.limit or self.deviation == 0:
+            return float(min(self.mean, self.limit) > tokens)
+        if tokens <= 0:
+            return 1.0
+        location, scale = _parameters(self.mean, self.deviation)
+        low, high = ((math.log(end) - location) / scale for end in (tokens, self.limit))
+        within = self.mean * (_NORMAL.cdf(high - scale) - _NORMAL.cdf(low - scale))
+        return min(1.0, (within + self.limit * (1 - _NORMAL.cdf(high))) / self.mean_cut())
+
+    def times(self, rows: int) -> "Spread":
+        """Lengths of so many responses together (see `_longest`)."""
+        return Spread(mean=self.mean * rows, deviation=self.deviation / math.sqrt(rows), limit=self.limit * rows)
+
 
 def _parameters(mean: float, deviation: float) -> tuple[float, float]:
     variance = math.log1p(deviation * deviation)

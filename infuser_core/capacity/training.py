@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infuser_core.capacity.hardware import Cluster, Efficiency
-from infuser_core.capacity.memory import Layout
+from infuser_core.capacity.memory import Layout, between_products, kept_tokens
 from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.shape import Shape
 
@@ -69,11 +69,11 @@ class Trainers:
 
     @property
     def passes(self) -> int:
-        """Forward passes that forward and backward amount to: backward is two, recomputation one more.
+        """Forward passes that forward and backward amount to: backward is two, recomputing everything one more.
 
         Beside adapters backward is one: the model's weights have no gradient.
         """
-        return (2 if self.shape.adapters else 3) + int(self.layout.gradient_checkpointing)
+        return (2 if self.shape.adapters else 3) + int(self.layout.gradient_checkpointing is True)
 
     def matmul(self, tokens: float, sequences: float) -> float:
         """Seconds of one forward pass over equally long sequences on one rank."""
@@ -134,7 +134,7 @@ class Trainers:
         """Seconds in which divided weights reach every rank so many times."""
         if self.ranks == 1 or self.layout.zero_stage < 3:
             return 0.0
-        weights = self.layout.bytes_per_weight * float(self.shape.parameters)
+        weights = self.layout.bytes_sent * float(self.shape.parameters)
         return times * self.collective(weights, messages=self.shape.layers)
 
     def optimizer_step(self) -> Terms:
@@ -148,18 +148,22 @@ class Trainers:
         if self.ranks > 1 and layout.zero_stage < 2:
             collectives += 2 * self.collective(4.0 * parameters, messages=self.shape.layers)
         if self.ranks > 1 and layout.zero_stage in (1, 2):
-            collectives += self.collective(layout.bytes_per_weight * parameters, messages=self.shape.layers)
+            collectives += self.collective(layout.bytes_sent * parameters, messages=self.shape.layers)
         return {"matmul": products, "sweeps": sweeps, "collectives": collectives}
 
 
-def packed(trainers: Trainers, work: Work, *, passes: int) -> Terms:
+def packed(trainers: Trainers, work: Work, *, backward: bool = True) -> Terms:
     """Rows balanced over ranks by tokens, prompts shared by a group's rows on a rank."""
     groups, ranks = work.groups / work.steps, trainers.ranks
     rows, mean = groups * work.rows, work.response.mean_cut()
     prompts = min(rows, max(groups, float(ranks)))
     fair = (prompts * work.prompt + rows * mean) / ranks
     longest = work.prompt + work.response.longest(max(1, round(rows)))
-    return _filled(trainers, fair, longest, rows / ranks, passes, trainers.exchange(passes), times=work.steps)
+    if not backward:
+        budget = trainers.layout.token_budget
+        return _filled(trainers, fair, longest, rows / ranks, 1, trainers.exchange(1), budget=budget, times=work.steps)
+    over, exchange = _over(trainers, work, rows=1), trainers.exchange(trainers.passes)
+    return _trained(trainers, fair, longest, rows / ranks, exchange, over=over, times=work.steps)
 
 
 def packed_questions(trainers: Trainers, work: Work) -> Terms:
@@ -169,32 +173,65 @@ def packed_questions(trainers: Trainers, work: Work) -> Terms:
         return _one_by_one(trainers, work)
     fair = work.groups * (work.prompt + work.rows * work.response.mean_cut()) / ranks
     longest = work.prompt + work.response.longest(max(1, round(work.groups)), rows=work.rows)
-    sequences, passes = work.groups * work.rows / ranks, trainers.passes
-    done = _filled(trainers, fair, longest, sequences, passes, trainers.probe_exchange(), times=1)
+    sequences, over = work.groups * work.rows / ranks, _over(trainers, work, rows=work.rows)
+    done = _trained(trainers, fair, longest, sequences, trainers.probe_exchange(), over=over, times=1)
     # Each question's gradient is held piece by piece against v and the reference: six fp32 streams.
     own = math.ceil(work.groups / ranks)
-    return {**done, "sweeps": own * trainers.sweep(6 * 4.0 * trainers.shape.trained)}
+    return added(done, {"sweeps": own * trainers.sweep(6 * 4.0 * trainers.shape.trained)})
 
 
 def _one_by_one(trainers: Trainers, work: Work) -> Terms:
     """Scoring by the reference probe: all ranks share every question, which is backward by itself."""
     shape, ranks = trainers.shape, trainers.ranks
     fair, longest = work.prompt + work.rows * work.response.mean_cut() / ranks, work.prompt + work.response.longest(1)
-    passes, groups = trainers.passes, math.ceil(work.groups)
-    done = _filled(trainers, fair, longest, work.rows / ranks, passes, trainers.exchange(passes), times=groups)
+    groups, exchange, over = math.ceil(work.groups), trainers.exchange(trainers.passes), _over(trainers, work, rows=1)
+    done = _trained(trainers, fair, longest, work.rows / ranks, exchange, over=over, times=groups)
     # The gradient is cleared, added to, and read with the reference, the moments and the direction that comes of them.
     sweeps = groups * trainers.sweep(9 * 4.0 * shape.trained / ranks)
     if trainers.layout.optimizer == "muon":
         done["matmul"] += groups * trainers.products(shape.newton_schulz_flops)
-    return {**done, "sweeps": sweeps}
+    return added(done, {"sweeps": sweeps})
+
+
+def _over(trainers: Trainers, work: Work, *, rows: int) -> float:
+    """Share of the tokens in micro-batches that are computed again, of pieces of so many rows."""
+    return work.response.times(rows).share_over(kept_tokens(trainers.layout.gradient_checkpointing) - work.prompt)
+
+
+def _trained(
+    trainers: Trainers, fair: float, longest: float, sequences: float, exchange: float, *, over: float, times: int
+) -> Terms:
+    """Forward and backward. Where short micro-batches keep their products, a share `over` is computed again, and of the
+    rest what lies between products, by as many launches."""
+    layout, passes, budget = trainers.layout, trainers.passes, trainers.layout.token_budget
+    if isinstance(layout.gradient_checkpointing, bool):
+        return _filled(trainers, fair, longest, sequences, passes, exchange, budget=budget, times=times)
+    budget = min(budget, layout.gradient_checkpointing)
+    done = _filled(trainers, fair, longest, sequences, passes, exchange, budget=budget, times=times)
+    written = (1 - over) * fair * between_products(trainers.shape, width=layout.bytes_per_weight)
+    again = {
+        "matmul": times * trainers.matmul(over * fair, over * sequences),
+        "launches": done["launches"] / passes,
+        # What is written is read as well.
+        "sweeps": times * trainers.sweep(2 * written),
+    }
+    return added(done, again)
 
 
 def _filled(
-    trainers: Trainers, fair: float, longest: float, sequences: float, passes: int, exchange: float, *, times: int
+    trainers: Trainers,
+    fair: float,
+    longest: float,
+    sequences: float,
+    passes: int,
+    exchange: float,
+    *,
+    budget: float,
+    times: int,
 ) -> Terms:
     """`times` optimizer steps; in each a rank's tokens, or a single long piece, fill micro-batches to the budget."""
     tokens = max(fair, longest)
-    count = math.ceil(tokens / trainers.layout.token_budget)
+    count = math.ceil(tokens / budget)
     return trainers.micro_batches(
         tokens / count, fair / count, sequences / count, passes=passes, count=times * count, exchange=exchange
     )

@@ -19,7 +19,10 @@ class EngineSettings(Settings):
     token_budget: Tokens | Literal["auto"] = 16384
     """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
     `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | Tokens = False
+    """Whether backward computes activations again. With a number, micro-batches of more tokens do, and those of fewer,
+    which are filled to it, compute again only what lies between matrix products: the memory of a few long responses,
+    hardly more time than without. It changes rounding alone and is no part of a recipe."""
     probe: Literal["auto", "fast", "reference"] = "auto"
     """How questions are scored: `fast` many at once, `reference` one backward each, for layers of any kind. `auto` is
     fast where the model's layers allow it. It changes rounding alone and is no part of a recipe."""

@@ -36,7 +36,8 @@ class Size:
     vocabulary: int
     tokens: int
     """Tokens of a micro-batch."""
-    checkpointing: bool = False
+    checkpointing: bool | int = False
+    """With a number, groups of so many tokens are trained beside those of `tokens`."""
     dtype: str = "float32"
     fitted: bool = False
 
@@ -59,6 +60,14 @@ SIZES = {
     "135M, checkpointing": Size(
         hidden=576, layers=30, ffn=1536, heads=9, kv_heads=3, head_dim=64, vocabulary=49_152, tokens=8192,
         checkpointing=True,
+    ),
+    "14M, products of 4,096 tokens kept": Size(
+        hidden=384, layers=8, ffn=1152, heads=6, kv_heads=3, head_dim=64, vocabulary=4096, tokens=6144,
+        checkpointing=4096,
+    ),
+    "14M, bf16, products of 4,096 tokens kept": Size(
+        hidden=384, layers=8, ffn=1152, heads=6, kv_heads=3, head_dim=64, vocabulary=4096, tokens=6144,
+        checkpointing=4096, dtype="bfloat16",
     ),
     "60M, bf16": Size(
         hidden=640, layers=10, ffn=1792, heads=10, kv_heads=5, head_dim=64, vocabulary=32_000, tokens=2048,
@@ -92,6 +101,9 @@ def measured(size: Size) -> Iterator[tuple[str, float]]:
     fields = {name: getattr(size, name) for name in Model.__slots__}
     response = (size.tokens - PROMPT) // ROWS
     groups = make_groups(2, prompt=PROMPT, rows=ROWS, response=response, vocabulary=size.vocabulary)
+    if size.checkpointing > 1:
+        short = (size.checkpointing - PROMPT) // ROWS
+        groups += make_groups(2, prompt=PROMPT, rows=ROWS, response=short, vocabulary=size.vocabulary)
     objective = Objective(length_norm=float(response))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -138,6 +138,7 @@ def test_fast_is_plain(
     [
         *[("qwen3", tied, {"gradient_checkpointing": True}) for tied in (True, False)],
         ("qwen3", True, {"gradient_checkpointing": True, "token_budget": 30}),
+        ("qwen3", True, {"gradient_checkpointing": 20, "token_budget": 30}),
         *[(family, tied, {}) for family in ("qwen2", "llama", "olmo2", "phi3", "granite") for tied in (True, False)],
         ("olmo3", False, {}),
     ],

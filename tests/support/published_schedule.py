@@ -86,6 +86,7 @@ def published_layout(asked: Asked) -> Layout:
         tensor_parallel=1,
         sampler_share=PUBLISHED_SHARE if roomy else layout.sampler_share,
         bytes_per_weight=2,
+        bytes_sent=2,
     )
 
 

@@ -18,13 +18,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from infuser_core.capacity.memory import Checkpointing, kept_tokens
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import Against, ShardProbe, company
 from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
-from infuser_core.engines.hf.causal_lm import checkpoint_activations, choose_dtype, copy_companions, device_name
+from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
 from infuser_core.engines.protocols import Objective
@@ -41,6 +42,7 @@ from infuser_core.engines.training.loss import Sums, Tally, Values, forward_term
 from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
+from infuser_core.engines.training.recomputation import recomputed
 
 COLLECTIVE = timedelta(hours=1)
 """Longest wait in a collective: the slowest rank's largest step. Dead and silent ranks are found from outside."""
@@ -60,8 +62,8 @@ class RankOptions:
     """CPU threads."""
     token_budget: int
     """Most tokens of a micro-batch."""
-    gradient_checkpointing: bool
-    """Whether activations are computed again in backward."""
+    gradient_checkpointing: Checkpointing
+    """Micro-batches whose activations are computed again in backward."""
     probe: str
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
@@ -92,6 +94,7 @@ class DeepSpeedRank:
         self._device = device = torch.device(options.device)
         self._packer = Packer(
             token_budget=options.token_budget,
+            kept_tokens=kept_tokens(options.gradient_checkpointing),
             device=device,
             dtype=torch.float32,
         )
@@ -107,12 +110,11 @@ class DeepSpeedRank:
         state = read_state(source)
         self._unload()
         model = empty_model(source)
-        if self._options.gradient_checkpointing:
-            checkpoint_activations(model)
+        recomputation = recomputed(model, self._options.gradient_checkpointing)
         dtype = choose_dtype(self._options.dtype)
         self._attention = choose("auto", model.config.get_text_config(), dtype=dtype, device=self._device)
         self._packer = replace(self._packer, layout=self._attention.make)
-        policy = ModelPolicy(model, compute_dtype=dtype)
+        policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
         self._look(policy)
         self._source = source
         self._zero = zero = Zero(policy, self._options.zero, device=self._device)

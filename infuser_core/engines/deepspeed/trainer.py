@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from infuser_core.capacity.memory import Checkpointing
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
@@ -60,7 +61,7 @@ class DeepSpeedTrainer:
         device: str = "auto",
         threads: int = 1,
         token_budget: int | None = None,
-        gradient_checkpointing: bool = False,
+        gradient_checkpointing: Checkpointing = False,
         probe: str = "auto",
         optimizer: Given = None,
         cluster: Cluster | None = None,

@@ -99,7 +99,7 @@ class ZeroOptions:
         zero: dict[str, Any] = {
             "stage": self.stage,
             "contiguous_gradients": True,
-            "overlap_comm": False,
+            "overlap_comm": self.stage == 3,
             "reduce_bucket_size": self.bucket,
             "allgather_bucket_size": self.bucket,
         }

@@ -233,14 +233,6 @@ def outer_layers(model: PreTrainedModel) -> set[str]:
     return {name for name, each in model.named_parameters() if any(each is layer.weight for layer in layers)}
 
 
-def checkpoint_activations(model: PreTrainedModel) -> None:
-    """Compute activations again in backward instead of keeping them."""
-    # transformers renamed the method within the range we support.
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
-    model.train()
-
-
 def read_config(folder: Path) -> PretrainedConfig:
     """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
 

@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 import torch
 
-from infuser_core.capacity.memory import LEAST, LOGIT_CELLS, PIECE, kept_per_token
+from infuser_core.capacity.memory import (
+    INPUTS,
+    LAYERS,
+    LEAST,
+    LOGIT_CELLS,
+    PIECE,
+    PRODUCTS,
+    Checkpointing,
+    kept_per_token,
+    kept_tokens,
+)
 from infuser_core.capacity.shape import from_folder
 from infuser_core.errors import EngineError
 
@@ -69,10 +79,12 @@ def require_memory(weights: int, each: int, *, free: int, purpose: str, adapters
 class TokenBudget:
     """The budget in force, and where it comes from."""
 
-    def __init__(self, asked: Asked, *, most: int) -> None:
+    def __init__(self, asked: Asked, *, most: int, checkpointing: Checkpointing = False) -> None:
         self.automatic = asked == "auto"
         self.tokens: int = most if asked == "auto" else asked
-        self._most = most
+        self.kept = kept_tokens(checkpointing)
+        """Tokens up to which a micro-batch keeps its matrix products."""
+        self._most, self._checkpointing = most, checkpointing
         self._origin = "" if asked == "auto" else "configured"
         self._halved: list[str] = []
 
@@ -81,9 +93,7 @@ class TokenBudget:
         """Whether it is known."""
         return bool(self._origin)
 
-    def settle(
-        self, folder: Path, *, free: float, width: int, master: int, checkpointing: bool, adapters: int = 0
-    ) -> None:
+    def settle(self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0) -> None:
         """Predict what the `free` bytes hold beside a loaded model, by the planner's formulas (see capacity.memory).
 
         `width`, `master`: bytes of a compute and a master weight. `adapters`: trained weights, where they are not all.
@@ -94,8 +104,10 @@ class TokenBudget:
         passing = (width * trained if width < master else 0.0) + 12.0 * LOGIT_CELLS
         # While it scores: the reference and the pieces of a question's gradient.
         scoring = master * trained + 12.0 * min(PIECE, trained)
-        per_token = kept_per_token(shape, width=width, checkpointing=checkpointing)
-        tokens = max(LEAST, min(self._most, int((SHARE * free - passing - scoring) / per_token)))
+        room = max(0.0, SHARE * free - passing - scoring)
+        self.kept = min(self.kept, int(room / kept_per_token(shape, width=width, kept=PRODUCTS)))
+        kept = LAYERS if self._checkpointing is False else INPUTS
+        tokens = max(LEAST, min(self._most, int(room / kept_per_token(shape, width=width, kept=kept))))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"
 
     def halve(self, error: Exception, *, place: str) -> None:
@@ -106,9 +118,10 @@ class TokenBudget:
                 hint="set engine.gradient_checkpointing true, or give the trainer more GPUs (`infuser plan`)",
             ) from error
         self._halved.append(f"{self.tokens} tokens in {place}")
-        self.tokens = max(LEAST, self.tokens // 2)
+        self.tokens, self.kept = max(LEAST, self.tokens // 2), self.kept // 2
 
     def facts(self) -> dict[str, Any]:
         """Facts for an artifact's record."""
         found: dict[str, Any] = {"token_budget": self.tokens, "token_budget_from": self._origin or "not yet known"}
+        found |= {"kept_tokens": self.kept} if self.kept else {}
         return found | ({"ran_out_of_memory": list(self._halved)} if self._halved else {})

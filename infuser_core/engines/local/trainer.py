@@ -12,9 +12,9 @@ from transformers import PreTrainedModel
 
 from infuser_core.adapters import CONFIG, base_of
 from infuser_core.adapters import WEIGHTS as ADAPTER
+from infuser_core.capacity.memory import Checkpointing
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.causal_lm import (
-    checkpoint_activations,
     choose_device,
     choose_dtype,
     copy_companions,
@@ -34,6 +34,7 @@ from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy
+from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.schemas import Checkpoint
 
 TOKEN_BUDGETS = {"cpu": 2048, "cuda": 32_768}
@@ -61,7 +62,7 @@ class LocalTrainer(FlatTrainer):
         device: str = "auto",
         threads: int = 1,
         token_budget: Asked | None = None,
-        gradient_checkpointing: bool = False,
+        gradient_checkpointing: Checkpointing = False,
         probe: str = "auto",
         attention: str = "auto",
         deterministic: bool = False,
@@ -78,7 +79,8 @@ class LocalTrainer(FlatTrainer):
         self._device = choose_device(device)
         self._free, self._roles = free, roles
         asked = token_budget or TOKEN_BUDGETS.get(self._device.type, TOKEN_BUDGETS["cuda"])
-        self._budget = TokenBudget(asked, most=AUTOMATIC.get(self._device.type, AUTOMATIC["cuda"]))
+        most = AUTOMATIC.get(self._device.type, AUTOMATIC["cuda"])
+        self._budget = TokenBudget(asked, most=most, checkpointing=gradient_checkpointing)
         self._attention, self._attention_facts = attention, dict[str, Any]()
         self._packer = Packer(
             token_budget=self._budget.tokens,
@@ -100,11 +102,11 @@ class LocalTrainer(FlatTrainer):
         state = read_state(folder, self._options)
         self._require_memory(folder)
         model, trained = self._read(folder)
-        if self._gradient_checkpointing:
-            checkpoint_activations(model)
+        self._recomputation = recomputed(model, self._gradient_checkpointing)
         self._choose_attention(model.config.get_text_config())
         self._choice.renew()
-        policy, adapter = ModelPolicy(model, compute_dtype=self._compute_dtype), base_of(folder) is not None
+        policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
+        adapter = base_of(folder) is not None
         self._hold(policy, FlatParameters(trained, outer=outer_layers(model)), state, folder, adapter=adapter)
         if not self._budget.settled:
             frozen = sum(each.nbytes for each in model.parameters() if not each.requires_grad)
@@ -115,7 +117,6 @@ class LocalTrainer(FlatTrainer):
                 free=self._free(self._device) - others,
                 width=self._compute_dtype.itemsize,
                 master=self._master_dtype.itemsize,
-                checkpointing=self._gradient_checkpointing,
                 adapters=self._flat.data.numel() if adapter else 0,
             )
         self._use_budget()
@@ -195,7 +196,9 @@ class LocalTrainer(FlatTrainer):
                 self._flat.gradient.copy_(kept)
 
     def _use_budget(self) -> None:
-        self._packer = replace(self._packer, token_budget=self._budget.tokens)
+        self._packer = replace(self._packer, token_budget=self._budget.tokens, kept_tokens=self._budget.kept)
+        if self._recomputation is not None:
+            self._recomputation.kept_tokens = self._budget.kept
         self._fast = None
 
     def _scorer(self) -> Probe:

@@ -43,28 +43,36 @@ class Segment:
         return len(self.prompt) + sum(len(row.token_ids) for row in self.rows)
 
 
-def plan(groups: Sequence[TrainGroup], *, token_budget: int, only_trained: bool = True) -> list[list[Segment]]:
+def plan(
+    groups: Sequence[TrainGroup], *, token_budget: int, kept_tokens: int = 0, only_trained: bool = True
+) -> list[list[Segment]]:
     """Segments of each micro-batch, at most `token_budget` tokens each.
 
-    `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of like shape come
-    together, so that attention pads little. Raises EngineError for a row that exceeds the budget by itself.
+    Rows that fit into `kept_tokens` with their prompt are in micro-batches of no more, and come first. `only_trained`
+    leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of like shape come together, so that
+    attention pads little. Raises EngineError for a row that exceeds the budget by itself.
     """
-    segments = _segments(groups, token_budget, only_trained=only_trained)
-    return _filled([[segment] for segment in sorted(segments, key=_shape_key)], token_budget)
+    kept = min(kept_tokens or token_budget, token_budget)
+    segments = _segments(groups, token_budget, kept, only_trained=only_trained)
+    return _by_size([[segment] for segment in sorted(segments, key=_shape_key)], token_budget, kept)
 
 
-def plan_whole(groups: Sequence[TrainGroup], *, token_budget: int) -> tuple[list[list[Segment]], list[int]]:
+def plan_whole(
+    groups: Sequence[TrainGroup], *, token_budget: int, kept_tokens: int = 0
+) -> tuple[list[list[Segment]], list[int]]:
     """Micro-batches in which every group is complete, and the places of the groups too large for one micro-batch.
 
-    Rows of advantage 0 are left out, and so are groups without any other. Raises as `plan` does.
+    Groups that fit into `kept_tokens` are in micro-batches of no more, and come first. Rows of advantage 0 are left
+    out, and so are groups without any other. Raises as `plan` does.
     """
     by_group: dict[int, list[Segment]] = {}
-    for segment in _segments(groups, token_budget, only_trained=True):
+    for segment in _segments(groups, token_budget, token_budget, only_trained=True):
         by_group.setdefault(segment.group, []).append(segment)
     sizes = {place: _size(parts) for place, parts in by_group.items()}
     whole = [parts for place, parts in by_group.items() if sizes[place] <= token_budget]
     whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
-    return _filled(whole, token_budget), [place for place in by_group if sizes[place] > token_budget]
+    batches = _by_size(whole, token_budget, min(kept_tokens or token_budget, token_budget))
+    return batches, [place for place in by_group if sizes[place] > token_budget]
 
 
 def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
@@ -80,15 +88,17 @@ def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int])
     return runs
 
 
-def _segments(groups: Sequence[TrainGroup], token_budget: int, *, only_trained: bool) -> list[Segment]:
+def _segments(groups: Sequence[TrainGroup], token_budget: int, kept: int, *, only_trained: bool) -> list[Segment]:
     segments: list[Segment] = []
     for place, group in enumerate(groups):
         rows = [row for row, each in enumerate(group.rows) if each.token_ids and (each.advantage or not only_trained)]
         if rows and not group.prompt_token_ids:
             raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
-        lengths = [len(row.token_ids) for row in group.rows]
-        for part in runs_within(rows, token_budget - len(group.prompt_token_ids), lengths.__getitem__):
-            segments.append(_segment(place, group, part))
+        prompt, lengths = len(group.prompt_token_ids), [len(row.token_ids) for row in group.rows]
+        for budget, long in ((kept, False), (token_budget, True)):
+            own = [row for row in rows if (prompt + lengths[row] > kept) == long]
+            for part in runs_within(own, budget - prompt, lengths.__getitem__):
+                segments.append(_segment(place, group, part))
     for segment in segments:
         if segment.num_tokens > token_budget:
             raise EngineError(
@@ -117,6 +127,12 @@ def _segment(place: int, group: TrainGroup, rows: list[int]) -> Segment:
 
 def _size(segments: Sequence[Segment]) -> int:
     return sum(segment.num_tokens for segment in segments)
+
+
+def _by_size(units: Sequence[list[Segment]], budget: int, kept: int) -> list[list[Segment]]:
+    """Micro-batches of the units of at most `kept` tokens, filled to as many, and those of larger ones."""
+    small = [unit for unit in units if _size(unit) <= kept]
+    return _filled(small, kept) + _filled([unit for unit in units if _size(unit) > kept], budget)
 
 
 def _filled(units: Sequence[list[Segment]], budget: int) -> list[list[Segment]]:
@@ -164,16 +180,18 @@ class Packer:
     """Dtype of per-token reals."""
     layout: Callable[..., Layout] = PackedLayout
     """Makes the layout of a micro-batch."""
+    kept_tokens: int = 0
+    """Most tokens of a micro-batch that keeps its matrix products; 0 where none does."""
     stretches: bool = False
     """True lets a response that exceeds the budget have a micro-batch of its size; False refuses it."""
 
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
         """Segments of each micro-batch (see the function `plan`)."""
-        return plan(groups, token_budget=self._budget(groups), only_trained=only_trained)
+        return plan(groups, token_budget=self._budget(groups), kept_tokens=self.kept_tokens, only_trained=only_trained)
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
         """Micro-batches of complete groups, and the places of larger ones (see the function `plan_whole`)."""
-        return plan_whole(groups, token_budget=self._budget(groups))
+        return plan_whole(groups, token_budget=self._budget(groups), kept_tokens=self.kept_tokens)
 
     def _budget(self, groups: Sequence[TrainGroup]) -> int:
         rows = (len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows)

@@ -12,14 +12,18 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import hidden_states
 from infuser_core.engines.training.output_layer import OutputLayer, Receiver
 from infuser_core.engines.training.packing import MicroBatch
+from infuser_core.engines.training.recomputation import Recomputation
 from infuser_core.errors import EngineError
 
 
 class ModelPolicy:
     """loss.Policy: a model in its master dtype that computes in `compute_dtype`."""
 
-    def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, compute_dtype: torch.dtype, recomputation: Recomputation | None = None
+    ) -> None:
         self.model = model
+        self._recomputation = recomputation
         self.compute_dtype = compute_dtype
         head = model.get_output_embeddings()
         if type(head) is not nn.Linear:
@@ -42,6 +46,8 @@ class ModelPolicy:
 
     def predictors(self, batch: MicroBatch) -> Tensor:
         """Final hidden state of the token before every response token, [S, H]."""
+        if self._recomputation is not None:
+            self._recomputation.choose(batch.input_ids.shape[1])
         with self._precision():
             hidden = hidden_states(self.model, batch.input_ids, batch.position_ids, batch.layout)
             return hidden[0].index_select(0, batch.predictors_S)
