@@ -85,15 +85,18 @@ def score(order: ScoreOrder) -> dict[str, Any]:
 
 
 def _configured(order: ScoreOrder, model: "NamedModel") -> "RunConfig":
-    """The settings by which a run would score: the model's own run's, the given ones, or plain ones."""
+    """The settings by which a run would score: the given ones, the model's own run's or lab's, or plain ones."""
+    from infuser_core.evaluation.models import is_nano
+    from infuser_core.evaluation.settings import lab_of
+
     if model.folder is None:
         raise UsageError(f"--model {order.model}: an address has no gradients", hint="name a model that has files")
     if order.configs:
         base = load(order.configs)
     elif model.config is not None:
         base = model.config
-    elif model.world:
-        base = load([shipped.named("start")])
+    elif is_nano(model):
+        base = load([lab_of(model)])
     else:
         plain = ["prompts=paper", "cotrain.prompt_tokens=2048", "cotrain.solver_tokens=1024"]
         base = load(

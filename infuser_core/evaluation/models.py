@@ -1,5 +1,4 @@
-"""Models by name: a folder, the nano anchor, a checkpoint of the store, of a run or of the hub, or an address.
-address."""
+"""Models by name: a folder, a nano anchor, a checkpoint of the store, of a run or of the hub, or an address."""
 
 import json
 import re
@@ -20,8 +19,8 @@ from infuser_core.store.store import Store
 
 ADDRESS = "openai:"
 _NANO: dict[str, World] = {
-    "nano": "basic",
-    "nano-hard": "hard",
+    "nano": "hard",
+    "nano-basic": "basic",
     "nano-strong": "strong",
     "nano-wide": "wide",
     "nano-composed": "composed",

@@ -24,7 +24,7 @@ from infuser_core.phases.answering import OFF, OWN, Example, Phrasing
 
 BATCH_TOKENS = 262_144
 """Prompt and response tokens of one batch, where nobody says."""
-_NANO = {"hard": "nano", "wide": "nano-wide"}
+_LABS = {"hard": "nano", "wide": "nano-wide"}
 
 
 class EvaluationSettings(Settings):
@@ -111,12 +111,17 @@ def of_run(config: RunConfig) -> EvaluationSettings:
     )
 
 
+def lab_of(model: NamedModel) -> Path:
+    """The shipped configuration of the micro-world that a nano model speaks of."""
+    return shipped.named(_LABS.get(model.world, "nano-basic"))
+
+
 def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
     """The model's own settings (its run's, the nano lab's, else the paper's), then the file's, then the options'."""
     if model.config is not None:
         base = of_run(model.config)
     elif is_nano(model):
-        base = of_run(load_config([shipped.named(_NANO.get(model.world, "nano-basic"))]))
+        base = of_run(load_config([lab_of(model)]))
     else:
         base = EvaluationSettings()
     base = read_settings(config, base) if config is not None else base

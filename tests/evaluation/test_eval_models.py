@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from launcher import Launcher, SmallRun
 
+from infuser_core.anchors import anchor_folder
+from infuser_core.config import shipped
+from infuser_core.config.overlays import load
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.models import find_model, is_nano
 from infuser_core.nano.lab import anchor_path
@@ -21,10 +24,16 @@ def key_of(run: SmallRun, phase: str, iteration: int) -> str:
 
 
 def test_the_nano_anchor_and_its_folder_are_the_same_model(tmp_path: Path):
-    named, placed = find_model(tmp_path, "nano"), find_model(tmp_path, str(anchor_path()))
-    assert named.digest == placed.digest and named.folder == placed.folder == anchor_path()
+    folder = anchor_path("hard")
+    named, placed = find_model(tmp_path, "nano"), find_model(tmp_path, str(folder))
+    assert named.digest == placed.digest and named.folder == placed.folder == folder
     assert is_nano(named) and is_nano(placed)
-    assert find_model(tmp_path, "nano-hard").digest != named.digest
+
+
+@pytest.mark.parametrize("name", ["nano", "nano-basic", "nano-wide"])
+def test_a_nano_model_is_the_anchor_of_the_configuration_of_its_name(name: str, tmp_path: Path):
+    anchor = load([shipped.named(name)]).anchor
+    assert find_model(tmp_path, name).folder == anchor_folder(anchor)
 
 
 def test_an_address_needs_no_files(tmp_path: Path):

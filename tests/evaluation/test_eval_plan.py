@@ -72,7 +72,8 @@ def test_the_nano_lab_asks_as_its_runs_do(tmp_path: Path):
         assert [sheet.label for sheet in plan.sheets] == ["nano_target", "nano_transfer"]
         assert len(plan.questions) == 800
         assert len(said) == (wanted == "all") and all("nano_target and nano_transfer" in line for line in said)
-    assert settings_for(find_model(tmp_path, "nano-hard"), None, {}).benchmarks[0].world == "hard"
+    for name, world in (("nano", "hard"), ("nano-basic", "basic")):
+        assert {each.world for each in settings_for(find_model(tmp_path, name), None, {}).benchmarks} == {world}
 
 
 def test_other_models_are_asked_as_the_paper_asks(tmp_path: Path):
@@ -179,6 +180,6 @@ def test_the_model_enters_by_content(tmp_path: Path):
     copied.mkdir()
     for path in anchor_path().iterdir():
         (copied / path.name).write_bytes(path.read_bytes())
-    assert find_model(tmp_path, str(copied)).digest == find_model(tmp_path, "nano").digest
+    assert find_model(tmp_path, str(copied)).digest == find_model(tmp_path, "nano-basic").digest
     (copied / "config.json").write_text((copied / "config.json").read_text() + "\n")
-    assert find_model(tmp_path, str(copied)).digest != find_model(tmp_path, "nano").digest
+    assert find_model(tmp_path, str(copied)).digest != find_model(tmp_path, "nano-basic").digest

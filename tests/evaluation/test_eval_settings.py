@@ -22,7 +22,7 @@ def complaint(text: str) -> str:
         (["--seed", "43"], "seed is 42, asked 43"),
         (["--samples", "2"], "benchmarks.nano_target.samples is 1, asked 2"),
         (["--max-tokens", "20"], "benchmarks.nano_target.max_tokens is 24, asked 20"),
-        (["--model", "nano-hard"], "model is '"),
+        (["--model", "nano-basic"], "model is '"),
     ],
 )
 def test_a_folder_refuses_other_settings(launch: Launcher, tmp_path: Path, changed: list[str], message: str):
