@@ -69,7 +69,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             begun = []
             for block, count in _blocks(_bytes(tensors), slots):
                 begun.append(disk.submit(_put, file, block, size, slots))
-                found.update(memoryview(block.numpy())[:count])
+                found.update(block.numpy().data[:count])
                 size += count
             for each in begun:
                 each.result()
@@ -121,7 +121,7 @@ def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tu
 
 def _put(file: int, block: Tensor, place: int, slots: SimpleQueue[Tensor]) -> None:
     try:
-        rest = memoryview(block.numpy())
+        rest = block.numpy().data
         while rest:
             try:
                 done = os.pwrite(file, rest, place)
