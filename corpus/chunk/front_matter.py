@@ -16,7 +16,7 @@ from infuser_core.schemas import Page
 
 Mode = Literal["off", "headings", "model"]
 
-RULES = 2
+RULES = 3
 """Version of the rules, for recipes: the titles below, and what they take with them."""
 
 FRONT = re.compile(
@@ -30,7 +30,7 @@ FRONT = re.compile(
 BACK = re.compile(
     r"(?:.* )?index(?: of .*)?|references|(?:.* )?bibliography|works cited|literature(?: list)?|list of references"
     r"|further reading|glossary(?: of .*)?"
-    r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|this .*)"
+    r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|information|this .*)"
     r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
     r"|about the authors?|credits|endnotes|colophon"
     r"|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",

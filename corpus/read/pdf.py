@@ -58,6 +58,8 @@ OVER = 1.8
 MAX_RULES = 200
 """Rules of a page; where there are more, they are a drawing."""
 MAX_OBJECTS = 5000
+DRAWN = frozenset({raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE})
+"""Objects that are rules: some programs paint them as pictures of one colour."""
 SAME_BASELINE = 0.3
 """Distance of two baselines up to which they are the same, points."""
 LINE_ENDS = frozenset({0x0A, 0x0D})
@@ -134,7 +136,7 @@ def _rules(page: Any) -> list[Rule]:
     x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
     for index in range(min(raw.FPDFPage_CountObjects(page), MAX_OBJECTS)):
         drawn = raw.FPDFPage_GetObject(page, index)
-        if raw.FPDFPageObj_GetType(drawn) != raw.FPDF_PAGEOBJ_PATH:
+        if raw.FPDFPageObj_GetType(drawn) not in DRAWN:
             continue
         raw.FPDFPageObj_GetBounds(drawn, x0, y0, x1, y1)
         if y1.value - y0.value < RULE_HEIGHT and RULE_WIDTH[0] < x1.value - x0.value < RULE_WIDTH[1]:

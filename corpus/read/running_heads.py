@@ -145,7 +145,8 @@ def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int |
     for (y, size), _ in heights.most_common():
         here = [edge for edge in edges if abs(edge.line.y - y) <= NEAR]
         apart = [edge for edge in here if edge.apart and abs(edge.line.size - size) < 0.5]
-        if len(_pages(apart)) < min_repeats or len(apart) < ALWAYS_APART * len(here):
+        # A head's title and its number may differ in size.
+        if len(_pages(apart)) < min_repeats or sum(edge.apart for edge in here) < ALWAYS_APART * len(here):
             continue
         # A head has one height; the last line of a listing ends where the page's text does.
         # The word above the titles of chapters recurs as well, on fewer pages.

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from reportlab.lib.utils import ImageReader
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
@@ -146,3 +148,15 @@ def test_words_around_a_rule_are_no_fraction(tmp_path):
     right = 72 + stringWidth(above, "Times-Roman", 10)
     text = page(tmp_path / "a.pdf", [(72, 704, 10, above), (72, 692, 10, below)], [(72, right, 701)])
     assert "frac" not in text and above in text and below in text
+
+
+def test_a_bar_that_is_painted_as_a_picture_divides_a_fraction(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    canvas.drawString(72, 700, "y =")
+    canvas.drawString(93, 707, "a")
+    canvas.drawString(93, 693, "b")
+    canvas.drawImage(ImageReader(Image.new("1", (1, 1))), 92, 702.3, 7, 0.4)
+    canvas.save()
+    pieces = pdf.read(str(tmp_path / "a.pdf")).pages[0]
+    assert " ".join(piece.text for piece in pieces) == "y = \\frac{a}{b}"

@@ -45,6 +45,7 @@ def test_a_sign_that_no_table_knows_is_marked(tmp_path):
 def test_a_letter_that_the_file_does_not_name_is_a_ligature_of_tex_or_marked(tmp_path):
     assert read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, b"\x1cz a")])) == "fiz a\n"
     assert MARK in read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, b"a\x05b")]))
+    assert MARK in read(write_page(tmp_path / "a.pdf", [("CMR10", 72, 700, b"a "), ("Text", 92, 700, b"\x1c")]))
 
 
 def test_rows_within_a_tall_bracket_are_marked_and_one_row_is_not(tmp_path):

@@ -106,3 +106,17 @@ def test_a_head_that_is_larger_than_the_text_goes_and_the_word_above_a_title_sta
     made = convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5))
     assert {row.text for row in made.removed} == {"Notes of a Harbor"} and len(made.removed) == 8
     assert made.markdown.count("CHAPTER") == 4
+
+
+def test_a_head_whose_number_is_larger_than_its_title_goes(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for number in range(9):
+        for x, y, text, size in [(72, 750, "Harbors", 9), (500, 750, str(number + 1), 10)]:
+            canvas.setFont("Times-Roman", size)
+            canvas.drawString(x, y, text)
+        for x, y, font, text in prose(number):
+            canvas.setFont(font, 10)
+            canvas.drawString(x, y, text)
+        canvas.showPage()
+    canvas.save()
+    assert len(convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5)).removed) == 9

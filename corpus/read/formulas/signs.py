@@ -58,6 +58,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
 )  # fmt: skip
 NAMELESS = dict(enumerate("\u2013\u2014", 0x15)) | dict(enumerate("\ufb00\ufb01\ufb02\ufb03\ufb04", 0x1B))
+LIGATURE = 0x1B
 """Signs of TeX's text fonts in the T1 encoding; other control codes of text are letters that the file does not name."""
 INTEGRALS = re.compile("esint", re.IGNORECASE)
 """Fonts of integrals; the one sign of theirs that is known is the plain one."""
@@ -106,9 +107,16 @@ def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
         name = font(index)
         signs = next((signs for family, signs in FAMILIES if family.search(name)), NAMELESS)
         if signs is not NAMELESS or code < 0x20:
-            codes[index] = ord(signs.get(code, GARBLED))
+            lone = signs is NAMELESS and code >= LIGATURE and not _is_in_word(codes, index, name, font)
+            codes[index] = ord(GARBLED if lone else signs.get(code, GARBLED))
             if codes[index] == MAPSTO and codes[index + 1 : index + 2] == [ARROW]:
                 codes[index + 1] = HOLE
+
+
+def _is_in_word(codes: Sequence[int], index: int, name: str, font: Font) -> bool:
+    """Whether a letter of the same font stands beside a ligature: in fonts of symbols its code is another sign."""
+    beside = [place for place in (index - 1, index + 1) if 0 <= place < len(codes) and chr(codes[place]).isalpha()]
+    return any(font(place) == name for place in beside)
 
 
 class Accents:
