@@ -190,7 +190,7 @@ def _summary(rows: "Sequence[CheckedQuestion]", solved: "Mapping[int, Solved]") 
     solvers: list[dict[str, Any]] = []
     for iteration, one in solved.items():
         solvers.extend(agreements(one.tallies, next(iter(one.tallies)), iteration) if one.tallies else [])
-    per = [asdict(iteration_quality(list(mine))) for _, mine in groupby(rows, key=lambda row: row.iteration)]
+    per = [iteration_quality(list(mine)) for _, mine in groupby(rows, key=lambda row: row.iteration)]
     return {"iterations": per, "solvers": solvers}
 
 
@@ -210,7 +210,7 @@ def _examples(
     pairs = side_by_side(rows, count=count)
     again = [] if pairs or not count else _written_again(run, name, sets, made, count=count)
     found = pairs or side_by_side(check(again, {}, judged={}), count=count)
-    return {"examples": [asdict(pair) for pair in found], "rewritten": bool(again)}
+    return {"examples": found, "rewritten": bool(again)}
 
 
 def _written_again(
@@ -343,7 +343,7 @@ def of_each(
         return study(next(iter(names), None), **options)
     found = [study(run, **options) for run in names]
     pooled = over_runs([(each["variant"], each[rows]) for each in found], name=name, value=value, first=PAPER)
-    return {"iteration": options["iteration"], "pooled": [asdict(row) for row in pooled], "runs": found}
+    return {"iteration": options["iteration"], "pooled": pooled, "runs": found}
 
 
 def _named(given: str) -> list[str]:

@@ -58,15 +58,15 @@ def strong_weak(query: Query, answered: Sequence[Answered]) -> Section:
         place = {"run": run, "solver": base, "iteration": iteration, "agreement with the key": accuracy(tallies[base])}
         nothing = {"gap, points": None, "95% interval": (None, None)}
         rows.append({**place, **nothing, "questions": len(tallies[base].question_ids)})
-        for gap in strong_weak_gaps(tallies, base):
+        for solver, gap in strong_weak_gaps(tallies, base).items():
             rows.append(
                 {
                     **place,
-                    "solver": gap.solver,
-                    "agreement with the key": gap.accuracy,
-                    "gap, points": gap.gap.value,
-                    "95% interval": (gap.gap.low, gap.gap.high),
-                    "questions": gap.gap.questions,
+                    "solver": solver,
+                    "agreement with the key": accuracy(tallies[solver]),
+                    "gap, points": gap.value,
+                    "95% interval": (gap.low, gap.high),
+                    "questions": gap.questions,
                 }
             )
     formats: Formats = {"agreement with the key": percent, "gap, points": points, "95% interval": points_interval}

@@ -204,6 +204,6 @@ def test_what_the_run_does_not_have_is_refused_with_what_it_has(root: Path, tmp_
 
 
 def test_the_result_can_be_read_by_scripts(root: Path, tmp_path: Path):
-    found = export(root, "tiny", iteration="1", role="solver", out=tmp_path / "model").to_json()
+    found = export(root, "tiny", iteration="1", role="solver", out=tmp_path / "model")
     assert json.loads(json.dumps(found))["iteration"] == 1
     assert "model.safetensors" in found["files"]
