@@ -52,10 +52,8 @@ class Spans:
 
     places: list[int]
     """Place of each question in the caller's list."""
-    tokens: list[slice]
-    """Its tokens, in [0, T)."""
     lengths: list[int]
-    """Number of its tokens."""
+    """Number of its tokens in [0, T)."""
     responses: list[slice]
     """Its response tokens, in [0, S)."""
     member_QT: Tensor
@@ -70,26 +68,20 @@ class Spans:
 def spans_of(segments: Sequence[Segment], batch: MicroBatch, *, trim: bool) -> Spans:
     """The spans of a packed micro-batch. Segments of one group stand together."""
     places: list[int] = []
-    tokens: list[slice] = []
-    responses: list[slice] = []
-    token, response = 0, 0
-    for place, parts in groupby(segments, key=lambda segment: segment.group):
-        first = (token, response)
-        for segment in parts:
-            shape = shape_of(segment, trim=trim)
-            token += shape.prompt + sum(shape.rows)
-            response += sum(len(row.token_ids) for row in segment.rows)
+    lengths: list[int] = []
+    bounds = [0]
+    for place, own in groupby(segments, key=lambda segment: segment.group):
+        parts = list(own)
+        shapes = [shape_of(segment, trim=trim) for segment in parts]
         places.append(place)
-        tokens.append(slice(first[0], token))
-        responses.append(slice(first[1], response))
-    lengths = [each.stop - each.start for each in tokens]
+        lengths.append(sum(shape.prompt + sum(shape.rows) for shape in shapes))
+        bounds.append(bounds[-1] + sum(len(row.token_ids) for segment in parts for row in segment.rows))
     owners_T = np.repeat(np.arange(len(places)), lengths)
     device, dtype = batch.input_ids.device, batch.advantages_S.dtype
     return Spans(
         places=places,
-        tokens=tokens,
         lengths=lengths,
-        responses=responses,
+        responses=[slice(start, stop) for start, stop in pairwise(bounds)],
         member_QT=_member(owners_T, len(places)).to(device, dtype),
         words=_words(batch.input_ids[0].cpu().numpy(), owners_T, len(places), device),
     )
