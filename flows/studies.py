@@ -303,11 +303,10 @@ def gradient_quality(run: str | None, *, iteration: int, documents: int, batches
     """Cosine of the generator's gradient and the true one, by reward and advantage."""
     from infuser_core.phases.studies.gradients import GradientQuality
     from tasks.studies import scores
-    from tasks.work import execute
 
     with _studied(run, iteration) as (asked, named):
         work = scores.gradient_study(asked, named, documents=documents, batches=batches, answers=answers)
-        rows = asked.run.store.rows(execute(asked.run, work).ref, "gradient_quality", GradientQuality)
+        rows = asked.made(work, "gradient_quality", GradientQuality)
     return {**_head(asked), "batches": batches, "rows": [asdict(row) for row in rows]}
 
 
@@ -357,11 +356,9 @@ def _named(given: str) -> list[str]:
 def _arms(run: str | None, iteration: int, **size: Any) -> "tuple[Studied, list[NamedScore], list[SelectionArm]]":
     from infuser_core.phases.studies.selection import SelectionArm
     from tasks.studies import scores
-    from tasks.work import execute
 
     with _studied(run, iteration) as (asked, named):
-        ref = execute(asked.run, scores.selection_study(asked, named, **size)).ref
-        rows = asked.run.store.rows(ref, "selection_arms", SelectionArm)
+        rows = asked.made(scores.selection_study(asked, named, **size), "selection_arms", SelectionArm)
         return asked, scores.named_rows(asked.run, named), rows
 
 

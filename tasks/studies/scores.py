@@ -70,6 +70,10 @@ class Studied:
             scope=scope,
         )
 
+    def made(self, work: Work, table: str, kind: type[Any]) -> list[Any]:
+        """Rows of a table that a stage of a study makes, or made before."""
+        return self.run.store.rows(execute(self.run, work).ref, table, kind)
+
     def work(self, phase: str, version: int, settings: Any, produce: Produce, **more: ArtifactRef) -> Work:
         """A stage of a study: a function of these inputs, and of `more`; `produce` also gets a folder for what outlives
         a kill."""
