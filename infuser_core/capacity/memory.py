@@ -64,16 +64,13 @@ class Layout:
     """Ranks that share a second copy of the weights, where there is one."""
     quantised: bool = False
     """Whether a sampler's layers hold one byte for a weight; embedding and output layer stay as they are."""
+    handed: int = 0
+    """Roles whose newest weights lie in the host's memory for living engines."""
 
     @property
     def one_by_one(self) -> bool:
         """Whether each question's whole gradient is made by itself: the reference probe, the only one for Muon."""
         return self.probe == "reference" or self.optimizer == "muon"
-
-    @property
-    def changes_roles(self) -> bool:
-        """Whether one sharded trainer serves both roles in turn."""
-        return self.zero_stage > 0 and self.warm_trainers == 1
 
     @property
     def engines(self) -> int:
@@ -110,6 +107,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         probe=engine["probe"],
         node_copies=engine["node_copies"],
         quantised=engine["rollout_quantisation"] is not None,
+        handed=roles * (config.engine.hands_over and config.cluster is None and config.cotrain.adapter is None),
     )
 
 
@@ -311,18 +309,18 @@ def host(shape: Shape, layout: Layout, *, per_node: int) -> float:
     """Bytes that a node's memory holds for its GPUs: what is offloaded, and what has moved there to sleep.
 
     Of engines that take turns, a sampler's weights of both roles are there while others work, and a sharded trainer's
-    masters, moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded one
-    that serves both roles keeps the other role's masters and moments there, and while they change, those of both.
+    masters, moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. What trainers hand
+    over lies there once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters
     weights = layout.bytes_per_weight * own * layout.warm_trainers
     state = 16.0 * own * layout.warm_trainers
     moved = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
-    waiting = 2 * 12.0 * own * layout.changes_roles
-    trainers = state * moved + waiting + weights * layout.offload_weights
+    trainers = state * moved + weights * layout.offload_weights
     samplers = 2 * sampled_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
-    return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers
+    handed = layout.handed * layout.bytes_per_weight * parameters
+    return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers + handed
 
 
 def _beside(held: Held, name: str, size: float) -> Held:

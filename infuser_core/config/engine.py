@@ -62,6 +62,11 @@ class EngineSettings(Settings):
     """Format of the matrices that the sampler `vllm` multiplies by, on an accelerator: everything that the run samples
     is then drawn from a slightly other policy, which the loss's importance weight corrects. It is part of recipes."""
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether trainers leave what they save in memory, for living engines of the same machine."""
+        return self.sampler == "vllm" and self.weight_updates == "in-place" and self.trainer != "fake"
+
     @model_validator(mode="after")
     def _quantised(self) -> "EngineSettings":
         if self.rollout_quantisation is None:

@@ -9,6 +9,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.crew import Crew, local_crew
 from infuser_core.engines.pool import EnginePool
+from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.launch import HF
 from infuser_core.plugins import describe
 
@@ -31,11 +32,14 @@ def configured_pool(
     shared = None if cluster is None else _shared(engine, cluster)
     sampler, options = _sampling(engine, shared)
     machines = {} if shared is None else {"cluster": shared}
+    # Memory is this machine's.
+    board = {"board": Board(engine.dtype)} if engine.hands_over and shared is None else {}
     return EnginePool(
         sampler=sampler,
         trainer=engine.trainer,
-        sampler_options=options | limit,
-        trainer_options=TRAINERS[engine.trainer](engine)
+        sampler_options=options | limit | board,
+        trainer_options=board
+        | TRAINERS[engine.trainer](engine)
         | {"optimizer": constants(optimizer)}
         | (machines if engine.trainer == "deepspeed" else {}),
         max_trainers=warm_trainers(engine),

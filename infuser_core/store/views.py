@@ -262,10 +262,7 @@ class Lens:
         wanted = set(self.views()) if words & _LISTING else words
         for name in [name for name in VIEWS if name in wanted]:
             self._prepare(set(_WORD.findall(VIEWS[name].lower())) - {name})
-        for name in sorted(wanted & set(self.views())):
-            # One of those before may stand on it.
-            if name in self._defined:
-                continue
+        for name in sorted((wanted & set(self.views())) - self._defined):
             self._defined.add(name)
             if name in _MADE:
                 self._fill(name)

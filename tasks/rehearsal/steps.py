@@ -34,6 +34,12 @@ LEARNING_RATE = 1e-2
 """Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
 PROVED = 16
 """Most tokens of a response by which a change of weights is proved."""
+WAYS = {
+    "memory": ", handed over in memory while the engines ran",
+    "files": ", from files while the engines ran",
+    "fresh": ", by fresh engines",
+}
+"""Ways of new weights into a sampler's engines."""
 HINT = "a run would meet this as well: look at the engine's settings and versions"
 FAULTS = (InfuserError, OSError, RuntimeError, ValueError, TypeError, MemoryError, ImportError, LookupError)
 """Errors of engines that become a line of the table; others are bugs of the rehearsal."""
@@ -206,6 +212,8 @@ class Rehearsal:
 
     def _save(self) -> tuple[int, str]:
         size = self._saved("saved")
+        # What the trainer wrote last is what it handed over.
+        self._after = replace(self._after, path=str(self._folder / "saved"))
         return 0, f"{size / 1e6:,.1f} MB"
 
     def _saved(self, name: str) -> int:
@@ -226,9 +234,8 @@ class Rehearsal:
         started = time.monotonic()
         self._pool.sampler(self._after)
         seconds = time.monotonic() - started
-        starts = getattr(self._engines["sampler"], "starts", None)
-        kept = {None: "", 1: ", while the engines ran"}.get(starts, ", by fresh engines")
-        return 0, f"the load alone {seconds:.2f} s{kept}"
+        channel = WAYS.get(getattr(self._engines["sampler"], "channel", ""), "")
+        return 0, f"the load alone {seconds:.2f} s{channel}"
 
     def _prove(self) -> tuple[int, str]:
         dtype = self._config.engine.dtype

@@ -1,5 +1,6 @@
 """Checksums of weights: blocks that add up, one changed number, and an engine that runs on with it."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoiled_engines import SpoiledSampler, nudged
 
-from infuser_core.engines.service.checksum import checksum, matrix, of_tensors, whole
+from infuser_core.engines.service.checksum import checksum, matrix, of_run, of_tensors, whole
 from infuser_core.engines.service.launch import HF
 from infuser_core.errors import EngineWarning
 
@@ -32,6 +33,16 @@ def test_blocks_of_a_tensor_add_up_to_it(rows: int, columns: int, high: int, wid
     assert whole(blocks[1:]) != whole(blocks)
     row, column, one = blocks[0]
     assert whole([*blocks, (row, column, one + 1)]) == -1
+
+
+@given(SIZE, SIZE, st.lists(st.integers(0, 81), max_size=4), st.sampled_from(["float32", "bfloat16"]))
+def test_runs_of_a_tensor_add_up_to_it_wherever_it_is_cut(rows: int, width: int, cuts: list[int], dtype: str) -> None:
+    tensor = torch.randn(rows, width).to(getattr(torch, dtype))
+    edges = sorted({0, rows * width, *(cut for cut in cuts if cut < rows * width)})
+    runs = [(start, tensor.flatten()[start:stop]) for start, stop in pairwise(edges)]
+    blocks = [block for start, run in runs for block in of_run(run, start, width)]
+    assert whole(blocks) == of_tensors({"it": tensor}, dtype)["it"]
+    assert whole(blocks[1:]) != whole(blocks)
 
 
 def test_order_and_the_last_bit_count_and_the_sign_of_zero_does_not() -> None:

@@ -1,21 +1,34 @@
 """The real vLLM engine against the local sampler and the plain model: `make test-vllm`."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from engine_tiny import END, VOCABULARY, WINDOW, make_family, stock_logprobs, stock_model
+from engine_tiny import (
+    END,
+    VOCABULARY,
+    WINDOW,
+    make_family,
+    make_groups,
+    step,
+    stock_logprobs,
+    stock_model,
+    trainer,
+)
 from places import SUPPORT
 from spoiled_engines import SpoiledSampler, missing, nudged, wrong
 
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
+from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
@@ -184,6 +197,41 @@ def test_weights_that_a_running_engine_takes_badly_are_noticed(
     with pytest.warns(EngineWarning, match=rf"checksums of 1 of \d+ tensors differ, e.g. model.layers.0.{tensor}_proj"):
         sampler.load(checkpoint("windows", folder, seed=12))
     assert sampler.starts == 2 and sampler.agreements[0].largest < 1e-4
+    sampler.close()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("tied", "float32"), ("windows", "bfloat16")])
+def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart(
+    folder: Path, name: str, dtype: str
+) -> None:
+    board = Board(dtype)
+    first = checkpoint(name, folder, seed=21)
+    trained = trainer(first, board=board)
+    sampler = SpoiledSampler(
+        lambda tensors: None, dtype=dtype, device="cpu", python=WHERE, max_num_seqs=16, board=board
+    )
+    sampler.load(first)
+    for number in range(3):
+        step(trained, make_groups([(4, [5, 6])]))
+        after = folder / f"{name}-{dtype}-{number}"
+        after.mkdir()
+        trained.save(after)
+        # The second time the engines read the files of a copy.
+        path = shutil.copytree(after, folder / f"copy-{name}") if number == 1 else after
+        sampler.load(Checkpoint(checkpoint_id=str(number), role="solver", step=number, path=str(path)))
+        assert (sampler.channel, sampler.starts) == ("files" if number == 1 else "memory", 1)
+        (found,) = sampler.agreements
+        assert found.tensors == len(trained.shapes()) + len(trained.tied())
+        assert found.mean < (1e-4 if dtype == "float32" else 0.1)
+    if dtype == "float32":
+        last = Checkpoint(checkpoint_id="last", role="solver", step=3, path=str(after))
+        assert tokens(sampler.sample(groups(), GREEDY)) == tokens(local(last).sample(groups(), GREEDY))
+        sampler._spoil = wrong
+        step(trained, make_groups([(4, [5, 6])]))
+        trained.save(after)
+        with pytest.warns(EngineWarning, match="checksums of 1 of .* tensors differ"):
+            sampler.load(replace(last, checkpoint_id="spoiled"))
+        assert (sampler.channel, sampler.starts) == ("fresh", 2)
     sampler.close()
 
 

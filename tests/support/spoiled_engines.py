@@ -37,8 +37,8 @@ class SpoiledStation(Station):
 
     spoil: Callable[[Tensors], None]
 
-    def show(self, folder: Path) -> None:
-        super().show(folder)
+    def show(self, folder: Path, weights: Path | None = None) -> None:
+        super().show(folder, weights)
         if self.engines and self._scratch is not None:
             file = self._scratch / VIEW / "model.safetensors"
             tensors = load_file(file)

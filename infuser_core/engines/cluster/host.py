@@ -129,8 +129,9 @@ class RemoteStation:
         self.engines = [RemoteEngine(name, pid, link, self) for (name, pid), link in told]
         threading.Thread(target=self._listen, name=f"engines of {self._host}", daemon=True).start()
 
-    def show(self, folder: Path) -> None:
+    def show(self, folder: Path, weights: Path | None = None) -> None:
         """See Station."""
+        assert weights is None, "memory is one machine's"
         self._ask("show", str(folder))
 
     def close(self, *, keep_output: bool = False) -> None:

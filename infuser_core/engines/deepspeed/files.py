@@ -5,11 +5,8 @@ fragment is a contiguous run of a parameter, so that any number of ranks writes 
 several machines need a shared file system.
 """
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +15,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from infuser_core.engines.deepspeed.shard import Fragment
+from infuser_core.engines.training import laid_file
 from infuser_core.engines.training.checkpoint import SHARD_BYTES, shard, shards_of, write_index
-from infuser_core.engines.training.tensor_files import Shapes, header
+from infuser_core.engines.training.laid_file import Entry, create, put
+from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import CheckpointError
 
 ITEM = 4
@@ -27,26 +26,6 @@ ITEM = 4
 
 Values = Mapping[str, tuple[Fragment, Tensor]]
 """This rank's part of tensors, by their names in the file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """Place of a tensor in a file."""
-
-    path: Path
-    """Its file."""
-    shape: torch.Size
-    """Its shape."""
-    offset: int
-    """Its first byte in the file."""
-
-
-def create(path: Path, shapes: Shapes) -> None:
-    """A file of fp32 tensors with room for their values."""
-    head = header(shapes, torch.float32)
-    with path.open("wb") as handle:
-        handle.write(head)
-        handle.truncate(len(head) + ITEM * sum(map(prod, shapes.values())))
 
 
 def create_all(path: Path, shapes: Shapes, *, cap: int = SHARD_BYTES) -> None:
@@ -60,18 +39,19 @@ def create_all(path: Path, shapes: Shapes, *, cap: int = SHARD_BYTES) -> None:
 
 def entries(path: Path) -> dict[str, Entry]:
     """Places of all tensors. Raises CheckpointError where a file is missing or holds anything but fp32."""
-    found: dict[str, Entry] = {}
-    for each in shards_of(path):
-        with each.open("rb") as handle:
-            length = int.from_bytes(handle.read(8), "little")
-            content = json.loads(handle.read(length))
-        content.pop("__metadata__", None)
-        for name, facts in content.items():
-            if facts["dtype"] != "F32":
-                raise CheckpointError(f"{name} in {each} is {facts['dtype']}, not F32", hint="recompute it in fp32")
-            offset = 8 + length + facts["data_offsets"][0]
-            found[name] = Entry(path=each, shape=torch.Size(facts["shape"]), offset=offset)
+    found = {name: entry for each in shards_of(path) for name, entry in laid_file.entries(each).items()}
+    for name, entry in found.items():
+        if entry.dtype != torch.float32:
+            raise CheckpointError(f"{name} in {entry.path} is not in fp32", hint="recompute it in fp32")
     return found
+
+
+def fill(path: Path, values: Values) -> None:
+    """Write this rank's fragments into a file that somebody has made, of any dtype."""
+    found = laid_file.entries(path)
+    with path.open("r+b") as handle:
+        for name, (fragment, tensor) in values.items():
+            put(handle, found[name], fragment.start, tensor)
 
 
 def write(path: Path, shapes: Shapes, values: Values) -> None:
@@ -84,9 +64,7 @@ def write(path: Path, shapes: Shapes, values: Values) -> None:
         with each.open("r+b") as handle:
             for name, (fragment, tensor) in values.items():
                 if found[name].path == each:
-                    handle.seek(found[name].offset + ITEM * fragment.start)
-                    # A copy: memory that numpy has seen can never be given away (see zero.Parked).
-                    tensor.detach().to("cpu", torch.float32, copy=True).numpy().tofile(handle)
+                    put(handle, found[name], fragment.start, tensor)
             handle.flush()
             os.fsync(handle.fileno())
     dist.barrier()

@@ -3,10 +3,11 @@
 This is the driver's side: it deals rows to ranks and adds up what they report. The ranks are in rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from importlib.util import find_spec
+from itertools import chain
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from infuser_core.engines.protocols import (
     TrainGroup,
     no_progress,
 )
+from infuser_core.engines.service.checksum import whole
+from infuser_core.engines.service.handover import Board
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.optimizer import Given, options_of
@@ -39,8 +42,6 @@ from infuser_core.engines.training.packing import plan_whole
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
-HOST_SHARE = 0.5
-"""Share of a machine's free memory that a waiting state may take."""
 RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 
 
@@ -67,6 +68,7 @@ class DeepSpeedTrainer:
         probe: str = "auto",
         optimizer: Given = None,
         cluster: Cluster | None = None,
+        board: Board | None = None,
     ) -> None:
         if find_spec("deepspeed") is None:
             raise EngineError(
@@ -89,7 +91,7 @@ class DeepSpeedTrainer:
             probe=probe,
             optimizer=constants,
         )
-        self._ranks = ranks
+        self._ranks, self._board = ranks, board
         self._choice = ProbeChoice(probe)
         self._loaded = self._asleep = False
         self._rank_facts: dict[str, Any] = {}
@@ -147,28 +149,7 @@ class DeepSpeedTrainer:
         self._rank_facts = dict(self._everyone("facts")[0])
         self._choice.renew()
         self._refused: UnknownLayerError | None = self._everyone("refused")[0]
-        self._loaded = True
-
-    def park(self, name: str) -> bool:
-        """Keep a copy of the state in host memory under a name, each rank its part; False where that has no room."""
-        self._require()
-        rooms: list[tuple[str, int, int]] = self._everyone("room")
-        for host in {host for host, *_ in rooms}:
-            sizes, free = zip(*[(size, free) for where, size, free in rooms if where == host], strict=True)
-            if sum(sizes) > HOST_SHARE * min(free):
-                return False
-        self._everyone("park", name)
-        return True
-
-    def take(self, name: str) -> None:
-        """Hold the state of that name again, of the same model, as `load` would: without gradients."""
-        self._require()
-        self._everyone("take", name)
-        self.zero_grad()
-
-    def drop(self, name: str) -> None:
-        """Forget the state of that name."""
-        self._everyone("drop", name)
+        self._loaded, self._role = True, checkpoint.role
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -259,7 +240,31 @@ class DeepSpeedTrainer:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         self._require()
         steps: list[int] = self._everyone("save", str(path))
+        # Ranks of other machines have no way to this one's memory.
+        if self._board is not None and self._group.pids:
+            self._board.put(path, self._role, self)
         return steps[0]
+
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        """See Giver."""
+        found: Mapping[str, Sequence[int]] = self._everyone("facts_of_weights")[0][0]
+        return found
+
+    def tied(self) -> Mapping[str, str]:
+        """See Giver."""
+        found: Mapping[str, str] = self._everyone("facts_of_weights")[0][1]
+        return found
+
+    def lay(self, path: Path) -> None:
+        """See Giver."""
+        if told := next(filter(None, self._everyone("lay", str(path))), ""):
+            raise OSError(told)
+
+    def checksums(self, dtype: str) -> Mapping[str, int]:
+        """See Giver."""
+        ranks = self._everyone("checksums", dtype)
+        names = dict.fromkeys(chain.from_iterable(ranks))
+        return {name: whole(chain.from_iterable(rank.get(name, ()) for rank in ranks)) for name in names}
 
     def _deal(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Part]], list[list[list[Part]]]]:
         """Questions of one rank each, by rank; and questions of all ranks, by question and rank."""

@@ -233,6 +233,13 @@ def outer_layers(model: PreTrainedModel) -> set[str]:
     return {name for name, each in model.named_parameters() if any(each is layer.weight for layer in layers)}
 
 
+def tied_names(model: nn.Module) -> dict[str, str]:
+    """Further names of parameters that a model has twice, with the name that its checkpoints know them by."""
+    own = {id(parameter): name for name, parameter in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    return {name: own[id(parameter)] for name, parameter in every if own[id(parameter)] != name}
+
+
 def read_config(folder: Path) -> PretrainedConfig:
     """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
 
@@ -379,10 +386,15 @@ def save_merged(source: Path, target: Path, *, dtype: torch.dtype) -> None:
     copy_companions(source, target)
 
 
-def link_model_files(source: Path, target: Path) -> Path:
-    """Fill a folder with links to what a model consists of, without optimizer state; returns the folder."""
-    for found in _found(source, (*COMPANIONS, *WEIGHTS)):
+def link_model_files(source: Path, target: Path, weights: Path | None = None) -> Path:
+    """Fill a folder with links to what a model consists of, without optimizer state; returns the folder.
+
+    `weights` take the place of the folder's own.
+    """
+    for found in _found(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
         (target / found.name).symlink_to(found.absolute())
+    if weights:
+        (target / "model.safetensors").symlink_to(weights)
     return target
 
 

@@ -22,15 +22,19 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     outer_layers,
     repeat_exactly,
+    tied_names,
 )
 from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
+from infuser_core.engines.service.checksum import of_tensors
+from infuser_core.engines.service.handover import Board
 from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
+from infuser_core.engines.training.laid_file import Shapes, entries, put
 from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy
@@ -51,6 +55,7 @@ class LocalTrainer(FlatTrainer):
     bounds the tokens of a micro-batch (None: see TOKEN_BUDGETS; `auto`: see memory, with `roles` trainers on the
     device in the end); gradients do not depend on it. Where an accelerator runs out of memory, the pass starts again
     with half the budget. `attention`: see fused_attention. `deterministic`: see `repeat_exactly`.
+    What is saved is put on the `board` as well.
     `probe`: `fast`, `reference` (one question per backward: slower, and for any parameter kind), or `auto`, which is
     fast where it can be. `threads` applies to the whole process.
     """
@@ -69,8 +74,10 @@ class LocalTrainer(FlatTrainer):
         roles: int = 1,
         free: Callable[[torch.device], int] = free_memory,
         optimizer: Given = None,
+        board: Board | None = None,
     ) -> None:
         super().__init__(optimizer)
+        self._board = board
         torch.set_num_threads(threads)
         repeat_exactly(deterministic)
         self._deterministic = deterministic
@@ -120,6 +127,7 @@ class LocalTrainer(FlatTrainer):
                 adapters=self._flat.data.numel() if adapter else 0,
             )
         self._use_budget()
+        self._role = checkpoint.role
         self.zero_grad()
 
     def _read(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
@@ -151,7 +159,29 @@ class LocalTrainer(FlatTrainer):
         copy_companions(folder, path)
         if self._adapter:
             fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
+        elif self._board is not None:
+            self._board.put(path, self._role, self)
         return step
+
+    def shapes(self) -> Shapes:
+        """See Giver."""
+        return {name: view.shape for name, view in self._flat.views(self._flat.data).items()}
+
+    def tied(self) -> dict[str, str]:
+        """See Giver."""
+        assert isinstance(self._policy, ModelPolicy)
+        return tied_names(self._policy.model)
+
+    def lay(self, path: Path) -> None:
+        """See Giver."""
+        found = entries(path)
+        with path.open("r+b") as handle:
+            for name, view in self._flat.views(self._flat.data).items():
+                put(handle, found[name], 0, view)
+
+    def checksums(self, dtype: str) -> dict[str, int]:
+        """See Giver."""
+        return of_tensors(self._flat.views(self._flat.data), dtype)
 
     def sleep(self) -> None:
         """Give the memory to others: what it holds lies in a checkpoint."""

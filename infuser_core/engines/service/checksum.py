@@ -50,6 +50,19 @@ def of_tensors(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, int]:
     return {name: checksum(matrix(tensor).to(getattr(torch, dtype))) for name, tensor in tensors.items()}
 
 
+def of_run(run: Tensor, start: int, width: int) -> list[Block]:
+    """Blocks of a run of elements of a tensor whose rows have `width`, from its element `start` on."""
+    blocks, at = list[Block](), 0
+    while at < len(run):
+        row, column = divmod(start + at, width)
+        left = len(run) - at
+        count = left // width * width if column == 0 and left >= width else min(width - column, left)
+        part = run[at : at + count].view(max(1, count // width), -1)
+        blocks.append((row, column, checksum(part, row=row, column=column)))
+        at += count
+    return blocks
+
+
 def whole(blocks: Iterable[Block]) -> int:
     """Checksum of the tensor that blocks make up. -1 where two that should be the same differ."""
     found: dict[tuple[int, int], int] = {}

@@ -7,11 +7,12 @@ another, and a long response holds up nothing but itself.
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
+from infuser_core.engines.service.fixed import FORCED
 from infuser_core.engines.service.process import Engine
 from infuser_core.series import Series
 
@@ -72,7 +73,10 @@ TICK_SECONDS = 1.0
 
 
 class Draw:
-    """One call of `sample`: the queue, what has come back, and the engines that compute the rest."""
+    """One call of `sample`: the queue, what has come back, and the engines that compute the rest.
+
+    `forced` are responses, by place of group and seed, whose log-probabilities alone are wanted (see fixed).
+    """
 
     def __init__(
         self,
@@ -84,9 +88,10 @@ class Draw:
         ends: Sequence[int],
         capacity: int,
         silent_seconds: float,
+        forced: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self._engines, self._bell, self._groups, self._silent = engines, bell, groups, silent_seconds
-        self._params = {**asdict(params), "stop_token_ids": list(ends)}
+        self._params = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
         self._queue = GroupQueue(groups, params.max_tokens, engines=len(engines), capacity=capacity)
         self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
         self._done, self._tokens = 0, 0

@@ -5,7 +5,7 @@ Nothing here imports vllm or ray.
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -26,10 +26,11 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.engines.service.draw import Draw
+from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.launch import HF, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station, StationOptions
-from infuser_core.engines.service.sync_check import PARAMS, Agreement, Reference, fixed_groups
+from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, fixed_groups
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
@@ -42,7 +43,7 @@ class Stationed(Protocol):
 
     def start(self, folder: Path, *, longest: int | None) -> None: ...
 
-    def show(self, folder: Path) -> None: ...
+    def show(self, folder: Path, weights: Path | None = None) -> None: ...
 
     def close(self, *, keep_output: bool = False) -> None: ...
 
@@ -50,8 +51,9 @@ class Stationed(Protocol):
 class ServiceSampler:
     """protocols.Sampler over engines in processes of their own; `options` are the fields of ServiceOptions.
 
-    With `cluster`, every machine of it has engines, and all of them must see the checkpoints' folders. Whatever goes
-    wrong ends every engine; the next request starts fresh ones with the same checkpoint.
+    With `cluster`, every machine of it has engines, and all of them must see the checkpoints' folders. Weights on the
+    `board` are taken from there. Whatever goes wrong ends every engine; the next request starts fresh ones with the
+    same checkpoint.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ServiceSampler:
         device: str = "auto",
         threads: int = 1,
         cluster: Cluster | None = None,
+        board: Board | None = None,
         **options: Any,
     ) -> None:
         choose_dtype(dtype)
@@ -75,7 +78,7 @@ class ServiceSampler:
                 hint="set engine.rollout_quantisation to null, or sample on an accelerator",
             )
         self._station = StationOptions(service=self._options, device=self._device.type, dtype=dtype, threads=threads)
-        self._cluster = cluster
+        self._cluster, self._board = cluster, board
         self._stations: list[Stationed] = []
         self._bell = threading.Event()
         self._folder: Path | None = None
@@ -85,6 +88,8 @@ class ServiceSampler:
         self._limit: int | None = None
         self._longest: int | None = None
         self._own: frozenset[str] = frozenset()
+        self.channel = ""
+        """Way that the weights took last: `fresh` engines, their own look at `files`, or the trainer's `memory`."""
         self.starts = 0
         """Times that engines were started; weights they took while they ran do not count."""
         self.agreements: list[Agreement] = []
@@ -105,6 +110,7 @@ class ServiceSampler:
             "dtype": self._dtype,
             "engines": len(self._engines),
             "machines": len(self._stations),
+            "weights": self.channel,
             "max_model_len": self._limit,
         }
 
@@ -181,25 +187,30 @@ class ServiceSampler:
 
         Fresh ones also follow engines that ran and failed the proof: vLLM's own reload gets some models wrong.
         """
-        with closing(Reference(folder, self._dtype)) as reference:
-            if self._stations and self._options.in_place and shape == self._shape:
-                try:
-                    return self._renew(folder, reference)
-                except EngineError as error:
-                    text = f"fresh engines are started, since those that ran took the new weights badly: {error}"
-                    warnings.warn(text, EngineWarning, stacklevel=2)
-            self.close()
-            self._shape = shape
-            with self._whole():
-                self._start(folder)
-                self._prove(reference, fresh=True)
+        if self._stations and self._options.in_place and shape == self._shape:
+            try:
+                return self._renew(folder)
+            except EngineError as error:
+                text = f"fresh engines are started, since those that ran took the new weights badly: {error}"
+                warnings.warn(text, EngineWarning, stacklevel=2)
+        self.close()
+        self._shape = shape
+        with closing(Reference(folder, self._dtype)) as reference, self._whole():
+            self._start(folder)
+            self._prove(reference, fresh=True)
+        self.channel = "fresh"
 
-    def _renew(self, folder: Path, reference: Reference) -> None:
-        with self._whole():
+    def _renew(self, folder: Path) -> None:
+        """Let running engines take weights that a trainer has given for them, or else those of the files."""
+        handed = self._board.find(folder) if self._board else None
+        claim = HandedOver(folder, self._dtype, handed) if handed else Reference(folder, self._dtype)
+        with closing(claim), self._whole():
             self.wake()
-            self._everywhere(lambda station: station.show(folder))
+            weights = handed.memory.path if handed else None
+            self._everywhere(lambda station: station.show(folder, weights))
             self._ask("load")
-            self._prove(reference, fresh=False)
+            self._prove(claim, fresh=False)
+        self.channel = "memory" if handed else "files"
 
     def _start(self, folder: Path) -> None:
         self.starts += 1
@@ -216,26 +227,40 @@ class ServiceSampler:
 
         return [*stations(self._cluster, self._station, self._bell)]
 
-    def _prove(self, reference: Reference, *, fresh: bool) -> None:
+    def _prove(self, claim: Claim, *, fresh: bool) -> None:
         """Raises EngineError for engines that do not hold the checkpoint's weights.
 
         Fresh ones whose log-probabilities are right may hold tensors in forms of their own, with a warning.
         """
         names, groups = [engine.name for engine in self._engines], fixed_groups(self._vocabulary)
-        held = self._ask("checksums", reference.shapes(), self._dtype)
+        held = self._ask("checksums", claim.shapes(), self._dtype)
         if not fresh:
             for name, each in zip(names, held, strict=True):
-                reference.require_same(name, each, own=self._own)
-        drawn = [self._draw([engine], groups, PARAMS, no_progress, no_keep) for engine in self._engines]
-        found = reference.check(names, groups, drawn)
+                claim.require_same(name, each, own=self._own)
+        coarse: list[dict[str, float]] = [{} for _ in names]
+        if self._options.quantisation:
+            coarse = self._ask("errors", list(claim.shapes()), self._dtype)
+            for name, errors in zip(names, coarse, strict=True):
+                claim.require_near(name, errors)
+        # By key of the request: two responses to each prompt.
+        forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(claim.forced)}
+        drawn = [
+            self._draw([engine], groups, claim.params, no_progress, no_keep, forced=forced) for engine in self._engines
+        ]
+        found = claim.check(names, groups, drawn, self._options.quantisation or self._dtype)
+        if fresh and self._board:
+            self._board.responses = [list(each.token_ids) for each in chain.from_iterable(drawn[0])]
         if fresh:
-            self._own = frozenset(chain.from_iterable(map(reference.unlike, held)))
+            self._own = frozenset(chain.from_iterable(map(claim.unlike, held)))
         if fresh and self._own:
             text = (
                 f"{len(self._own)} tensors have another form in the engines, where log-probabilities alone prove them"
             )
             warnings.warn(f"{text}: {', '.join(sorted(self._own)[:3])}", EngineWarning, stacklevel=2)
-        counted = [sum(bool(forms) for name, forms in each.items() if name not in self._own) for each in held]
+        counted = [
+            len(errors) + sum(bool(forms) for name, forms in each.items() if name not in self._own)
+            for each, errors in zip(held, coarse, strict=True)
+        ]
         self.agreements = [replace(one, tensors=count) for one, count in zip(found, counted, strict=True)]
 
     def _everywhere(self, work: Callable[[Stationed], None]) -> None:
@@ -250,15 +275,18 @@ class ServiceSampler:
         params: SamplingParams,
         progress: Progress,
         keep: Keep,
+        *,
+        forced: Mapping[str, Sequence[int]] | None = None,
     ) -> list[list[Completion]]:
         draw = Draw(
             engines,
             self._bell,
             groups,
             params,
-            ends=self._ends,
+            ends=[] if forced else self._ends,
             capacity=self._capacity,
             silent_seconds=self._options.silent_seconds,
+            forced=forced,
         )
         with self._whole():
             return draw.run(progress, keep)

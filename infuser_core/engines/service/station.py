@@ -59,15 +59,15 @@ class Station:
         for launch in planned:
             self.engines.append(EngineProcess(replace(launch, name=f"{launch.name}{self._where}"), self._bell))
 
-    def show(self, folder: Path) -> None:
+    def show(self, folder: Path, weights: Path | None = None) -> None:
         """Let the view be of this checkpoint: links to the model's files, since an engine would take optimizer state
-        for weights, or its adapters merged into their base."""
+        for weights, or its adapters merged into their base. `weights` are a file in the place of its own."""
         assert self._scratch is not None, "start comes first"
         view = self._scratch / VIEW
         rmtree(view, ignore_errors=True)
         view.mkdir()
         if base_of(folder) is None:
-            link_model_files(folder, view)
+            link_model_files(folder, view, weights)
         else:
             save_merged(folder, view, dtype=choose_dtype(self._options.dtype))
 

@@ -6,10 +6,12 @@ scores the very tokens. Temperature, top-p and top-k are set, so that their conv
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -18,21 +20,23 @@ from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import choose_dtype, read_config, read_model
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
+from infuser_core.engines.service import fixed
 from infuser_core.engines.service.checksum import of_tensors
+from infuser_core.engines.service.handover import Handover
 from infuser_core.errors import EngineError
 
-PARAMS = SamplingParams(temperature=0.7, top_p=0.9, top_k=50, max_tokens=12)
+PARAMS = SamplingParams(temperature=fixed.TEMPERATURE, top_p=0.9, top_k=50, max_tokens=fixed.TOKENS)
 """How the fixed prompts are continued."""
 
-PROMPTS = 4
-PROMPT_TOKENS = 12
-
-LIMITS = {"float64": (1e-3, 1e-2), "float32": (1e-3, 1e-2), "bfloat16": (0.1, 1.0)}
-"""Largest mean difference, and the single one that few tokens may exceed, nats, by the sampler's dtype.
+LIMITS = {"float64": (1e-3, 1e-2), "float32": (1e-3, 1e-2), "bfloat16": (0.1, 1.0), "fp8": (0.6, 3.0)}
+"""Largest mean difference, and the single one that few tokens may exceed, nats, by the sampler's dtype or the format of
+its matrices.
 
 SmolLM2-135M in bf16 beside fp32 on a CPU, 576 tokens of such prompts: mean .049, of one check's tokens at most .055,
 99th percentile .22, largest .34. One random matrix of its 30 layers moves the mean to .23, a zeroed one to .36, a
-missing norm to 4.9, noise of .001 on every weight to .12.
+missing norm to 4.9, noise of .001 on every weight to .12. Six changes of weights in the real engine, beside fp32 or
+the trainer's own bf16: .043 to .070. In fp8, emulated (288 tokens, weights by matrix and inputs by token): .32, of one
+check .39, 99th percentile 1.8; a random matrix gives .47, which the bound on every matrix tells and this does not.
 """
 FAR = 0.03
 """Share of tokens that may exceed the single limit: three of some hundred, each as unlikely as it was drawn."""
@@ -70,39 +74,49 @@ class Agreement:
 def fixed_groups(vocabulary: int) -> list[PromptGroup]:
     """The fixed prompts: tokens spread over the vocabulary, two samples each."""
     return [
-        PromptGroup(
-            group_id=f"check/{place}",
-            token_ids=[(7 + 1009 * place + 7919 * token) % vocabulary for token in range(PROMPT_TOKENS)],
-            seeds=[2 * place, 2 * place + 1],
-        )
-        for place in range(PROMPTS)
+        PromptGroup(group_id=f"check/{place}", token_ids=fixed.prompt(place, vocabulary), seeds=fixed.seeds(place))
+        for place in range(fixed.PROMPTS)
     ]
 
 
-class Reference:
-    """The plain model of a checkpoint folder, on the CPU in at least fp32, for a sampler of that `dtype`.
+Drawn = Sequence[Sequence[Completion]]
+"""Responses to the fixed prompts."""
 
-    It loads while engines start.
-    """
+
+class Claim(ABC):
+    """What a checkpoint's weights are and say, to compare engines of that `dtype` with."""
+
+    forced: Sequence[Sequence[int]] = ()
+    """Responses whose log-probabilities are wanted; none for what engines draw themselves."""
+    params = PARAMS
+    """How they are drawn."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1)
-        self._model: Future[PreTrainedModel] = self._executor.submit(_plain_model, folder, dtype)
-        self._sums: Future[dict[str, int]] = self._executor.submit(self._checksums)
         self._folder, self._dtype = folder, dtype
 
+    @abstractmethod
     def close(self) -> None:
-        """Let go of the model."""
-        self._executor.shutdown()
-        del self._model
+        """Let go of what it holds."""
+        ...
 
-    def shapes(self) -> dict[str, list[int]]:
+    @abstractmethod
+    def shapes(self) -> Mapping[str, Sequence[int]]:
         """Of every tensor of the model by name, tied ones under each of theirs."""
-        return {name: [*each.shape] for name, each in self._model.result().named_parameters(remove_duplicate=False)}
+        ...
+
+    @abstractmethod
+    def sums(self) -> Mapping[str, int]:
+        """Checksums by the same names."""
+        ...
+
+    @abstractmethod
+    def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
+        """Absolute differences of the engines' log-probabilities from its own, nats."""
+        ...
 
     def unlike(self, held: Mapping[str, Sequence[int]]) -> list[str]:
         """Names of tensors of which a form that an engine holds has another checksum."""
-        return sorted(name for name, own in self._sums.result().items() if {own} != {own, *held.get(name, [])})
+        return sorted(name for name, own in self.sums().items() if {own} != {own, *held.get(name, [])})
 
     def require_same(self, name: str, held: Mapping[str, Sequence[int]], *, own: frozenset[str]) -> None:
         """Raises EngineError where the engine of that name holds other tensors than the checkpoint's, those of forms of
@@ -115,27 +129,86 @@ class Reference:
                 hint="fresh engines read the checkpoint from the start: set engine.weight_updates: fresh",
             )
 
-    def check(
-        self, names: Sequence[str], groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Sequence[Completion]]]
-    ) -> list[Agreement]:
-        """Distance of what each engine has drawn from the plain model.
+    def require_near(self, name: str, errors: Mapping[str, float]) -> None:
+        """Raises EngineError where a quantised matrix of the engine of that name is none of the checkpoint's."""
+        wrong = sorted(each for each, error in errors.items() if not error <= 1)
+        if wrong:
+            raise EngineError(
+                f"{name} does not hold the weights of {self._folder}: {len(wrong)} of {len(errors)} quantised matrices "
+                f"are further from them than rounding explains, e.g. {', '.join(wrong[:3])}",
+                hint="set engine.rollout_quantisation to null",
+            )
 
-        Raises EngineError naming the first engine that is too far from it.
-        """
-        dtype = self._dtype
-        mean, largest = LIMITS[dtype]
-        with _threads(min(THREADS, os.cpu_count() or 1)):
-            plain = _Scores(self._model.result())
-            found = [compare(plain, groups, each, dtype=dtype) for each in drawn]
+    def check(
+        self, names: Sequence[str], groups: Sequence[PromptGroup], drawn: Sequence[Drawn], kind: str
+    ) -> list[Agreement]:
+        """Distance of each engine's log-probabilities. Raises EngineError naming the first that is too far for engines
+        whose matrices are of that kind."""
+        mean, largest = LIMITS[kind]
+        found = [Agreement.of(self.gaps(groups, each), kind) for each in drawn]
         for name, one in zip(names, found, strict=True):
-            if not one.holds(dtype):
+            if not one.holds(kind):
                 raise EngineError(
                     f"{name} does not hold the weights of {self._folder}: log-probabilities of {one.tokens} sampled "
                     f"tokens differ from the checkpoint's by {one.mean:.3g} nats on average, {one.far:.0%} of them by "
-                    f"more than {largest:g} (limits {mean:g} and {FAR:.0%} for {dtype})",
+                    f"more than {largest:g} (limits {mean:g} and {FAR:.0%} for {kind})",
                     hint="fresh engines that differ are of a build that computes something else: try another version",
                 )
         return found
+
+
+class HandedOver(Claim):
+    """Weights that the trainer gave, by its own word: nobody reads the checkpoint's files."""
+
+    params = SamplingParams(temperature=fixed.TEMPERATURE, max_tokens=fixed.TOKENS)
+
+    def __init__(self, folder: Path, dtype: str, handed: Handover) -> None:
+        super().__init__(folder, dtype)
+        self._handed, self.forced = handed, handed.responses
+
+    def close(self) -> None:
+        del self._handed
+
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        return self._handed.shapes
+
+    def sums(self) -> Mapping[str, int]:
+        return self._handed.checksums
+
+    def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
+        pairs = zip(chain.from_iterable(drawn), self._handed.logprobs, strict=True)
+        return torch.cat([(torch.tensor(list(own.logprobs)) - torch.tensor(list(known))).abs() for own, known in pairs])
+
+
+class Reference(Claim):
+    """The plain model of a checkpoint folder, on the CPU in at least fp32. It loads while engines start."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        super().__init__(folder, dtype)
+        self._executor = ThreadPoolExecutor(max_workers=1)
+        self._model: Future[PreTrainedModel] = self._executor.submit(_plain_model, folder, dtype)
+        self._sums: Future[dict[str, int]] = self._executor.submit(self._checksums)
+        self._scores: _Scores | None = None
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        del self._model, self._scores
+
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        return {name: [*each.shape] for name, each in self._model.result().named_parameters(remove_duplicate=False)}
+
+    def sums(self) -> Mapping[str, int]:
+        return self._sums.result()
+
+    def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
+        with _threads(min(THREADS, os.cpu_count() or 1)):
+            self._scores = self._scores or _Scores(self._model.result())
+            pairs = [
+                (self._scores.of(group.token_ids, completion.token_ids), completion.logprobs)
+                for group, completions in zip(groups, drawn, strict=True)
+                for completion in completions
+            ]
+        return torch.cat([(own - torch.tensor(theirs)).abs() for own, theirs in pairs])
 
     def _checksums(self) -> dict[str, int]:
         named = self._model.result().named_parameters(remove_duplicate=False)
@@ -162,20 +235,6 @@ class _Scores:
             logprobs = torch.log_softmax(hidden.float() / PARAMS.temperature, -1)
             self._known[key] = logprobs.gather(1, torch.tensor(list(tokens))[:, None])[:, 0]
         return self._known[key]
-
-
-def compare(
-    plain: _Scores, groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], *, dtype: str
-) -> Agreement:
-    """Differences of the log-probabilities in `drawn`, sampled with PARAMS, from those of the plain model."""
-    every = torch.cat(
-        [
-            (plain.of(group.token_ids, completion.token_ids) - torch.tensor(completion.logprobs)).abs()
-            for group, completions in zip(groups, drawn, strict=True)
-            for completion in completions
-        ]
-    )
-    return Agreement.of(every, dtype)
 
 
 @contextmanager

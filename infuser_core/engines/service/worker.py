@@ -18,6 +18,10 @@ from typing import Any, Protocol
 BEAT_SECONDS = 1.0
 """Longest silence of an engine at work: the sampler tells a slow engine from a hung one by it."""
 
+COMMANDS = ("load", "checksums", "errors", "sleep", "wake")
+"""Methods of an engine that are called from outside. Only engines that quantise have `errors(names, dtype)`: of their
+matrices, the largest distance from the checkpoint's over what the format explains."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -45,7 +49,8 @@ class Engine(Protocol):
         ...
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """Take one more response to compute; `params` are SamplingParams by name and the tokens that end a response."""
+        """Take one more response to compute; `params` are SamplingParams by name, the tokens that end a response, and
+        for fixed responses FORCED (see fixed)."""
         ...
 
     def step(self) -> list[Row]:
@@ -108,11 +113,8 @@ class Server:
             for key, seed in rows:
                 self._engine.add(params, key, list(prompt), seed)
             return
-        engine = self._engine
-        known: dict[str, Callable[..., Any]] = {
-            each.__name__: each for each in (engine.load, engine.checksums, engine.sleep, engine.wake)
-        }
-        self._say("obeyed", command, known[command](*values))
+        assert command in COMMANDS
+        self._say("obeyed", command, getattr(self._engine, command)(*values))
 
     def _say(self, *message: Any) -> None:
         self._said = time.monotonic()

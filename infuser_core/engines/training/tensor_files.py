@@ -28,7 +28,7 @@ LARGE = 64 << 20
 """Bytes from which a file goes past the page cache, and others are written beside it."""
 FILES = min(16, os.cpu_count() or 1)
 """Large files that are written at the same time: hashing one keeps a core busy."""
-_KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 _PAST_CACHE = getattr(os, "O_DIRECT", 0)
 
 Shapes = Mapping[str, torch.Size]
@@ -41,7 +41,7 @@ def header(shapes: Shapes, dtype: torch.dtype) -> bytes:
     end = 0
     for name in sorted(shapes):
         start, end = end, end + dtype.itemsize * prod(shapes[name])
-        content[name] = {"dtype": _KINDS[dtype], "shape": list(shapes[name]), "data_offsets": [start, end]}
+        content[name] = {"dtype": KINDS[dtype], "shape": list(shapes[name]), "data_offsets": [start, end]}
     made = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     # Values start at a multiple of 8 bytes; the format pads with spaces.
     made += b" " * (-len(made) % 8)

@@ -1,7 +1,8 @@
 """Weights as a vLLM engine holds them, by the names of the checkpoint: parts of fused layers, shards, packed copies.
 
 A layer's weights are what its kernel multiplies by: the identity goes through it, which gives every weight exactly,
-wherever a kernel keeps its own packed copy. Norms, biases and embeddings are read as they lie.
+wherever a kernel keeps its own packed copy. Norms, biases and embeddings are read as they lie. Quantised weights have
+no checksum: of them it is shown that none is further from the checkpoint's than its format rounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,10 @@ from infuser_core.engines.service.checksum import Block, checksum, matrix
 
 _COLUMNS = 1024
 """Columns of a weight that go through a kernel at a time."""
+
+ROUNDED, SMALLEST = 2**-4 + 2**-8, 2**-9
+"""Largest distance of an e4m3 number from what it stands for: three bits of mantissa round by half of 2^-3 of it, and
+the kernel's bf16 result by 2^-8 more; below 2^-6 of the scale's unit numbers lie 2^-9 apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> di
 def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> list[list[Block]]:
     path, _, leaf = name.rpartition(".")
     place = _find(model, path)
-    if place is None:
+    if place is None or (leaf == "weight" and _quantised(place.layer)):
         return []
     height, width = shape[0], torch.Size(shape).numel() // shape[0]
     held = getattr(place.layer, leaf, None)
@@ -48,8 +53,39 @@ def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> l
         forms.append([(0, matrix(held))])
     if leaf == "weight" and hasattr(place.layer, "output_partition_sizes") and len(shape) == 2:
         forms.append(list(_multiplied(place.layer, dtype)))
-    found = [_blocks(place, form, height, width, dtype) for form in forms]
+    found = [
+        [
+            (row, column, checksum(part.to(dtype), row=row, column=column))
+            for row, column, part in _parts(place, form, height, width)
+        ]
+        for form in forms
+    ]
     return [each for each in found if each]
+
+
+def errors(model: Any, own: Mapping[str, Tensor], dtype: str) -> dict[str, float]:
+    """Of this rank's part of every quantised matrix, the largest distance from its `own` numbers over what the format
+    explains; above 1 it is another matrix."""
+    found = {}
+    for name, whole in own.items():
+        path, _, leaf = name.rpartition(".")
+        place = _find(model, path)
+        if place is None or leaf != "weight" or whole.dim() != 2 or not _quantised(place.layer):
+            continue
+        scale, worst = float(place.layer.weight_scale.max()), 0.0
+        columns = list(_multiplied(place.layer, getattr(torch, dtype)))
+        for row, column, part in _parts(place, columns, *whole.shape):
+            right = whole[row : row + part.shape[0], column : column + part.shape[1]].to(part.device).float()
+            allowed = right.abs() * ROUNDED + scale * SMALLEST
+            worst = max(worst, float(((part.float() - right).abs() / allowed).max()))
+        found[name] = worst
+    return found
+
+
+def _quantised(layer: Any) -> bool:
+    """Whether the layer's matrix has one byte for a number."""
+    weight = getattr(layer, "weight", None)
+    return isinstance(weight, Tensor) and weight.element_size() == 1
 
 
 def _find(model: Any, path: str) -> _Place | None:
@@ -76,21 +112,20 @@ def _multiplied(layer: Any, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
         yield first, layer.quant_method.apply(layer, unit, bias=None).T
 
 
-def _blocks(
-    place: _Place, columns: Sequence[tuple[int, Tensor]], height: int, width: int, dtype: torch.dtype
-) -> list[Block]:
-    """Checksums of the tensor's own rows in the held columns; none where these are no block of such a tensor."""
-    layer, blocks = place.layer, []
+def _parts(
+    place: _Place, columns: Sequence[tuple[int, Tensor]], height: int, width: int
+) -> Iterator[tuple[int, int, Tensor]]:
+    """The tensor's own rows in the held columns, each with its first row and column in the whole tensor; none where
+    these are no part of such a tensor."""
+    layer = place.layer
     rank, ranks = getattr(layer, "tp_rank", 0), getattr(layer, "tp_size", 1)
     held = sum(each.shape[1] for _, each in columns)
     start, stop, row = _rows(place, columns[0][1].shape[0], height, rank, ranks)
     if stop - start > height or width % held:
-        return []
+        return
     left = rank * (width // held) // ranks * held
     for first, each in columns:
-        block = each[start:stop].to(dtype)
-        blocks.append((row, left + first, checksum(block, row=row, column=left + first)))
-    return blocks
+        yield row, left + first, each[start:stop]
 
 
 def _rows(place: _Place, held: int, height: int, rank: int, ranks: int) -> tuple[int, int, int]:

@@ -5,10 +5,13 @@ log-sum before top-k and top-p changes no draw, since adding a constant to a row
 log-probability. One processor works before the temperature, which greedy rows never see; the other after it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from vllm.v1.sample.logits_processor import LogitsProcessor
+from vllm.v1.sample.logits_processor import AdapterLogitsProcessor, LogitsProcessor
+
+from infuser_core.engines.service.fixed import FORCED
 
 
 class NormaliseRaw(LogitsProcessor):
@@ -35,3 +38,25 @@ class NormaliseScaled(NormaliseRaw):
     def is_argmax_invariant(self) -> bool:
         """True sends vLLM here after the temperature, before top-k and top-p."""
         return True
+
+
+class Forced(AdapterLogitsProcessor):
+    """Given tokens of requests that ask for them: all others become impossible, after the normalisation."""
+
+    def is_argmax_invariant(self) -> bool:
+        """True sends vLLM here after NormaliseScaled."""
+        return True
+
+    def new_req_logits_processor(self, params: Any) -> Callable[[list[int], Tensor], Tensor] | None:
+        """For a request that asks for them; none for any other."""
+        tokens = (params.extra_args or {}).get(FORCED)
+        if not tokens:
+            return None
+
+        def force(before: list[int], logits: Tensor) -> Tensor:
+            kept = logits[tokens[len(before)]].clone()
+            logits.fill_(float("-inf"))
+            logits[tokens[len(before)]] = kept
+            return logits
+
+        return force

@@ -1,16 +1,18 @@
 """A vLLM engine as a process of the sampling service.
 
 Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in whichever environment holds vllm, and imports
-nothing of the project but its pipe, its checksums and the logits processors.
+nothing of the project but its pipe, its checksums, the fixed responses and the logits processors.
 """
 
 import sys
 from collections import Counter
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from infuser_core.engines.service.checksum import whole
+from infuser_core.engines.service.fixed import FORCED
 from infuser_core.engines.service.worker import Row, main
 
 PROCESSORS = "infuser_core.engines.vllm.logits:"
@@ -27,7 +29,7 @@ class VLLMEngine:
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
-        self._version, self._params = __version__, SamplingParams
+        self._version, self._params, self._folder = __version__, SamplingParams, settings["model"]
         # A response comes once, when it is complete: the engine copies what it has of each at every step otherwise.
         self._whole = RequestOutputKind.FINAL_ONLY
         self._engine = LLMEngine.from_engine_args(
@@ -39,7 +41,7 @@ class VLLMEngine:
                 # With the processors below, the "logit" of the sampled token is its log-probability at the sampling
                 # temperature, which top-k and top-p leave as it is.
                 logprobs_mode="processed_logits",
-                logits_processors=[f"{PROCESSORS}NormaliseRaw", f"{PROCESSORS}NormaliseScaled"],
+                logits_processors=[f"{PROCESSORS}{name}" for name in ("NormaliseRaw", "NormaliseScaled", "Forced")],
                 generation_config="vllm",
                 disable_log_stats=True,
             ),
@@ -64,7 +66,10 @@ class VLLMEngine:
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
         """Take one more response to compute; `params` are SamplingParams by name and the tokens that end a response."""
-        wanted = self._params(**params, seed=seed, logprobs=0, detokenize=False, output_kind=self._whole)
+        own = {name: value for name, value in params.items() if name != FORCED}
+        if FORCED in params:
+            own |= {"extra_args": {FORCED: params[FORCED][key]}, "max_tokens": len(params[FORCED][key])}
+        wanted = self._params(**own, seed=seed, logprobs=0, detokenize=False, output_kind=self._whole)
         self._engine.add_request(key, {"prompt_token_ids": prompt}, wanted)
 
     def step(self) -> list[Row]:
@@ -92,6 +97,11 @@ class VLLMEngine:
             for name in ranks[0]
         }
 
+    def errors(self, names: list[str], dtype: str) -> dict[str, float]:
+        """Of quantised matrices, the largest over all ranks (see held)."""
+        ranks = self._engine.apply_model(partial(_errors, names=names, folder=self._folder, dtype=dtype))
+        return {name: max(rank[name] for rank in ranks) for name in ranks[0]}
+
     def sleep(self) -> None:
         """Give the accelerator's memory back."""
         self._engine.sleep(level=1)
@@ -99,6 +109,20 @@ class VLLMEngine:
     def wake(self) -> None:
         """Take it again."""
         self._engine.wake_up()
+
+
+def _errors(model: Any, *, names: list[str], folder: str, dtype: str) -> dict[str, float]:
+    """One tensor after the other, from the files that were loaded."""
+    from safetensors import safe_open
+
+    from infuser_core.engines.vllm.held import errors
+
+    found: dict[str, float] = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        with safe_open(path, framework="pt") as opened:
+            for name in sorted(set(opened.keys()) & set(names)):
+                found |= errors(model, {name: opened.get_tensor(name)}, dtype)
+    return found
 
 
 def _pack_again(model: Any) -> None:

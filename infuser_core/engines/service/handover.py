@@ -1,0 +1,167 @@
+"""Weights that a trainer hands to living engines of its machine through memory, with what proves their arrival.
+
+Whoever saves a checkpoint also lays its weights, in the engines' dtype, into a file that lies in memory, and adds
+checksums of its own and its log-probabilities of fixed responses. Engines read that file in the place of the
+checkpoint's when they are asked for it: by then the trainer may sleep, or serve another role. The memory is this
+process's and goes with it; a kill leaves nothing behind. The fixed responses are what engines drew when they started:
+of tokens that a model finds likely, rounding moves the log-probabilities least.
+"""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Protocol
+
+from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.engines.service import fixed
+from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+
+SHARE = 0.5
+"""Share of the free main memory that weights may take: a machine without memory kills whom it likes."""
+
+Identity = tuple[tuple[str, int, int, int, int], ...]
+"""Files by name, device, inode, size and last change: a checkpoint keeps them when it moves into the store."""
+
+
+class Giver(Protocol):
+    """A trainer as the one who hands over."""
+
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        """Of every tensor that its checkpoints hold, by name."""
+        ...
+
+    def tied(self) -> Mapping[str, str]:
+        """Other names of such tensors, by which a model knows them as well."""
+        ...
+
+    def lay(self, path: Path) -> None:
+        """Fill a file that has room for every tensor, in the file's dtype. Raises OSError where it cannot."""
+        ...
+
+    def checksums(self, dtype: str) -> Mapping[str, int]:
+        """Of every tensor as it is held, rounded to that dtype (service.checksum)."""
+        ...
+
+    def logprobs(self, groups: Sequence[TrainGroup], *, temperature: float) -> list[list[Sequence[float]]]:
+        """See protocols.Trainer."""
+        ...
+
+
+class Memory:
+    """A file without a name that lives as long as this object; other processes of the user open its `path`."""
+
+    def __init__(self) -> None:
+        self._number = os.memfd_create("infuser-weights")
+        self.path = Path(f"/proc/{os.getpid()}/fd/{self._number}")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_number"):
+            os.close(self._number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """Weights of one checkpoint, ready to be read."""
+
+    memory: Memory
+    """Its file."""
+    shapes: Mapping[str, list[int]]
+    """Of every tensor of the model by name, tied ones under each of theirs."""
+    checksums: Mapping[str, int]
+    """The trainer's own, by the same names."""
+    logprobs: Sequence[Sequence[float]]
+    """Of the fixed responses by the trainer, nats: [response][token]."""
+    responses: Sequence[Sequence[int]]
+    """Their tokens: two responses to each fixed prompt."""
+
+
+class Board:
+    """The newest weights of every role, for engines that compute in `dtype`."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+        self._held: dict[str, tuple[Identity, Handover]] = {}
+        self.responses: Sequence[Sequence[int]] = ()
+        """Responses to the fixed prompts that engines drew; empty as long as none has started."""
+        self.refused = ""
+        """Reason for which the last weights were not handed over; empty where they were."""
+
+    def put(self, folder: Path, role: str, giver: Giver) -> None:
+        """Take over what a trainer has just saved into a folder, in the place of the role's weights before.
+
+        Where that cannot be, engines will read files: it warns of the reason and raises nothing. Before any engine has
+        started there is nobody to hand anything to.
+        """
+        if not self.responses:
+            return
+        try:
+            made = self._made(folder, giver)
+        except (OSError, EngineError) as error:
+            self._held.pop(role, None)
+            self.refused = str(error)
+            text = f"weights are not handed over in memory, and engines read the checkpoint's files: {error}"
+            warnings.warn(text, EngineWarning, stacklevel=2)
+            return
+        self.refused = ""
+        self._held[role] = (identity_of(folder), made)
+
+    def find(self, folder: Path) -> Handover | None:
+        """The weights of a checkpoint, where it is one that was handed over."""
+        try:
+            wanted = identity_of(folder)
+        except (OSError, CheckpointError):
+            return None
+        return next((made for identity, made in self._held.values() if identity == wanted), None)
+
+    def _made(self, folder: Path, giver: Giver) -> Handover:
+        if not hasattr(os, "memfd_create"):
+            raise EngineError("this system has no files in memory", hint="sample on Linux")
+        # Imported here: whoever only plans a run needs no torch.
+        import torch
+
+        from infuser_core.engines.hf.causal_lm import read_config
+        from infuser_core.engines.local.memory import free_host_memory
+        from infuser_core.engines.training.laid_file import create
+
+        shapes, dtype = giver.shapes(), getattr(torch, self._dtype)
+        needed, free = dtype.itemsize * sum(map(prod, shapes.values())), free_host_memory()
+        if needed > SHARE * free:
+            raise EngineError(f"{needed:,} bytes are needed, and of main memory {free:,} are free", hint="free some")
+        memory = Memory()
+        create(memory.path, shapes, dtype)
+        giver.lay(memory.path)
+        names = {name: name for name in shapes} | dict(giver.tied())
+        sums = giver.checksums(self._dtype)
+        groups = fixed_groups(int(read_config(folder).get_text_config().vocab_size), self.responses)
+        scores = giver.logprobs(groups, temperature=fixed.TEMPERATURE)
+        return Handover(
+            memory=memory,
+            shapes={name: list(shapes[own]) for name, own in names.items()},
+            checksums={name: sums[own] for name, own in names.items()},
+            logprobs=[row for rows in scores for row in rows],
+            responses=self.responses,
+        )
+
+
+def fixed_groups(vocabulary: int, responses: Sequence[Sequence[int]]) -> list[TrainGroup]:
+    """The fixed prompts with responses, as a trainer scores them."""
+    rows = [TrainRow(token_ids=each, advantage=1.0, sampler_logprobs=[0.0] * len(each)) for each in responses]
+    return [
+        TrainGroup(
+            group_id=f"fixed/{place}",
+            prompt_token_ids=fixed.prompt(place, vocabulary),
+            rows=[rows[seed] for seed in fixed.seeds(place)],
+        )
+        for place in range(fixed.PROMPTS)
+    ]
+
+
+def identity_of(folder: Path) -> Identity:
+    """Of a checkpoint's weights. Raises CheckpointError or OSError where there are none."""
+    from infuser_core.engines.training.checkpoint import WEIGHTS, shards_of
+
+    found = [(path.name, path.stat()) for path in shards_of(folder / WEIGHTS)]
+    return tuple((name, each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for name, each in found)

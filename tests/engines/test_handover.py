@@ -1,0 +1,165 @@
+"""Weights that go from a trainer to living engines through memory: what arrives, what is noticed, what falls back."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from engine_tiny import make_checkpoint, make_groups, step, trainer
+from places import SUPPORT
+from safetensors.torch import load_file, save_file
+
+from infuser_core.engines.service import handover
+from infuser_core.engines.service.checksum import of_tensors
+from infuser_core.engines.service.handover import Board
+from infuser_core.engines.service.sampler import ServiceSampler
+from infuser_core.engines.training.laid_file import create, entries, put
+from infuser_core.errors import EngineWarning
+from infuser_core.schemas import Checkpoint
+
+RESPONSES = [[2, 3, 4]] * 8
+"""What engines would have drawn."""
+Saved = Callable[..., Checkpoint]
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def board(request: pytest.FixtureRequest) -> Board:
+    return Board(str(request.param))
+
+
+@pytest.fixture
+def anchor(tmp_path: Path) -> Checkpoint:
+    return make_checkpoint(tmp_path / "first")
+
+
+@pytest.fixture
+def saved(tmp_path: Path, anchor: Checkpoint, board: Board) -> Saved:
+    """Saves the trainer's next state under a name."""
+    engine = trainer(anchor, board=board)
+
+    def save(name: str) -> Checkpoint:
+        step(engine, make_groups([(4, [5, 6])]))
+        folder = tmp_path / name
+        folder.mkdir()
+        engine.save(folder)
+        return Checkpoint(checkpoint_id=name, role="solver", step=1, path=str(folder))
+
+    return save
+
+
+@pytest.fixture
+def sampler(monkeypatch: pytest.MonkeyPatch, board: Board, anchor: Checkpoint) -> Iterator[ServiceSampler]:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    engine = ServiceSampler(dtype=board._dtype, device="cpu", worker="plain_engine", board=board)
+    engine.load(anchor)
+    yield engine
+    engine.close()
+
+
+def test_living_engines_take_them_from_memory_and_nobody_reads_the_files(sampler: ServiceSampler, saved: Saved) -> None:
+    assert sampler.channel == "fresh"
+    after, before = saved("second"), sampler.pids
+    file = Path(after.path) / "model.safetensors"
+    stat = file.stat()
+    # Whoever read this would hold zeros.
+    with file.open("r+b") as handle:
+        handle.seek(8 + int.from_bytes(handle.read(8), "little"))
+        handle.write(bytes(stat.st_size - handle.tell()))
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    sampler.load(after)
+    assert (sampler.channel, sampler.starts, sampler.pids) == ("memory", 1, before)
+    (found,) = sampler.agreements
+    assert found.tokens == 68 and found.tensors == 25
+    assert found.mean < (1e-5 if sampler._dtype == "float32" else 0.05)
+    assert sampler.facts()["weights"] == "memory"
+
+
+def test_a_checkpoint_is_known_after_it_moved_and_a_copy_of_it_is_not(
+    sampler: ServiceSampler, saved: Saved, board: Board, tmp_path: Path
+) -> None:
+    after = saved("second")
+    moved = tmp_path / "committed"
+    Path(after.path).rename(moved)
+    assert board.find(moved) is not None
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    for file in moved.iterdir():
+        (copied / file.name).write_bytes(file.read_bytes())
+    assert board.find(copied) is None and board.find(tmp_path / "nowhere") is None
+    sampler.load(Checkpoint(checkpoint_id="again", role="solver", step=1, path=str(copied)))
+    assert (sampler.channel, sampler.starts) == ("files", 1)
+
+
+def test_a_role_has_one_place_and_its_memory_is_free_when_nobody_needs_it(board: Board, saved: Saved) -> None:
+    assert board.find(Path(saved("nobody-asks").path)) is None
+    board.responses = RESPONSES
+    first = saved("second")
+    held = board.find(Path(first.path))
+    assert held is not None
+    path = held.memory.path
+    saved("third")
+    assert board.find(Path(first.path)) is None and path.exists()
+    del held
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("board", ["float32"], indirect=True)
+@pytest.mark.parametrize(("spoil", "told"), [
+    ("missing", r"checksums of 1 of 25 tensors differ, e.g. model.layers.0.self_attn.o_proj"),
+    ("wrong", r"checksums of 1 of 25 tensors differ, e.g. model.layers.0.self_attn.o_proj"),
+    ("untied", r"checksums of 1 of 25 tensors differ, e.g. lm_head.weight"),
+    ("stale", r"log-probabilities of 68 sampled tokens differ"),
+])  # fmt: skip
+def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
+    sampler: ServiceSampler, saved: Saved, monkeypatch: pytest.MonkeyPatch, anchor: Checkpoint, spoil: str, told: str
+) -> None:
+    monkeypatch.setenv("PLAIN_SPOIL", spoil)
+    sampler.close()
+    sampler.load(anchor)
+    with pytest.warns(EngineWarning, match=told):
+        sampler.load(saved("second"))
+    assert (sampler.channel, sampler.starts) == ("fresh", 3)
+
+
+@pytest.mark.parametrize("board", ["float32"], indirect=True)
+def test_without_room_in_memory_files_are_read_and_the_reason_is_told(
+    sampler: ServiceSampler, saved: Saved, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "SHARE", 1e-9)
+    with pytest.warns(EngineWarning, match=r"not handed over in memory.* bytes are needed, and of main memory"):
+        after = saved("second")
+    assert "are needed" in board.refused
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler.load(after)
+    assert (sampler.channel, sampler.starts) == ("files", 1)
+
+
+def test_the_memory_holds_the_checkpoint_rounded_and_the_trainers_sums_are_its_own(board: Board, saved: Saved) -> None:
+    board.responses = RESPONSES
+    after = saved("second")
+    found = board.find(Path(after.path))
+    assert found is not None
+    written = load_file(Path(after.path) / "model.safetensors")
+    dtype = getattr(torch, board._dtype)
+    laid = load_file(found.memory.path)
+    assert {name: each.tolist() for name, each in laid.items()} == {
+        name: each.to(dtype).tolist() for name, each in written.items()
+    }
+    tied = {"lm_head.weight": written["model.embed_tokens.weight"]}
+    assert found.checksums == of_tensors(written | tied, board._dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_file_filled_in_runs_is_that_of_safetensors(tmp_path: Path, dtype: torch.dtype) -> None:
+    tensors = {"b": torch.randn(3, 5).to(dtype), "a": torch.randn(7).to(dtype), "c": torch.randn(2, 2, 2).to(dtype)}
+    save_file(tensors, tmp_path / "expected", metadata={"format": "pt"})
+    create(tmp_path / "found", {name: each.shape for name, each in tensors.items()}, dtype)
+    places = entries(tmp_path / "found")
+    with (tmp_path / "found").open("r+b") as handle:
+        for name, each in tensors.items():
+            for start in range(0, each.numel(), 4):
+                put(handle, places[name], start, each.flatten()[start : start + 4])
+    assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
