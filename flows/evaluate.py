@@ -140,8 +140,8 @@ def _exported(
     out = order.out
 
     sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
-    judged = results.judged_by(judge.name, scored.verdicts) if judge else results.NO_JUDGE
-    found = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, judged=judged)
+    judging = results.judged_by(judge.name, scored.verdicts) if judge else {}
+    found = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, **judging)
     for folder in (folder_of(run.store.root, answers.name), out):
         if folder is not None:
             results.export(folder, record, found, answers, sheets, scored.questions)
@@ -168,12 +168,12 @@ def rescore(
     from infuser_core.evaluation.results import export_verdicts
 
     answers, scored = _scored(source, presets, questions=questions, benchmark=benchmark, too_long=too_long)
-    found = comparison.agreement(answers.plan, scored)
+    found = comparison.agreement(answers.name, answers.plan, scored)
     if out is not None:
         export_verdicts(out, scored)
     if as_json:
-        return comparison.agreement_json(answers.name, found)
-    return "\n".join([comparison.agreement_table(answers.name, found), *([f"verdicts: {out}"] if out else [])])
+        return found
+    return "\n".join([comparison.agreement_table(found), *([f"verdicts: {out}"] if out else [])])
 
 
 def passk(
@@ -190,10 +190,8 @@ def passk(
     from infuser_core.evaluation import comparison
 
     answers, (scored,) = _scored(source, [preset], questions=questions, benchmark=benchmark, wanted=benchmarks)
-    found = comparison.curves(answers.plan, scored.questions, ks)
-    if as_json:
-        return comparison.curves_json(answers.name, preset, found)
-    return comparison.curves_table(answers.name, preset, found)
+    found = comparison.curves(answers.name, preset, answers.plan, scored.questions, ks)
+    return found if as_json else comparison.curves_table(found)
 
 
 def _scored(

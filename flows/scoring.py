@@ -167,15 +167,14 @@ def _checked(run: "Run", made: "dict[str, ArtifactRef]", order: ScoreOrder) -> d
     from infuser_core.statistics.correlation import RankCorrelation
     from tasks import documents
     from tasks.studies import scores
-    from tasks.work import execute
 
     held_out = documents.reference_questions(run.name, "validation")
     asked = scores.Studied(run=run, iteration=0, inputs={**made, "held_out": held_out}, reply=order.reply)
     named = scores.named_scores(asked)
     steps = scores.prediction_study(asked, named, questions=STEPPED, answers=order.samples, rollouts=ROLLOUTS)
     arms = scores.selection_study(asked, named, share=0.25, steps=order.steps, draws=5, samples=None, ranked=True)
-    correlations = run.store.rows(execute(run, steps).ref, "score_correlations", RankCorrelation)
-    rows = run.store.rows(execute(run, arms).ref, "selection_arms", selection.SelectionArm)
+    correlations = asked.made(steps, "score_correlations", RankCorrelation)
+    rows = asked.made(arms, "selection_arms", selection.SelectionArm)
     return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
 
 

@@ -190,7 +190,7 @@ def _summary(rows: "Sequence[CheckedQuestion]", solved: "Mapping[int, Solved]") 
     solvers: list[dict[str, Any]] = []
     for iteration, one in solved.items():
         solvers.extend(agreements(one.tallies, next(iter(one.tallies)), iteration) if one.tallies else [])
-    per = [asdict(iteration_quality(list(mine))) for _, mine in groupby(rows, key=lambda row: row.iteration)]
+    per = [iteration_quality(list(mine)) for _, mine in groupby(rows, key=lambda row: row.iteration)]
     return {"iterations": per, "solvers": solvers}
 
 
@@ -210,7 +210,7 @@ def _examples(
     pairs = side_by_side(rows, count=count)
     again = [] if pairs or not count else _written_again(run, name, sets, made, count=count)
     found = pairs or side_by_side(check(again, {}, judged={}), count=count)
-    return {"examples": [asdict(pair) for pair in found], "rewritten": bool(again)}
+    return {"examples": found, "rewritten": bool(again)}
 
 
 def _written_again(
@@ -303,11 +303,10 @@ def gradient_quality(run: str | None, *, iteration: int, documents: int, batches
     """Cosine of the generator's gradient and the true one, by reward and advantage."""
     from infuser_core.phases.studies.gradients import GradientQuality
     from tasks.studies import scores
-    from tasks.work import execute
 
     with _studied(run, iteration) as (asked, named):
         work = scores.gradient_study(asked, named, documents=documents, batches=batches, answers=answers)
-        rows = asked.run.store.rows(execute(asked.run, work).ref, "gradient_quality", GradientQuality)
+        rows = asked.made(work, "gradient_quality", GradientQuality)
     return {**_head(asked), "batches": batches, "rows": [asdict(row) for row in rows]}
 
 
@@ -343,7 +342,7 @@ def of_each(
         return study(next(iter(names), None), **options)
     found = [study(run, **options) for run in names]
     pooled = over_runs([(each["variant"], each[rows]) for each in found], name=name, value=value, first=PAPER)
-    return {"iteration": options["iteration"], "pooled": [asdict(row) for row in pooled], "runs": found}
+    return {"iteration": options["iteration"], "pooled": pooled, "runs": found}
 
 
 def _named(given: str) -> list[str]:
@@ -357,11 +356,9 @@ def _named(given: str) -> list[str]:
 def _arms(run: str | None, iteration: int, **size: Any) -> "tuple[Studied, list[NamedScore], list[SelectionArm]]":
     from infuser_core.phases.studies.selection import SelectionArm
     from tasks.studies import scores
-    from tasks.work import execute
 
     with _studied(run, iteration) as (asked, named):
-        ref = execute(asked.run, scores.selection_study(asked, named, **size)).ref
-        rows = asked.run.store.rows(ref, "selection_arms", SelectionArm)
+        rows = asked.made(scores.selection_study(asked, named, **size), "selection_arms", SelectionArm)
         return asked, scores.named_rows(asked.run, named), rows
 
 

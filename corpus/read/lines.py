@@ -91,9 +91,13 @@ def prose(pages: Sequence[list[Line]]) -> list[Line]:
 MIN_ROWS = 5
 """Lines that each side needs before a page counts as set in two columns."""
 FILL = 0.6
-"""Median share of its column that a line of running text fills; cells of a table fill less."""
+"""Least share of its column that a line of running text fills; cells of a table fill less."""
+STRAY = 0.05
+"""Share of the pieces of a column that may reach into the space beside it."""
 CROSSING = 0.3
 """Largest share of the text that may run over both columns (titles, wide tables)."""
+CLEAR, HALF, NEARLY_ALL = 0.12, 0.5, 0.85
+"""With so little text across, half of a column may be drawings and formulas; otherwise nearly all of it is text."""
 GUTTER = 6.0
 """Least space between two columns, points."""
 LINE_NUMBERS = 8
@@ -197,19 +201,22 @@ def gutter(pieces: Sequence[Piece]) -> float | None:
     crossing, x = best
     sides = ([piece for piece in pieces if piece.x1 <= x + 1], [piece for piece in pieces if piece.x0 >= x - 1])
     total = sum(piece.x1 - piece.x0 for piece in pieces)
-    if crossing > CROSSING * total or not all(_is_column(side) for side in sides):
+    least = HALF if crossing <= CLEAR * total else NEARLY_ALL
+    if crossing > CROSSING * total or not all(_is_column(side, least) for side in sides):
         return None
-    inner = max(piece.x1 for piece in sides[0]), min(piece.x0 for piece in sides[1])
+    # A label of a drawing or a long formula may stand in between.
+    ends, starts = sorted(piece.x1 for piece in sides[0]), sorted(piece.x0 for piece in sides[1])
+    inner = ends[int((1 - STRAY) * (len(ends) - 1))], starts[int(STRAY * (len(starts) - 1))]
     return sum(inner) / 2 if GUTTER <= inner[1] - inner[0] <= MAX_GUTTER * (right - left) else None
 
 
-def _is_column(side: Sequence[Piece]) -> bool:
-    """Whether most rows fill the width, as running text does."""
+def _is_column(side: Sequence[Piece], least: float) -> bool:
+    """Whether this share of the text stands in rows that fill the width, as running text does."""
     rows = [sum(piece.x1 - piece.x0 for piece in row) for row in _grouped(side)]
     if len(rows) < MIN_ROWS:
         return False
     width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
-    return median(rows) >= FILL * width
+    return sum(row for row in rows if row >= FILL * width) >= least * sum(rows)
 
 
 def _falling(pieces: Sequence[Piece]) -> list[Piece]:

@@ -217,7 +217,8 @@ def _is_operator(text: Text, line: Line) -> bool:
     if not SIGN.match(line.text) or SENTENCE_END.search(above.text) or above.page != line.page:
         return False
     listed = first.text[:1] == line.text[0] and abs(first.x0 - line.x0) < 2
-    return not listed and abs(above.x0 - line.x0) < 2 and _full(above, line)
+    filled = _full(above, line) or any(abs(other.x1 - above.x1) < 2 for other in text.lines[:-1])
+    return not listed and abs(above.x0 - line.x0) < 2 and filled
 
 
 def _same_listing(above: Line, line: Line, pitch: float) -> bool:

@@ -236,10 +236,10 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two runs: settings, code versions, the first artifact that differs and why, and their metrics."""
-    from infuser_core.lineage.diff import compare
+    from infuser_core.lineage.diff import compare, text
 
     found = compare(settings.store_root(), first, second)
-    show(found.to_json(), found.text, as_json=as_json)
+    show(found, lambda: text(found), as_json=as_json)
 
 
 def view(

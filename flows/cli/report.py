@@ -1,6 +1,5 @@
 """Commands that report on runs: a page, a comparison, publication tables, question quality, habits of the answers."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -179,8 +178,8 @@ def habits(
 
     name, found = of_run.habits(settings.store_root(), run, phase=phase)
     tables = [[dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in of_run.tables_of(found)]
-    head = f"run {name}, answers of {found.phase or 'nobody'}"
-    show({"run": name, **asdict(found)}, lambda: "\n".join([head, *map(table, tables)]), as_json=as_json)
+    head = f"run {name}, answers of {found['phase'] or 'nobody'}"
+    show({"run": name, **found}, lambda: "\n".join([head, *map(table, tables)]), as_json=as_json)
 
 
 def paper() -> None:

@@ -1,7 +1,7 @@
 """Commands that look after the store, export a model from it, and import one to start from."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,10 +10,6 @@ from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.terminal import meter
-
-if TYPE_CHECKING:
-    from infuser_core.export.model import Exported
-    from infuser_core.export.questions import ExportedQuestions
 
 _DAMAGED = 3
 
@@ -162,13 +158,15 @@ def export(
     # Before anything is written: what the hub refuses is known in a second.
     where = hub.target(push, "dataset" if questions else "model") if push else None
     name = where.repo if where else "."
-    found: Exported | ExportedQuestions
     if questions:
         found = export_questions(root, run, iteration=iteration, out=out, name=name)
+        said = f"{out}: {found['questions']} questions"
     else:
         found = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
+        seen, files = found["iteration"], len(found["files"])
+        said = f"{out}: checkpoint {found['checkpoint_id']} after {seen} iterations, {files} files"
     pushed = {"pushed": hub.push(out, where, message=f"{run} after {iteration}")} if where else {}
-    show({**found.to_json(), **pushed}, lambda: "\n".join([found.text(), *pushed.values()]), as_json=as_json)
+    show({**found, **pushed}, "\n".join([said, *pushed.values()]), as_json=as_json)
 
 
 def import_anchor(
@@ -180,7 +178,7 @@ def import_anchor(
     as_json: AsJson = False,
 ) -> None:
     """Convert a pretrained model into an anchor: fp32 weights, tokenizer, optimizer state at zero, and its origin."""
-    from infuser_core.export.anchor import import_anchor as write_anchor
+    from infuser_core.export import anchor
 
-    found = write_anchor(source, out)
-    show(found.to_json(), found.text, as_json=as_json)
+    found = anchor.import_anchor(source, out)
+    show(found, lambda: anchor.text(found), as_json=as_json)

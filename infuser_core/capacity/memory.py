@@ -73,6 +73,11 @@ class Layout:
         return self.probe == "reference" or self.optimizer == "muon"
 
     @property
+    def changes_roles(self) -> bool:
+        """Whether one sharded trainer serves both roles in turn."""
+        return self.zero_stage > 0 and self.warm_trainers == 1
+
+    @property
     def engines(self) -> int:
         """Sampling engines."""
         return max(1, self.sampler_ranks // self.tensor_parallel)
@@ -309,15 +314,17 @@ def host(shape: Shape, layout: Layout, *, per_node: int) -> float:
     """Bytes that a node's memory holds for its GPUs: what is offloaded, and what has moved there to sleep.
 
     Of engines that take turns, a sampler's weights of both roles are there while others work, and a sharded trainer's
-    masters, moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. What trainers hand
-    over lies there once.
+    masters, moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded one
+    that serves both roles keeps the other role's masters and moments there, and while they change, those of both.
+    What trainers hand over lies there once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters
     weights = layout.bytes_per_weight * own * layout.warm_trainers
     state = 16.0 * own * layout.warm_trainers
     moved = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
-    trainers = state * moved + weights * layout.offload_weights
+    waiting = 2 * 12.0 * own * layout.changes_roles
+    trainers = state * moved + waiting + weights * layout.offload_weights
     samplers = 2 * sampled_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
     handed = layout.handed * layout.bytes_per_weight * parameters
     return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers + handed

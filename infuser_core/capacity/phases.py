@@ -102,10 +102,11 @@ def phases_of(asked: Asked) -> list[Phase]:
     parameters, trained = float(asked.shape.parameters), float(asked.shape.trained)
     synced = 4 * parameters / disk + trainers.copied(_weights(asked))
     written, read = 4 * trained / disk, 4 * trained / disk
-    # One trainer for both roles loads at every change; one that only made room for a sampler comes back from the host,
-    # unless it is unsharded: that one keeps nothing.
+    # One trainer for both roles changes them: a sharded one exchanges what it holds with what waits in host memory, as
+    # it comes back from there after it made room for a sampler; an unsharded one keeps nothing and loads.
     layout, loaded = asked.layout, 4 * (parameters + asked.shape.moments(asked.layout.optimizer)) / disk
-    changed = loaded if layout.warm_trainers == 1 else 0.0
+    waited = 2 * trainers.copied(12 * trained / trainers.ranks) if layout.zero_stage else loaded
+    changed = waited if layout.warm_trainers == 1 else 0.0
     parked = trainers.copied(16 * trained / trainers.ranks) if layout.zero_stage else loaded
     again = parked if layout.turns else 0.0
     answers_known = volume.scored is not None

@@ -192,6 +192,8 @@ class EnginePool:
         self._max_trainers = max_trainers
         self._placement = placement
         self._warm: dict[tuple[str, str], Warm] = {}
+        # States of roles whose trainer was handed on: their engine keeps them in host memory.
+        self._waiting: dict[str, Warm] = {}
         self._lock = RLock()
 
     def trainer(self, checkpoint: Checkpoint) -> Trainer:
@@ -215,15 +217,16 @@ class EnginePool:
         the next request loads: a stage answered from the store trained nothing in this process.
         """
         with self._lock:
-            warm = self._warm.get(("trainer", checkpoint.role))
-        if warm is not None and warm.saved_step == checkpoint.step:
-            warm.checkpoint_id = checkpoint.checkpoint_id
+            warm = self._warm.get(("trainer", checkpoint.role)) or self._waiting.get(checkpoint.role)
+            if warm is not None and warm.saved_step == checkpoint.step:
+                warm.checkpoint_id = checkpoint.checkpoint_id
 
     def close(self) -> None:
         """End and drop every engine."""
         with self._lock:
             for key in list(self._warm):
                 self._drop(key)
+            self._waiting.clear()
 
     @contextmanager
     def _turn(self, kind: str, checkpoint: Checkpoint) -> Iterator[Warm]:
@@ -235,13 +238,24 @@ class EnginePool:
                 warm.asleep = False
             if warm.checkpoint_id != checkpoint.checkpoint_id:
                 warm.checkpoint_id, warm.saved_step, warm.user = "", None, None
-                faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")
-                warm.engine.load(checkpoint)
+                self._fill(kind, warm, checkpoint)
                 warm.checkpoint_id = checkpoint.checkpoint_id
             engines = _asked.get()
             if engines is not None:
                 engines[kind] = warm.engine
             yield warm
+
+    def _fill(self, kind: str, warm: Warm, checkpoint: Checkpoint) -> None:
+        """Have an engine hold the checkpoint: from host memory where its state waits there, else from its files."""
+        with self._lock:
+            waiting = self._waiting.pop(checkpoint.role, None) if kind == "trainer" else None
+        if waiting is not None and waiting.engine is warm.engine:
+            if waiting.checkpoint_id == checkpoint.checkpoint_id:
+                warm.engine.take(checkpoint.role)
+                return
+            warm.engine.drop(checkpoint.role)
+        faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")
+        warm.engine.load(checkpoint)
 
     def _found(self, kind: str, role: str) -> Warm:
         key = (kind, role)
@@ -270,10 +284,17 @@ class EnginePool:
             warm.user = None
             if handed is None and hasattr(warm.engine, "close") and _works(warm.engine):
                 del self._warm[key]
+                self._park(key[1], warm)
                 handed = Warm(engine=warm.engine, checkpoint_id="", asleep=warm.asleep)
             else:
                 self._drop(key)
         return handed
+
+    def _park(self, role: str, warm: Warm) -> None:
+        """What a role's trainer holds waits in host memory, if it is a checkpoint or was saved and may become one."""
+        named = bool(warm.checkpoint_id) or warm.saved_step is not None
+        if named and hasattr(warm.engine, "park") and warm.engine.park(role):
+            self._waiting[role] = warm
 
     def _rest(self, *, but: tuple[str, str]) -> None:
         """Engines that can sleep give the accelerators to the one that is asked for."""

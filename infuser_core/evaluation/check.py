@@ -14,6 +14,7 @@ from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.schemas import Question, Verdict
+from infuser_core.terminal import table
 from infuser_core.verifiers.parts.batch import Job, check_all
 
 PRESET = "paper"
@@ -141,19 +142,20 @@ def _wrong_pairs(questions: Sequence[Question]) -> Iterator[tuple[Question, str]
 
 def table_of(found: Sequence[Checked]) -> str:
     """The checks as lines for a terminal: the table, then what was not accepted or wrongly accepted."""
-    from infuser_core.evaluation.results import aligned
-
-    columns = ["benchmark", "questions", "excluded", "golds asked", "refused", "wrong asked", "accepted", "status"]
     rows = [
-        [
-            one.benchmark,
-            *(str(n) for n in (one.questions, one.excluded, one.asked, len(one.refused), one.wrong_asked)),
-            str(len(one.wrong_accepted)),
-            one.status,
-        ]
+        {
+            "benchmark": one.benchmark,
+            "questions": one.questions,
+            "excluded": one.excluded,
+            "golds asked": one.asked,
+            "refused": len(one.refused),
+            "wrong asked": one.wrong_asked,
+            "accepted": len(one.wrong_accepted),
+            "status": one.status,
+        }
         for one in found
     ]
-    lines = [aligned(columns, rows)]
+    lines = [table(rows, width=120)]
     for one in found:
         lines += [f"warning: {line}" for line in one.warnings]
         lines += [f"gold not accepted: {one.benchmark}: {line}" for line in one.refused]

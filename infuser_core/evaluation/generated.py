@@ -16,7 +16,6 @@ from infuser_core.sealed import digest_of
 from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.question_quality import (
     CheckedQuestion,
-    SolverGap,
     check_key,
     copies,
     points_at,
@@ -138,8 +137,11 @@ def tally_of(store: Store, scores: ArtifactRef) -> Tally:
 
 def gaps(solvers: Mapping[str, Tally], base: str) -> list[dict[str, Any]]:
     """One row per solver: agreement with the key, and its distance to `base` with a paired 95% interval."""
-    first = {"solver": base, "agreement": accuracy(solvers[base]), "questions": len(solvers[base].question_ids)}
-    return [first, *(_row(found) for found in strong_weak_gaps(solvers, base))]
+    rows = [{"solver": base, "agreement": accuracy(solvers[base]), "questions": len(solvers[base].question_ids)}]
+    for solver, gap in strong_weak_gaps(solvers, base).items():
+        own = {"solver": solver, "agreement": accuracy(solvers[solver]), "questions": gap.questions}
+        rows.append({**own, "gap": gap.value, "low": gap.low, "high": gap.high})
+    return rows
 
 
 def agreements(solvers: Mapping[str, Tally], base: str, iteration: int) -> list[dict[str, Any]]:
@@ -151,17 +153,6 @@ def agreements(solvers: Mapping[str, Tally], base: str, iteration: int) -> list[
         ends = {"agreement_low": own.low, "agreement_high": own.high}
         rows.append({"iteration": iteration, **empty, **row, **ends})
     return rows
-
-
-def _row(found: SolverGap) -> dict[str, Any]:
-    return {
-        "solver": found.solver,
-        "agreement": found.accuracy,
-        "questions": found.gap.questions,
-        "gap": found.gap.value,
-        "low": found.gap.low,
-        "high": found.gap.high,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +216,7 @@ def _checked(questions: Sequence[Row], judged: Mapping[str, Judged], solved: Sol
         pointing = points_at(" ".join([row["text"], *row["choices"]]))
         said = judged.get(name)
         said = said if said is not None and said.usable else None
-        key = check_key(solved.verdicts[name]) if solved.verdicts.get(name) else None
+        key, majority = check_key(solved.verdicts[name]) if solved.verdicts.get(name) else ("", "")
         yield CheckedQuestion(
             iteration=row["iteration"],
             question_id=name,
@@ -238,8 +229,8 @@ def _checked(questions: Sequence[Row], judged: Mapping[str, Judged], solved: Sol
             self_contained=said.self_contained if said else not pointing,
             decided_by="judge" if said else "rules",
             missing=said.missing if said else "",
-            key=key.finding if key else "",
-            majority=key.answer if key else "",
+            key=key,
+            majority=majority,
             oracle=row["oracle"],
             agreement=agreement.get(name, []),
         )

@@ -5,8 +5,9 @@ import io
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from infuser_core import durable
@@ -14,54 +15,50 @@ from infuser_core.evaluation.plan import AskedQuestion, Plan
 from infuser_core.evaluation.record import Record
 from infuser_core.evaluation.saved import Answers, Scored
 from infuser_core.evaluation.scores import SheetScore
-from infuser_core.report.page import escape
+from infuser_core.report.page import escape, grid
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore
 from infuser_core.statistics.averages import exactly, mean_of, printed
 from infuser_core.store.store import Store
 from infuser_core.store.tables import save_rows
+from infuser_core.terminal import table
 
 JSON = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """Counts of verdicts by a judge."""
-
-    name: str = ""
-    """The judging model; empty without one."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Benchmark label to responses whose verdict is the judge's."""
-
-
-NO_JUDGE = Judged()
-
-
-def judged_by(name: str, verdicts: Sequence[BenchmarkVerdict]) -> Judged:
-    """The judge's share in these verdicts."""
-    return Judged(name=name, counts=Counter(row.benchmark for row in verdicts if row.decided_by == "judge"))
+def judged_by(name: str, verdicts: Sequence[BenchmarkVerdict]) -> JSON:
+    """The judging model, and by benchmark label the responses whose verdict is its own: options of `results_of`."""
+    return {"judge": name, "judged": Counter(row.benchmark for row in verdicts if row.decided_by == "judge")}
 
 
 def results_of(
-    record: Record, scores: Sequence[SheetScore], *, preset: str, too_long: str, judged: Judged = NO_JUDGE
+    record: Record,
+    scores: Sequence[SheetScore],
+    *,
+    preset: str,
+    too_long: str,
+    judge: str = "",
+    judged: Mapping[str, int] = MappingProxyType({}),
 ) -> JSON:
     """Everything that is known of the evaluation, without times or places: equal answers give equal text."""
     identity = record.identity
     notes = notes_of(scores, limit=identity["limit"], seed=identity["seed"]) + _phrased(identity)
-    notes += [f"{label}: {count:,} verdicts are the judge's ({judged.name})" for label, count in judged.counts.items()]
-    counts, shots = judged.counts, _shots(identity)
+    notes += [f"{label}: {count:,} verdicts are the judge's ({judge})" for label, count in judged.items()]
+    shots = _shots(identity)
     return {
         "model": record.model,
         "model_digest": identity["model"],
         "preset": preset,
         "too_long": too_long,
-        "judge": judged.name,
+        "judge": judge,
         "seed": identity["seed"],
         "sampling": identity["sampling"],
         "prompt_tokens": identity["prompt_tokens"],
         "limit": identity["limit"],
         "benchmarks": {
-            label: _facts(found) | {"judged": counts.get(label, 0)} | shots.get(label, {})
-            for label, found in ((each.sheet.label, each) for each in scores)
+            each.sheet.label: _facts(each)
+            | {"judged": judged.get(each.sheet.label, 0)}
+            | shots.get(each.sheet.label, {})
+            for each in scores
         },
         "categories": averages(scores),
         "notes": [*notes, *record.notes],
@@ -133,33 +130,25 @@ def notes_of(scores: Sequence[SheetScore], *, limit: int | None, seed: int) -> l
     return notes
 
 
-COLUMNS = (
-    "benchmark", "category", "questions", "samples", "accuracy", "95% interval", "answered", "unverified", "too long",
-    "tokens", "cut",
-)  # fmt: skip
-
-
-def rows_of(results: JSON) -> list[list[str]]:
+def rows_of(results: JSON) -> list[dict[str, str]]:
     """The table for people: percentages with two decimals, averages last."""
     rows = [
-        [
-            label,
-            facts["category"],
-            str(facts["questions"]),
-            str(facts["samples"]),
-            percent(facts["accuracy"]),
-            f"{percent(facts['low'])} - {percent(facts['high'])}",
-            percent(facts["answered"], 1),
-            str(facts["unverified"]),
-            str(facts["prompt_too_long"]),
-            printed(facts["mean_response_tokens"], 1),
-            percent(facts["cut"], 1),
-        ]
+        {
+            "benchmark": label,
+            **{name: str(facts[name]) for name in ("category", "questions", "samples")},
+            "accuracy": percent(facts["accuracy"]),
+            "95% interval": f"{percent(facts['low'])} - {percent(facts['high'])}",
+            "answered": percent(facts["answered"], 1),
+            "unverified": str(facts["unverified"]),
+            "too long": str(facts["prompt_too_long"]),
+            "tokens": printed(facts["mean_response_tokens"], 1),
+            "cut": percent(facts["cut"], 1),
+        }
         for label, facts in results["benchmarks"].items()
     ]
-    blank = [""] * (len(COLUMNS) - 5)
-    means = shown_means(results["categories"])
-    return rows + [[f"mean: {name}", "", "", "", percent(value), *blank] for name, value in means.items()]
+    means = shown_means(results["categories"]).items()
+    blank = dict.fromkeys(rows[0], "") if rows else {}
+    return [*rows, *({**blank, "benchmark": f"mean: {name}", "accuracy": percent(value)} for name, value in means)]
 
 
 def shown_means(means: Mapping[str, float]) -> dict[str, float]:
@@ -172,32 +161,16 @@ def percent(share: float, digits: int = 2) -> str:
     return printed(exactly(share) * 100, digits)
 
 
-def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side for a terminal: the first to the left, numbers to the right."""
-    cells = [list(columns), *[list(row) for row in rows]]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
-    left = [not any(line[place][:1].isdigit() for line in cells[1:]) for place in range(len(columns))]
-    lines = [
-        "  ".join(
-            value.ljust(width) if to_left else value.rjust(width)
-            for value, width, to_left in zip(line, widths, left, strict=True)
-        ).rstrip()
-        for line in cells
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
 def terminal(results: JSON) -> str:
     """The results as lines for a terminal."""
     head = f"model {results['model']}, preset {results['preset']}, seed {results['seed']}; percentages"
-    return "\n".join([head, aligned(COLUMNS, rows_of(results)), *(f"note: {note}" for note in results["notes"])])
+    return "\n".join([head, table(rows_of(results)), *(f"note: {note}" for note in results["notes"])])
 
 
 def markdown(results: JSON) -> str:
     """The results as a Markdown page."""
-    marks = [":---", ":---", *["---:"] * (len(COLUMNS) - 2)]
-    table = [COLUMNS, marks, *[[escape(cell) for cell in row] for row in rows_of(results)]]
-    lines = ["| " + " | ".join(row) + " |" for row in table]
+    rows = rows_of(results)
+    lines = grid(list(rows[0]), [[escape(cell) for cell in row.values()] for row in rows], text_columns=2)
     sampling = ", ".join(f"{name} {value}" for name, value in results["sampling"].items())
     return "\n".join(
         [

@@ -85,15 +85,15 @@ def _sheet_score(sheet: Sheet, rows: Sequence[QuestionScore], checkpoint_id: str
     asked = [row for row in counted if not row.too_long]
     num_asked = max(1, sum(row.num_samples for row in asked))
     accuracy = _share([row.num_correct / row.num_samples for row in counted])
-    interval = wilson(accuracy, len(counted))
+    low, high = wilson(accuracy, len(counted))
     score = BenchmarkScore(
         benchmark=sheet.label,
         checkpoint_id=checkpoint_id,
         num_questions=len(counted),
         num_samples=max((row.num_samples for row in counted), default=0),
         accuracy=accuracy,
-        low=interval.low,
-        high=interval.high,
+        low=low,
+        high=high,
         answered=1 - sum(row.num_no_answer for row in counted) / max(1, total),
         unverified=sum(row.num_unverified for row in counted),
         mean_response_tokens=sum(row.mean_response_tokens * row.num_samples for row in asked) / num_asked,

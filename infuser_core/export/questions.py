@@ -64,27 +64,9 @@ class QuestionRow:
     """Share of the solver's answers that were right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedQuestions:
-    """A folder with a data set that was written."""
-
-    out: Path
-    """The folder."""
-    rows: int
-    """Questions."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The result for scripts."""
-        return {"out": str(self.out), "questions": self.rows}
-
-    def text(self) -> str:
-        """The result for people."""
-        return f"{self.out}: {self.rows} questions"
-
-
-def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> ExportedQuestions:
+def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
     """Write the questions of a run's first iterations (a number, or `selected`) into a new folder. `name` is what
-    its card loads it by.
+    its card loads it by. Returns, as JSON values, the folder and the number of questions.
 
     Raises UsageError where there are none, or the folder holds something.
     """
@@ -118,7 +100,7 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
             base=base_text(validate(read_config(root, run))),
         )
         (draft / "README.md").write_text(card, encoding="utf-8")
-    return ExportedQuestions(out=out, rows=len(rows))
+    return {"out": str(out), "questions": len(rows)}
 
 
 def _rows(lens: Lens, iterations: int) -> Iterator[QuestionRow]:

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,64 +40,43 @@ Slot = tuple[str, int, str, int]
 """Phase, iteration, label, and number among those with the same three."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Two runs side by side."""
-
-    runs: Sequence[str]
-    """Their names."""
-    origins: Sequence[str]
-    """Which run each was made from, in words; empty for none."""
-    config: Sequence[Mapping[str, Any]]
-    """Settings that differ: key and both values."""
-    versions: Sequence[Mapping[str, Any]]
-    """Phases whose code version differs."""
-    first_difference: Mapping[str, Any] | None
-    """The first artifact, in the order of the pipeline, that is not the same, and why; None where all are."""
-    shared_artifacts: int
-    """Artifacts that both runs have."""
-    metrics: Sequence[Mapping[str, Any]]
-    """Metrics side by side; None where one run has none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The comparison for scripts."""
-        return asdict(self)
-
-    def text(self) -> str:
-        """The comparison for people."""
-        parts = [f"{self.runs[0]} and {self.runs[1]}: {self.shared_artifacts} artifacts in common"]
-        parts += [f"{run} was {origin}" for run, origin in zip(self.runs, self.origins, strict=True) if origin]
-        first = [f"  {name}: {shown(value)}" for name, value in (self.first_difference or {}).items()]
-        parts += ["", "settings:", *_lines(self.config, "the same")]
-        parts += ["", "code versions:", *_lines(self.versions, "the same")]
-        parts += ["", "first artifact that differs:", *(first or ["  none: every artifact is the same"])]
-        return "\n".join([*parts, "", "metrics:", *_lines(self.metrics, "none yet")])
-
-
 def _lines(rows: Sequence[Mapping[str, Any]], nothing: str) -> list[str]:
     return [f"  {line}" for line in table_lines(rows) or [nothing]]
 
 
-def compare(root: Path, first: str, second: str) -> Difference:
-    """Two runs by name. Raises UsageError when there is no such run."""
+def text(found: Mapping[str, Any]) -> str:
+    """The comparison for people."""
+    runs, origins = found["runs"], found["origins"]
+    parts = [f"{runs[0]} and {runs[1]}: {found['shared_artifacts']} artifacts in common"]
+    parts += [f"{run} was {origin}" for run, origin in zip(runs, origins, strict=True) if origin]
+    first = [f"  {name}: {shown(value)}" for name, value in (found["first_difference"] or {}).items()]
+    parts += ["", "settings:", *_lines(found["config"], "the same")]
+    parts += ["", "code versions:", *_lines(found["versions"], "the same")]
+    parts += ["", "first artifact that differs:", *(first or ["  none: every artifact is the same"])]
+    return "\n".join([*parts, "", "metrics:", *_lines(found["metrics"], "none yet")])
+
+
+def compare(root: Path, first: str, second: str) -> dict[str, Any]:
+    """Two runs side by side, as JSON values. Raises UsageError when there is no such run.
+
+    `origins`: which run each was made from, in words. `config`, `versions`: settings, and phases by their code version,
+    that differ. `first_difference`: the first artifact, in the order of the pipeline, that is not the same, and why.
+    """
     names = [find_run(root, first), find_run(root, second)]
     catalogue = Catalogue(root)
     one, other = (graph_of(catalogue, name) for name in names)
     with closing(Lens(catalogue, runs=list(dict.fromkeys(names)))) as lens:
         metrics = [row for sql in _METRICS for row in _metrics(*(lens.query(sql, [name]) for name in names))]
-    return Difference(
-        runs=names,
-        origins=[origin_of(root, name) for name in names],
-        config=_side_by_side(*(read_config(root, name) for name in names)),
-        versions=_versions(one, other),
-        first_difference=_first(_slots(one), _slots(other)),
-        shared_artifacts=len(set(one.records) & set(other.records)),
-        metrics=metrics,
-    )
-
-
-def _side_by_side(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "a": a, "b": b} for key, a, b in differing(one, other)]
+    settings = differing(read_config(root, names[0]), read_config(root, names[1]))
+    return {
+        "runs": names,
+        "origins": [origin_of(root, name) for name in names],
+        "config": [{"key": key, "a": a, "b": b} for key, a, b in settings],
+        "versions": _versions(one, other),
+        "first_difference": _first(_slots(one), _slots(other)),
+        "shared_artifacts": len(set(one.records) & set(other.records)),
+        "metrics": metrics,
+    }
 
 
 def _versions(one: Graph, other: Graph) -> list[dict[str, Any]]:

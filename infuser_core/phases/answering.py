@@ -18,7 +18,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import ConfigError
-from infuser_core.phases.drawing import Kept, draw
+from infuser_core.phases.drawing import Drawn, Kept, draw
 from infuser_core.prompts.load import Template, load, render_question
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
@@ -128,7 +128,7 @@ def answer_questions(
     checkpoint_id: str,
     seed: int,
     scope: str,
-    kept: Kept | None = None,
+    kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
     """Sample and verify `settings.samples` answers per question, in question order.

@@ -7,7 +7,7 @@ from infuser_core.config.run import RunConfig, SamplingSettings
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, answer_questions
-from infuser_core.phases.drawing import Kept
+from infuser_core.phases.drawing import Drawn, Kept
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
 from infuser_core.statistics.keys import key_accuracy, majority
 
@@ -50,7 +50,7 @@ def check_keys(
     name: str,
     seed: int,
     iteration: int,
-    kept: Kept | None = None,
+    kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> Checked:
     """One answer per question that a generator wrote, and the share of keys that the answers agree with."""

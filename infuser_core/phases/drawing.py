@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from infuser_core.engines.protocols import (
     Completion,
@@ -16,6 +16,7 @@ from infuser_core.engines.protocols import (
 
 KEEP_SECONDS = 1.0
 """Seconds that responses wait for the disk; samplers tell of progress as often. Shorter phases write nothing."""
+Row = TypeVar("Row")
 Name = tuple[str, int]
 """A response: its group, and the number of its seed there."""
 
@@ -36,14 +37,14 @@ class Drawn:
     """`stop` where the response ended itself, else `length`."""
 
 
-class Kept(Protocol):
-    """A place on disk where finished responses outlive the process."""
+class Kept(Protocol[Row]):
+    """A place on disk where rows that are finished, such as responses, outlive the process."""
 
-    def rows(self) -> list[Drawn]:
-        """Responses that were kept before."""
+    def rows(self) -> list[Row]:
+        """Rows that were kept before."""
         ...
 
-    def add(self, rows: Sequence[Drawn]) -> None:
+    def add(self, rows: Sequence[Row]) -> None:
         """Keep some more, durably."""
         ...
 
@@ -53,7 +54,7 @@ def draw(
     sampler: Sampler,
     params: SamplingParams,
     *,
-    kept: Kept | None = None,
+    kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, list[Completion]]:
     """Completions of every group, by its id; what `kept` holds is not drawn again, and what ends is added."""
@@ -75,7 +76,7 @@ def draw(
     return {group.group_id: [finished[group.group_id, row] for row in range(len(group.seeds))] for group in groups}
 
 
-def _finished(kept: Kept | None) -> dict[Name, Completion]:
+def _finished(kept: Kept[Drawn] | None) -> dict[Name, Completion]:
     return {
         (row.group_id, row.row): Completion(
             token_ids=row.token_ids,
@@ -92,7 +93,7 @@ class _Buffer:
     def __init__(
         self,
         names: Sequence[Sequence[Name]],
-        kept: Kept | None,
+        kept: Kept[Drawn] | None,
         finished: Mapping[Name, Completion],
         progress: Progress,
     ) -> None:

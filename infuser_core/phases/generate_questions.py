@@ -20,7 +20,7 @@ from infuser_core.engines.protocols import (
 from infuser_core.errors import DocumentError
 from infuser_core.phases.allocate import Budget, draw_batch
 from infuser_core.phases.answering import template_digest
-from infuser_core.phases.drawing import Kept, draw
+from infuser_core.phases.drawing import Drawn, Kept, draw
 from infuser_core.phases.parsing import Malformed
 from infuser_core.phases.parts.shown import Examples, aim_facts, example_facts, messages_of, program_of, text_of
 from infuser_core.plugins import MAIN_ROUTE, Route
@@ -166,7 +166,7 @@ def generate_questions(
     problems: Sequence[Question] = (),
     examples: Examples | None = None,
     earlier: Sequence[Question] = (),
-    kept: Kept | None = None,
+    kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> Generated:
     """n texts per document, parsed into questions or kept with the reason why they are none.

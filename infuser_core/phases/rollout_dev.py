@@ -6,7 +6,7 @@ from infuser_core import plugins
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases.answering import AnswerSettings, answer_questions, solver_templates, template_digest
-from infuser_core.phases.drawing import Kept
+from infuser_core.phases.drawing import Drawn, Kept
 from infuser_core.schemas import Question, Rollout
 
 VERSION = 3
@@ -33,7 +33,7 @@ def rollout_dev(
     checkpoint_id: str,
     seed: int,
     iteration: int,
-    kept: Kept | None = None,
+    kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
     """n answers per dev question with their rewards r(a, a*; q)."""

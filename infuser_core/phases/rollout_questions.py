@@ -12,7 +12,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, answer_questions
-from infuser_core.phases.drawing import Kept
+from infuser_core.phases.drawing import Drawn, Kept
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
@@ -172,7 +172,7 @@ def rollout_questions(
     seed: int,
     iteration: int,
     documents: Mapping[str, str] | None = None,
-    kept: Kept | None = None,
+    kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> Answered:
     """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id."""

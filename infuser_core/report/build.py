@@ -19,7 +19,6 @@ from infuser_core.report.queries import choose
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
-from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
@@ -48,18 +47,6 @@ class ReportFiles:
     """`report.md`: tables and texts."""
     html: Path
     """`report.html`: one self-contained page with charts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparison:
-    """Solvers that were compared on the generated questions of one iteration."""
-
-    run: str
-    """Run whose generator wrote the questions."""
-    iteration: int
-    """Iteration of the questions."""
-    scores: Mapping[str, Record]
-    """Solver to the artifact with its scores, the base first."""
 
 
 @contextmanager
@@ -143,35 +130,17 @@ def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
     return notes
 
 
-def answered(root: Path, names: Sequence[str]) -> list[Answered]:
+def answered(root: Path, names: Sequence[str]) -> Answered:
     """Evaluations of these runs' generated questions, made by `infuser swg`; each solver's first one counts."""
     catalogue = Catalogue(root)
-    found: dict[tuple[str, int, str], Answered] = {}
-    for one in _comparisons(catalogue, names):
-        for solver, record in one.scores.items():
-            (scores,) = catalogue.paths([record.key], "question_scores")
-            mine = Answered(run=one.run, iteration=one.iteration, solver=solver, scores=scores, asked=float(len(found)))
-            found.setdefault((one.run, one.iteration, solver), mine)
-    return list(found.values())
-
-
-def _comparisons(catalogue: Catalogue, runs: Sequence[str]) -> list[_Comparison]:
-    """Comparisons of solvers on these runs' questions, found by lineage, the first that was made first."""
-    owner = {key: name for name in runs for key in _questions(catalogue.root, name)}
-    found = []
+    owner = {key: name for name in names for key in _questions(root, name)}
+    found: dict[tuple[str, int, str], Path] = {}
     for record in catalogue.of("swg"):
-        source = record.inputs.get("questions", "").split("@")[0]
-        if source in owner:
-            places = sorted(name for name in record.inputs if name.startswith("scores-"))
-            scores = [catalogue.record(catalogue.input(record.key, name).key) for name in places]
-            solvers = json.loads(record.config)["solvers"]
-            found.append(
-                _Comparison(
-                    run=owner[source],
-                    iteration=record.iteration,
-                    scores=dict(zip(solvers, scores, strict=True)),
-                )
-            )
+        run = owner.get(record.inputs.get("questions", "").split("@")[0])
+        places = sorted(name for name in record.inputs if name.startswith("scores-"))
+        for solver, place in zip(json.loads(record.config)["solvers"], places, strict=True) if run else ():
+            (scores,) = catalogue.paths([catalogue.input(record.key, place).key], "question_scores")
+            found.setdefault((str(run), record.iteration, solver), scores)
     return found
 
 

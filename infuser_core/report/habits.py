@@ -1,9 +1,9 @@
 """Report section on the form of answers and generator replies over training."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
@@ -22,7 +22,7 @@ from infuser_core.report.content import (
 )
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
-from infuser_core.statistics.habits import MEASURES, Change, Manners, Retained
+from infuser_core.statistics.habits import MEASURES, Manners
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import find_run
@@ -40,79 +40,64 @@ ANSWERS = {
 _REPLIES = {"valid": "valid questions", "json": "a JSON object", "fields": "all fields", "ended": "end by themselves"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """Habits found in the responses of a run."""
-
-    phase: str
-    """Phase whose answers were looked at; empty where there are none."""
-    checkpoints: list[Retained]
-    """Answers, checkpoint by checkpoint."""
-    at: int
-    """Iteration of the checkpoint that the first one is compared with: the selected one, or the last."""
-    changes: list[Change]
-    """From the first checkpoint to that one; none where they share no question."""
-    replies: list[Row]
-    """Generator replies per iteration: number, shares of `_REPLIES`, and median tokens."""
-    inside: list[Row]
-    """Responses with a special token before their end, per phase and iteration; none where no token is known."""
-
-
-def look(query: Query, run: str, *, phase: str = "", specials: Sequence[int] = ()) -> Habits:
+def look(query: Query, run: str, *, phase: str = "", specials: Sequence[int] = ()) -> dict[str, Any]:
     """Everything about the form of a run's responses. Raises UsageError for a phase that it has no answers of.
 
-    `specials` are ids of the tokenizer's special tokens: decoded text never shows them.
+    `phase` is the one whose answers were looked at, empty where there are none; `at` the iteration of the checkpoint
+    that the first one is compared with, the selected one or the last. `replies` are the generator's per iteration,
+    `inside` responses with a special token before their end: `specials` are ids of these, decoded text never shows
+    them.
     """
     chosen = _chosen(query, run, phase)
     found = _answers(query, run, chosen) if chosen else {}
     selected = selected_iteration(query, run)
     first, last = min(found, default=0), max(found, default=0)
     at = selected if selected in found and selected != first else last
-    return Habits(
-        phase=chosen,
-        checkpoints=[statistic.retained(iteration, rows) for iteration, rows in found.items()],
-        at=at,
-        changes=statistic.changes(found[first], found[at]) if at != first else [],
-        replies=_generator(query, run),
-        inside=_inside(query, run, specials) if specials else [],
-    )
+    return {
+        "phase": chosen,
+        "checkpoints": [statistic.retained(iteration, rows) for iteration, rows in found.items()],
+        "at": at,
+        "changes": statistic.changes(found[first], found[at]) if at != first else [],
+        "replies": _generator(query, run),
+        "inside": _inside(query, run, specials) if specials else [],
+    }
 
 
-def section(found: Habits) -> Section:
+def section(found: Mapping[str, Any]) -> Section:
     """The habits as a section: figure, checkpoints, changes, generator replies."""
     tables = tables_of(found)
     if not tables:
         return Section(title=TITLE)
-    rows = [{"iteration": one.iteration, **one.shares} for one in found.checkpoints]
+    rows = [{"iteration": one["iteration"], **one["shares"]} for one in found["checkpoints"]]
     lines = [series_of(label, rows, name) for name, label in MEASURES.items()]
     caption = "Form of the answers over training"
     drawn = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
-    said = [f"Shares of {ANSWERS[found.phase]}; iteration 0 is the anchor."] if found.phase else []
+    said = [f"Shares of {ANSWERS[found['phase']]}; iteration 0 is the anchor."] if found["phase"] else []
     return Section(title=TITLE, lines=said, figures=drawn, tables=tables)
 
 
-def tables_of(found: Habits) -> list[Table]:
+def tables_of(found: Mapping[str, Any]) -> list[Table]:
     """Checkpoints, changes, generator replies and special tokens: those of which there are any."""
     checkpoints = [
         {
-            "iteration": one.iteration,
-            "answers": one.responses,
-            "median tokens": one.median_tokens,
-            **{label: one.shares[name] for name, label in MEASURES.items()},
+            "iteration": one["iteration"],
+            "answers": one["responses"],
+            "median tokens": one["median_tokens"],
+            **{label: one["shares"][name] for name, label in MEASURES.items()},
         }
-        for one in found.checkpoints
+        for one in found["checkpoints"]
     ]
-    at = f"iteration {found.at}"
+    at = f"iteration {found['at']}"
     changes = [
         {
-            "measure": MEASURES[one.measure],
-            "anchor": one.before,
-            at: one.after,
-            "change, points": one.difference.value,
-            "95% interval": (one.difference.low, one.difference.high),
-            "questions": one.difference.questions,
+            "measure": MEASURES[one["measure"]],
+            "anchor": one["before"],
+            at: one["after"],
+            "change, points": one["difference"]["value"],
+            "95% interval": (one["difference"]["low"], one["difference"]["high"]),
+            "questions": one["difference"]["questions"],
         }
-        for one in found.changes
+        for one in found["changes"]
     ]
     replies = [
         {
@@ -121,24 +106,17 @@ def tables_of(found: Habits) -> list[Table]:
             "median tokens": row["tokens"],
             **{label: row[name] for name, label in _REPLIES.items()},
         }
-        for row in found.replies
+        for row in found["replies"]
     ]
-    inside = [
-        {
-            "phase": row["phase"],
-            "iteration": row["iteration"],
-            "responses": row["responses"],
-            "with a special token inside": row["special"],
-        }
-        for row in found.inside
-    ]
+    within = "with a special token inside"
+    inside = [{within if name == "special" else name: value for name, value in row.items()} for row in found["inside"]]
     shares: Formats = {"median tokens": tenths, **dict.fromkeys((*MEASURES.values(), *_REPLIES.values()), percent)}
     moved: Formats = {"anchor": percent, at: percent, "change, points": points, "95% interval": points_interval}
     made: list[tuple[str, Sequence[Row], Formats]] = [
         ("Form of the answers by checkpoint", checkpoints, shares),
         ("What was kept and what was lost", changes, moved),
         ("Form of the generator's replies", replies, shares),
-        ("Special tokens before the end of a response", inside, {"with a special token inside": percent}),
+        ("Special tokens before the end of a response", inside, {within: percent}),
     ]
     return [table(title, rows, formats) for title, rows, formats in made if rows]
 
@@ -176,18 +154,9 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
         FROM answers WHERE finish_reason <> 'prompt_too_long' ORDER BY iteration, question_id, tail, tokens""")
     answers: dict[int, list[Manners]] = {}
     for row in rows:
-        answers.setdefault(row["iteration"], []).append(_manners(row))
+        box = dict(zip(("one_box", "box_last"), statistic.boxing(row["tail"]), strict=True))
+        answers.setdefault(row["iteration"], []).append({**row, **box})
     return answers
-
-
-def _manners(row: Row) -> Manners:
-    box = statistic.boxing(str(row["tail"]))
-    told = {name: bool(row[name]) for name in MEASURES if name in row}
-    return Manners(
-        question_id=str(row["question_id"]),
-        tokens=row["tokens"],
-        holds={**told, "one_box": box.single, "box_last": box.final},
-    )
 
 
 def _generator(query: Query, run: str) -> list[Row]:
@@ -220,7 +189,7 @@ def special_tokens(root: Path, run: str) -> list[int]:
     return sorted(int(token["id"]) for token in added if token.get("special"))
 
 
-def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, Habits]:
+def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
     """A run's name, and its habits."""
     run = find_run(root, name)
     lens = Lens(Store(root), runs=[run])

@@ -1,6 +1,7 @@
 """Outlines of report pages: the sections of one run, and of several runs by variant."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from infuser_core.report import charts, comparison, corpus, evaluations, habits, quality, training
@@ -46,7 +47,7 @@ def of_run(
     *,
     compare_with: str | None = None,
     notes: Sequence[str] = (),
-    answered: Sequence[Answered] = (),
+    answered: Answered = MappingProxyType({}),
     checked: Mapping[str, Any] | None = None,
     specials: Sequence[int] = (),
 ) -> Report:
@@ -82,7 +83,9 @@ def _filled(query: Query, found: Sequence[Chosen], builders: Sequence[Builder]) 
     return [one for one in sections if any((one.lines, one.figures, one.tables, one.samples))]
 
 
-def of_runs(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answered] = (), heading: str = "") -> Report:
+def of_runs(
+    query: Query, found: Sequence[Chosen], *, answered: Answered = MappingProxyType({}), heading: str = ""
+) -> Report:
     """One page for several runs."""
     builders: tuple[Builder, ...] = (
         lambda _, runs: _runs(runs),
@@ -98,7 +101,7 @@ def of_runs(query: Query, found: Sequence[Chosen], *, answered: Sequence[Answere
     return Report(title=title, sections=_filled(query, found, builders))
 
 
-def _training(answered: Sequence[Answered]) -> tuple[Builder, ...]:
+def _training(answered: Answered) -> tuple[Builder, ...]:
     """Sections by variant, of one run or of several: the questions, the updates and what they cost."""
     return (
         training.influence,

@@ -97,11 +97,15 @@ def _section(section: Section) -> str:
 
 
 def _table(table: Table) -> str:
-    marks = [" :--- " if index < table.text_columns else " ---: " for index in range(len(table.columns))]
-    rows = [[f" {escape(cell)} " for cell in row] for row in [table.columns, *table.rows]]
-    lines = ["|".join(["", *row, ""]) for row in [rows[0], marks, *rows[1:]]]
+    rows = [[escape(cell) for cell in row] for row in [table.columns, *table.rows]]
     title = [f"**{escape(table.title)}**", ""] if table.title else []
-    return "\n".join([*title, *lines])
+    return "\n".join([*title, *grid(rows[0], rows[1:], text_columns=table.text_columns)])
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
+    """Lines of a Markdown table of cells that stand as they are; columns after those of text are set flush right."""
+    marks = [":---" if index < text_columns else "---:" for index in range(len(columns))]
+    return ["| " + " | ".join(row) + " |" for row in [columns, marks, *rows]]
 
 
 def _sample(sample: Sample) -> str:

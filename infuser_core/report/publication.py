@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Literal
 
 from infuser_core.errors import UsageError
-from infuser_core.report.page import escape
+from infuser_core.report.page import escape, grid
 from infuser_core.statistics.averages import (
     Number,
     Spread,
@@ -181,9 +181,11 @@ def _cell(score: Spread | None, digits: int, markup: _Markup, intervals: bool, b
 
 
 def _markdown(table: Layout, intervals: bool) -> str:
-    head = ["Benchmark", *(escape(one.heading) for one in table.methods)]
-    rows = [head, [":---", *("---:" for _ in table.methods)], *(row for _, row in _cells(table, _MARKDOWN, intervals))]
-    return "\n".join([f"**{escape(table.title)}**", "", *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+    lines = grid(
+        ["Benchmark", *(escape(one.heading) for one in table.methods)],
+        [row for _, row in _cells(table, _MARKDOWN, intervals)],
+    )
+    return "\n".join([f"**{escape(table.title)}**", "", *lines]) + "\n"
 
 
 def _latex(table: Layout, intervals: bool) -> str:

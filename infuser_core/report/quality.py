@@ -1,7 +1,6 @@
 """Report sections on generated questions: gaps between solvers, and the checks that `infuser report quality` made."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,46 +26,32 @@ from infuser_core.report.queries import grouped, literal, tally_of
 from infuser_core.statistics.question_quality import KEYS, strong_weak_gaps
 from infuser_core.statistics.tally import accuracy
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """Generated questions of one iteration, answered by one solver."""
-
-    run: str
-    """Run whose generator wrote the questions."""
-    iteration: int
-    """Iteration of the questions."""
-    solver: str
-    """Solver that answered."""
-    scores: Path
-    """Parquet file with one row per question."""
-    asked: float = 0.0
-    """Place in the order of asking: the first solver asked about an iteration is its base."""
+Answered = Mapping[tuple[str, int, str], Path]
+"""Run, iteration of its questions and solver to a parquet file with a row per question; the base solver comes first."""
 
 
-def strong_weak(query: Query, answered: Sequence[Answered]) -> Section:
+def strong_weak(query: Query, answered: Answered) -> Section:
     """Strong-against-weak gap of generated questions, over the iterations that other solvers answered."""
     title = "Strong-against-weak gap"
     if not answered:
         return Section(title=title)
     rows: list[Row] = []
-    for run, iteration in sorted({(one.run, one.iteration) for one in answered}):
-        mine = [one for one in answered if (one.run, one.iteration) == (run, iteration)]
-        mine.sort(key=lambda one: (one.asked, one.solver))
-        tallies = {one.solver: tally_of(query(_ANSWERS.format(file=literal(str(one.scores))))) for one in mine}
-        base = mine[0].solver
+    for run, iteration in sorted({(run, iteration) for run, iteration, _ in answered}):
+        mine = {solver: file for (*place, solver), file in answered.items() if place == [run, iteration]}
+        tallies = {name: tally_of(query(_ANSWERS.format(file=literal(str(file))))) for name, file in mine.items()}
+        base = next(iter(mine))
         place = {"run": run, "solver": base, "iteration": iteration, "agreement with the key": accuracy(tallies[base])}
         nothing = {"gap, points": None, "95% interval": (None, None)}
         rows.append({**place, **nothing, "questions": len(tallies[base].question_ids)})
-        for gap in strong_weak_gaps(tallies, base):
+        for solver, gap in strong_weak_gaps(tallies, base).items():
             rows.append(
                 {
                     **place,
-                    "solver": gap.solver,
-                    "agreement with the key": gap.accuracy,
-                    "gap, points": gap.gap.value,
-                    "95% interval": (gap.gap.low, gap.gap.high),
-                    "questions": gap.gap.questions,
+                    "solver": solver,
+                    "agreement with the key": accuracy(tallies[solver]),
+                    "gap, points": gap.value,
+                    "95% interval": (gap.low, gap.high),
+                    "questions": gap.questions,
                 }
             )
     formats: Formats = {"agreement with the key": percent, "gap, points": points, "95% interval": points_interval}

@@ -5,12 +5,13 @@ The checkpoints of a run answer the same questions, so a change is paired by que
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from statistics import median
+from typing import Any
 
 import numpy as np
 
-from infuser_core.statistics.bootstrap import Difference, paired_difference
+from infuser_core.statistics.bootstrap import paired_difference
 from infuser_core.verifiers.parts.extract import boxes
 
 MARKS = r"<\|\w+\|>|\[/?INST\]|</?s>|<(start|end)_of_turn>"
@@ -43,82 +44,36 @@ _INSIDE = re.compile(r"\w")
 _BOX = "\\boxed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
-    """One response's form."""
-
-    question_id: str
-    """Question answered."""
-    tokens: int
-    """Length, tokens."""
-    holds: Mapping[str, bool]
-    """Measure to whether the response has it."""
+Manners = Mapping[str, Any]
+"""Form of a response: `question_id`, its length in `tokens`, and every measure to whether the response has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retained:
-    """The responses of one checkpoint."""
-
-    iteration: int
-    """Iterations that it has seen; 0 is the anchor."""
-    responses: int
-    """Responses."""
-    median_tokens: float
-    """Median length, tokens."""
-    shares: Mapping[str, float]
-    """Measure to its share of the responses."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A measure at two checkpoints of a run, on the questions that both answered."""
-
-    measure: str
-    """Key of MEASURES."""
-    before: float
-    """Share at the first."""
-    after: float
-    """Share at the second."""
-    difference: Difference
-    """After minus before, paired by question."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boxing:
-    """Use of the answer's box in a response."""
-
-    single: bool
-    """Whether there is exactly one."""
-    final: bool
-    """Whether no word follows the last one."""
-
-
-def boxing(tail: str) -> Boxing:
-    """Of a response from its first box on."""
+def boxing(tail: str) -> tuple[bool, bool]:
+    """Of a response from its first box on: whether there is exactly one, and whether no word follows the last one."""
     found = boxes(tail)
     if not found:
-        return Boxing(single=False, final=False)
+        return False, False
     start = tail.rfind(_BOX)
     while not (last := boxes(tail[start:])):
         # This one never closes.
         start = tail.rfind(_BOX, 0, start)
     rest = tail[start:]
     after = rest[rest.index(last[-1], rest.index("{")) + len(last[-1]) :]
-    return Boxing(single=len(found) == 1, final=not _INSIDE.search(after))
+    return len(found) == 1, not _INSIDE.search(after)
 
 
-def retained(iteration: int, rows: Sequence[Manners]) -> Retained:
-    """Shares over the responses of a checkpoint, at least one."""
-    return Retained(
-        iteration=iteration,
-        responses=len(rows),
-        median_tokens=float(median(row.tokens for row in rows)),
-        shares={name: sum(row.holds[name] for row in rows) / len(rows) for name in MEASURES},
-    )
+def retained(iteration: int, rows: Sequence[Manners]) -> dict[str, Any]:
+    """Number, median length and `shares` of the responses of a checkpoint, at least one."""
+    return {
+        "iteration": iteration,
+        "responses": len(rows),
+        "median_tokens": float(median(row["tokens"] for row in rows)),
+        "shares": {name: _share(rows, name) for name in MEASURES},
+    }
 
 
-def changes(before: Sequence[Manners], after: Sequence[Manners], *, seed: int = 0) -> list[Change]:
-    """Every measure at both checkpoints, over common questions; none where there are no common ones."""
+def changes(before: Sequence[Manners], after: Sequence[Manners], *, seed: int = 0) -> list[dict[str, Any]]:
+    """Every measure `before` and `after`, with the difference paired by question; none without common questions."""
     first, second = _by_question(before), _by_question(after)
     common = sorted(first.keys() & second.keys())
     if not common:
@@ -128,16 +83,17 @@ def changes(before: Sequence[Manners], after: Sequence[Manners], *, seed: int = 
         old_Q, new_Q = (np.array([_share(held[question], name) for question in common]) for held in (first, second))
         left_out = len(first) + len(second) - 2 * len(common)
         difference = paired_difference(old_Q, new_Q, seed=seed, left_out=left_out)
-        found.append(Change(measure=name, before=float(old_Q.mean()), after=float(new_Q.mean()), difference=difference))
+        ends = {"before": float(old_Q.mean()), "after": float(new_Q.mean())}
+        found.append({"measure": name, **ends, "difference": asdict(difference)})
     return found
 
 
 def _by_question(rows: Sequence[Manners]) -> dict[str, list[Manners]]:
     found: dict[str, list[Manners]] = {}
     for row in rows:
-        found.setdefault(row.question_id, []).append(row)
+        found.setdefault(row["question_id"], []).append(row)
     return found
 
 
 def _share(rows: Sequence[Manners], name: str) -> float:
-    return sum(row.holds[name] for row in rows) / len(rows)
+    return sum(row[name] for row in rows) / len(rows)

@@ -21,9 +21,9 @@ def key_accuracy(
     if not found:
         return []
     share = sum(found) / len(found)
-    interval = wilson(share, len(found))
+    low, high = wilson(share, len(found))
     told_by = "labels" if known else voters
-    return [KeyAccuracy(told_by=told_by, questions=len(found), accuracy=share, low=interval.low, high=interval.high)]
+    return [KeyAccuracy(told_by=told_by, questions=len(found), accuracy=share, low=low, high=high)]
 
 
 def majority(questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[bool]:

@@ -3,13 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.schemas import BenchmarkVerdict, Verdict
 from infuser_core.statistics.bootstrap import DRAWS, Difference, difference, wilson
-from infuser_core.statistics.tally import Tally, accuracy
+from infuser_core.statistics.tally import Tally
 
 _TEXT = "text|passage|excerpt|document|chapter|article|paragraph|reading|textbook|lecture|lesson"
 _SHOWN = "section|figure|diagram|graph|table|image|example|exercise|discussion|book|source|material|notes"
@@ -43,59 +43,32 @@ def points_at(question: str) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolverGap:
-    """One solver beside the base on the same generated questions, both against the generator's own key."""
-
-    solver: str
-    """Solver."""
-    base: str
-    """Solver that it is compared with."""
-    accuracy: float
-    """Agreement with the generator's key over all questions that the solver answered."""
-    gap: Difference
-    """accuracy(solver) - accuracy(base) on common questions; the strong-against-weak gap for a strong solver."""
-
-
-def strong_weak_gaps(solvers: Mapping[str, Tally], base: str, *, draws: int = DRAWS, seed: int = 0) -> list[SolverGap]:
-    """The gap of every other solver over `base`, paired by question, in the order given.
+def strong_weak_gaps(
+    solvers: Mapping[str, Tally], base: str, *, draws: int = DRAWS, seed: int = 0
+) -> dict[str, Difference]:
+    """Accuracy of every other solver minus that of `base` on common questions, against the generator's own keys.
 
     Raises UsageError when `base` is none of the solvers, or a solver shares no question with it.
     """
     if base not in solvers:
         raise UsageError(f"no answers of {base}", hint=f"solvers: {', '.join(solvers) or 'none'}")
-    return [
-        SolverGap(
-            solver=name,
-            base=base,
-            accuracy=accuracy(tally),
-            gap=difference(solvers[base], tally, draws=draws, seed=seed),
-        )
-        for name, tally in solvers.items()
-        if name != base
-    ]
+    others = {name: tally for name, tally in solvers.items() if name != base}
+    return {name: difference(solvers[base], tally, draws=draws, seed=seed) for name, tally in others.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyCheck:
-    """Majority of one solver's answers about a question's key."""
+def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:
+    """A finding of KEYS on one question, and the answer of more than half of a solver's samples.
 
-    finding: Literal["agrees", "disputes", "undecided"]
-    """Most answers are the key; most are one other answer; neither."""
-    answer: str
-    """The answer of the majority; empty when undecided."""
-
-
-def check_key(verdicts: Sequence[BenchmarkVerdict]) -> KeyCheck:
-    """The key of one question against a solver's samples: more than half of them have to say the same."""
+    Most are the key, most are one other answer, or neither, without an answer.
+    """
     right = [row for row in verdicts if row.verdict == Verdict.CORRECT]
     wrong = Counter(row.extracted for row in verdicts if row.verdict == Verdict.WRONG and row.extracted)
     if 2 * len(right) > len(verdicts):
-        return KeyCheck(finding="agrees", answer=right[0].extracted)
+        return "agrees", right[0].extracted
     for answer, count in wrong.most_common(1):
         if 2 * count > len(verdicts):
-            return KeyCheck(finding="disputes", answer=answer)
-    return KeyCheck(finding="undecided", answer="")
+            return "disputes", answer
+    return "undecided", ""
 
 
 def copies(questions: Mapping[str, str]) -> dict[str, int]:
@@ -145,77 +118,38 @@ class CheckedQuestion:
     """Share of answers that agree with the key, solver by solver; -1 where one did not answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IterationQuality:
-    """The questions of one iteration in numbers."""
+def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
+    """The numbers of one iteration's questions, at least one, as JSON values.
 
-    iteration: int
-    """Iteration."""
-    questions: int
-    """Questions looked at."""
-    distinct: float
-    """Distinct questions over questions."""
-    self_contained: float
-    """Share that stands alone."""
-    low: float
-    """Lower end of its 95% interval (Wilson)."""
-    high: float
-    """Upper end."""
-    pointing: int
-    """Questions that the rules find pointing."""
-    judged: int
-    """Questions that a judge decided."""
-    overruled: int
-    """Of these, those where the rules would have decided otherwise."""
-    keys: dict[str, int]
-    """agrees, disputes, undecided to questions; empty where nobody answered."""
-    oracle_checked: int
-    """Keys that the labeller could tell about."""
-    oracle_sound: float | None
-    """Share of them that it calls right; None without any."""
-    oracle_disputed: float | None
-    """Share of the disputed keys among them that it calls wrong: what a majority is worth; None without any."""
-
-
-def iteration_quality(rows: Sequence[CheckedQuestion]) -> IterationQuality:
-    """The numbers of one iteration's questions, at least one."""
+    `distinct` and `self_contained` are shares, the latter with Wilson's 95% interval; `overruled` counts the judged
+    questions that the rules would have decided otherwise; `oracle_sound` is the share of right keys among those that
+    the labeller could tell about, `oracle_disputed` that of wrong ones among the disputed; None without any.
+    """
     known = [row for row in rows if row.oracle in ("sound", "unsound")]
     disputed = [row for row in known if row.key == "disputes"]
     judged = [row for row in rows if row.decided_by == "judge"]
     counts = Counter(row.key for row in rows)
     alone = sum(row.self_contained for row in rows) / len(rows)
-    interval = wilson(alone, len(rows))
-    return IterationQuality(
-        iteration=rows[0].iteration,
-        questions=len(rows),
-        distinct=sum(1 / (1 + row.copies) for row in rows) / len(rows),
-        self_contained=alone,
-        low=interval.low,
-        high=interval.high,
-        pointing=sum(bool(row.points_at) for row in rows),
-        judged=len(judged),
-        overruled=sum(row.self_contained == bool(row.points_at) for row in judged),
-        keys={name: counts[name] for name in KEYS} if any(row.key for row in rows) else {},
-        oracle_checked=len(known),
-        oracle_sound=_share([row.oracle == "sound" for row in known]),
-        oracle_disputed=_share([row.oracle == "unsound" for row in disputed]),
-    )
+    low, high = wilson(alone, len(rows))
+    return {
+        "iteration": rows[0].iteration,
+        "questions": len(rows),
+        "distinct": sum(1 / (1 + row.copies) for row in rows) / len(rows),
+        "self_contained": alone,
+        "low": low,
+        "high": high,
+        "pointing": sum(bool(row.points_at) for row in rows),
+        "judged": len(judged),
+        "overruled": sum(row.self_contained == bool(row.points_at) for row in judged),
+        "keys": {name: counts[name] for name in KEYS} if any(row.key for row in rows) else {},
+        "oracle_checked": len(known),
+        "oracle_sound": _share([row.oracle == "sound" for row in known]),
+        "oracle_disputed": _share([row.oracle == "unsound" for row in disputed]),
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SameDocument:
-    """Two questions that were written from one document at two iterations."""
-
-    document_id: str
-    """Document."""
-    before: CheckedQuestion
-    """The earlier question."""
-    after: CheckedQuestion
-    """The later one."""
-
-
-def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[SameDocument]:
-    """Questions of the earliest and the latest iteration that read the same document.
+def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[dict[str, Any]]:
+    """Questions of the earliest and the latest iteration that read the same document: `before` and `after` of each.
 
     Of the documents those come first whose iterations are furthest apart; of a document's questions the first by id.
     """
@@ -223,12 +157,15 @@ def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[SameDoc
     for row in sorted(rows, key=lambda row: (row.iteration, row.question_id)):
         if row.document_id:
             found.setdefault(row.document_id, {}).setdefault(row.iteration, row)
-    pairs = [
-        SameDocument(document_id=name, before=per[min(per)], after=per[max(per)])
-        for name, per in found.items()
-        if len(per) > 1
+    several = sorted((min(per) - max(per), name) for name, per in found.items() if len(per) > 1)
+    return [
+        {
+            "document_id": name,
+            "before": asdict(found[name][min(found[name])]),
+            "after": asdict(found[name][max(found[name])]),
+        }
+        for _, name in several[:count]
     ]
-    return sorted(pairs, key=lambda pair: (pair.before.iteration - pair.after.iteration, pair.document_id))[:count]
 
 
 def _share(found: Sequence[bool]) -> float | None:

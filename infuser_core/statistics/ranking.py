@@ -66,7 +66,7 @@ def ranked(given: Sequence[Given], scores: Sequence[InfluenceScore], *, samples:
     pairs = sorted(zip(given, scores, strict=True), key=lambda pair: -pair[1].score)
     rows = []
     for rank, (each, found) in enumerate(pairs, 1):
-        interval = wilson(found.solver_accuracy, samples)
+        low, high = wilson(found.solver_accuracy, samples)
         rows.append(
             ScoredQuestion(
                 rank=rank,
@@ -77,8 +77,8 @@ def ranked(given: Sequence[Given], scores: Sequence[InfluenceScore], *, samples:
                 cosine=found.cosine,
                 raw_cosine=found.raw_cosine,
                 accuracy=found.solver_accuracy,
-                accuracy_low=interval.low,
-                accuracy_high=interval.high,
+                accuracy_low=low,
+                accuracy_high=high,
                 samples=samples,
                 status=found.status,
             )

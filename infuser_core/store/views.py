@@ -262,7 +262,10 @@ class Lens:
         wanted = set(self.views()) if words & _LISTING else words
         for name in [name for name in VIEWS if name in wanted]:
             self._prepare(set(_WORD.findall(VIEWS[name].lower())) - {name})
-        for name in sorted((wanted & set(self.views())) - self._defined):
+        for name in sorted(wanted & set(self.views())):
+            # One of those before may stand on it.
+            if name in self._defined:
+                continue
             self._defined.add(name)
             if name in _MADE:
                 self._fill(name)

@@ -1,7 +1,8 @@
 """Stages of studies of the score: every score's values, what one question's step changes, what selections reach."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,11 +16,13 @@ from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionL
 from infuser_core.statistics.correlation import RankCorrelation
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
+from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, plain
 from tasks.work import Work, execute, with_lost
 
+Produce = Callable[[Path, Path, Progress], Outcome]
 SAMPLES = 8
 """Answers per held-out question where the right reply is not known beforehand."""
 EFFECT_ROLLOUTS = 64
@@ -67,11 +70,16 @@ class Studied:
             scope=scope,
         )
 
-    def work(self, phase: str, version: int, settings: Any, produce: Any, **more: ArtifactRef) -> Work:
-        """A stage of a study: a function of these inputs, and of `more`."""
+    def made(self, work: Work, table: str, kind: type[Any]) -> list[Any]:
+        """Rows of a table that a stage of a study makes, or made before."""
+        return self.run.store.rows(execute(self.run, work).ref, table, kind)
+
+    def work(self, phase: str, version: int, settings: Any, produce: Produce, **more: ArtifactRef) -> Work:
+        """A stage of a study: a function of these inputs, and of `more`; `produce` also gets a folder for what outlives
+        a kill."""
         values = plain(settings) | ({"reply": self.reply} if self.reply else {})
         recipe = self.run.recipe(phase, version, values, {**self.inputs, **more}, iteration=self.iteration, seeded=True)
-        return Work(recipe=recipe, produce=produce)
+        return Work(recipe=recipe, produce=partial(produce, self.run.store.partial(recipe)))
 
 
 def studied(run: Run, iteration: int) -> Studied:
@@ -100,7 +108,7 @@ def named_scores(asked: Studied) -> ArtifactRef:
     run, objective = asked.run, dev_gradient.objective_of(asked.run.config)
     labelled = "question_labels" in run.store.manifest(asked.inputs["questions"]).rows
 
-    def produce(workspace: Path, progress: Progress) -> Outcome:
+    def produce(kept: Path, workspace: Path, progress: Progress) -> Outcome:
         with TemporaryDirectory(dir=workspace) as folder:
             rows = candidates.named_scores(
                 asked.rows("scores", "scores", InfluenceScore),
@@ -112,6 +120,7 @@ def named_scores(asked: Studied) -> ArtifactRef:
                 objective,
                 reference=run.store.path(asked.inputs["gradient"], dev_gradient.FILE),
                 workspace=Path(folder),
+                kept=Pieces(kept, candidates.NamedScore),
                 progress=progress,
             )
         table = Table(row_type=candidates.NamedScore, rows=rows)
@@ -131,7 +140,7 @@ def prediction_study(asked: Studied, named: ArtifactRef, *, questions: int, answ
     step = update_solver.settings_of(run.config, iteration=asked.iteration).step
     settings = effects.EffectSettings(step=step, questions=questions, answers=answers, rollouts=rollouts)
 
-    def produce(workspace: Path, progress: Progress) -> Outcome:
+    def produce(kept: Path, workspace: Path, progress: Progress) -> Outcome:
         sample = effects.sample_questions(asked.rows("scores", "scores", InfluenceScore), questions, seed=seed)
         names = [row.question_id for row in sample]
         fresh = [row for row in asked.rows("questions", "questions", Question) if row.question_id in {*names}]
@@ -141,7 +150,14 @@ def prediction_study(asked: Studied, named: ArtifactRef, *, questions: int, answ
         replies = _replies(asked) if answers else []
         measures = {"held_out": _known(asked, replies)} if replies else _reweighted(asked, settings)
         found = effects.step_effects(
-            names, answered, asked.trainer, asked.checkpoint, measures, step, progress=progress
+            names,
+            answered,
+            asked.trainer,
+            asked.checkpoint,
+            measures,
+            step,
+            kept=Pieces(kept, effects.Effect),
+            progress=progress,
         )
         correlations = effects.correlations(found.effects, named_rows(run, named))
         made = Outcome(
@@ -191,7 +207,7 @@ def gradient_study(asked: Studied, named: ArtifactRef, *, documents: int, batche
     measured = prediction_study(asked, named, questions=everything, answers=answers, rollouts=EFFECT_ROLLOUTS)
     effect_rows = execute(run, measured).ref
 
-    def produce(workspace: Path, progress: Progress) -> Outcome:
+    def produce(kept: Path, workspace: Path, progress: Progress) -> Outcome:
         rollouts = asked.rows("questions", "rollouts", Rollout)
         checkpoint = run.checkpoint(writer, Role.GENERATOR)
         with TemporaryDirectory(dir=workspace) as folder:
@@ -262,7 +278,7 @@ def selection_study(
         questions = asked.rows("held_out", "reference_questions", Question)
         return asked.answers(questions, settings.samples, "selection_study/held_out", after)
 
-    def produce(workspace: Path, progress: Progress) -> Outcome:
+    def produce(kept: Path, workspace: Path, progress: Progress) -> Outcome:
         rows = selection.run_arms(
             named_rows(run, named),
             asked.rows("rollouts", "rollouts", Rollout),
@@ -271,6 +287,7 @@ def selection_study(
             _known(asked, replies) if replies else effects.sampled(answered, asked.checkpoint, workspace),
             settings,
             seed=run.config.seed,
+            kept=Pieces(kept, selection.Reached),
             progress=progress,
         )
         arms = Table(row_type=selection.SelectionArm, rows=rows)

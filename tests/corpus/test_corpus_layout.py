@@ -141,3 +141,36 @@ def test_a_page_of_pieces_without_a_width_stops_nobody():
     box = {"x0": 503.3, "x1": 495.96, "y": 39.33, "size": 10.0}
     foot = Piece(text="13Introduction", font="DejaVuSerif", bold=True, mono=False, **box)
     assert [line.text for line in lines_of([foot], 16)] == ["13Introduction"]
+
+
+def test_a_drawing_in_a_column_and_a_label_beside_it_leave_two_columns(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for n, (left, right) in enumerate(zip(LEFT, RIGHT, strict=True)):
+        canvas.drawString(72, 700 - 14 * n, left)
+        if n > 9:
+            canvas.drawString(345, 700 - 14 * n, right)
+    for n in range(20):
+        canvas.drawString(345 + 10 * n, 696 - 7 * n, str(n))
+    canvas.drawString(332, 640, "1/2")
+    canvas.save()
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    places = [text.index(line) for line in [*LEFT, *RIGHT[10:]]]
+    assert places == sorted(places)
+
+
+def test_an_operator_at_the_beginning_of_a_line_in_a_narrow_box_is_no_bullet(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for n, text in enumerate(["The kiln takes any two loads of the", "harbor, or as many as it takes of the"]):
+        line = canvas.beginText(102, 700 - 12 * n)
+        line.setWordSpace((170 - canvas.stringWidth(text, "Times-Roman", 10)) / text.count(" "))
+        line.textOut(text)
+        canvas.drawText(line)
+    canvas.drawString(102, 676, "* operator is told below.")
+    for n in range(20):
+        canvas.drawString(
+            72, 640 - 12 * n, f"Timber {n} is carried over the ridge and down to the valley beside the wall."
+        )
+    canvas.save()
+    assert "of the * operator" in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown

@@ -98,6 +98,31 @@ def test_sleep_changes_no_bit(anchor: Checkpoint, tmp_path: Path, stage: int) ->
     same_bytes(anchor.path, saved(tiny.shared(2, stage, anchor), tmp_path / "again").path)
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+def test_a_state_that_waited_goes_on_as_if_it_had_been_loaded(anchor: Checkpoint, tmp_path: Path, stage: int) -> None:
+    trainer = tiny.shared(2, stage, anchor)
+    step(trainer, 0)
+    middle = saved(trainer, tmp_path / "middle")
+    assert trainer.park("solver")  # type: ignore[attr-defined]
+    trainer.load(anchor)
+    step(trainer, 5)
+    trainer.forward_backward(batch(5), OBJECTIVE, denominator=4)
+    trainer.take("solver")  # type: ignore[attr-defined]
+    step(trainer, 1)
+    waited = saved(trainer, tmp_path / "waited")
+    trainer.load(middle)
+    step(trainer, 1)
+    same_bytes(waited.path, saved(trainer, tmp_path / "loaded").path)
+
+
+def test_a_state_for_which_the_host_has_no_room_does_not_wait(
+    anchor: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = tiny.shared(2, 2, anchor)
+    monkeypatch.setattr("infuser_core.engines.deepspeed.trainer.HOST_SHARE", 1e-9)
+    assert not trainer.park("solver")  # type: ignore[attr-defined]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("stage", [2, 3])
 def test_asleep_a_rank_holds_nothing_and_loads_leave_nothing_behind(anchor: Checkpoint, stage: int) -> None:

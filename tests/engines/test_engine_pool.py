@@ -140,6 +140,39 @@ def test_engines_take_turns(scripted: Checkpoint, placement: Placement, expected
     assert napping_engines.happened == expected
 
 
+def test_a_state_that_waits_for_its_role_is_not_read_again(scripted: Checkpoint, tmp_path: Path) -> None:
+    pool = EnginePool(sampler="fake", trainer="napping_engines:Parking", max_trainers=1)
+    generator, solver = replace(scripted, role="generator", checkpoint_id="g0"), replace(scripted, checkpoint_id="s0")
+    napping_engines.happened.clear()
+    pool.trainer(solver)
+    ours = trained(pool.trainer(generator))
+    (tmp_path / "g1").mkdir()
+    number = ours.save(tmp_path / "g1")
+    expected = weights(ours)
+    pool.trainer(solver)
+    # The generator's checkpoint is committed beside the solver's update; its files are gone.
+    saved = Checkpoint(checkpoint_id="g1", role="generator", path="/nowhere", step=number)
+    pool.adopt(saved)
+    assert weights(pool.trainer(saved)) == expected
+    # Another checkpoint than the one that waits is read.
+    pool.trainer(replace(solver, checkpoint_id="s1"))
+    takes = ["trainer takes solver", "trainer takes generator"]
+    assert napping_engines.happened == ["trainer loads s0", "trainer loads g0", *takes, "trainer loads s1"]
+    engine = pool._warm["trainer", "solver"].engine
+    assert set(engine.waiting) == {"generator"}
+    pool.close()
+    with pytest.raises(CheckpointError):
+        pool.trainer(saved)
+
+
+def test_a_state_that_was_neither_saved_nor_loaded_does_not_wait(scripted: Checkpoint) -> None:
+    pool = EnginePool(sampler="fake", trainer="napping_engines:Parking", max_trainers=1)
+    start = weights(pool.trainer(scripted))
+    trained(pool.trainer(scripted))
+    pool.trainer(replace(scripted, role="generator"))
+    assert weights(pool.trainer(scripted)) == start
+
+
 def test_engines_that_share_an_accelerator_forget_and_load_again(anchor: Checkpoint) -> None:
     options = {"device": "cpu"}
     pool = EnginePool(trainer_options=options, sampler_options=options, max_trainers=1, placement="colocated")

@@ -9,7 +9,7 @@ from launcher import Launcher, SmallRun, copy_store
 from small_store import query
 
 from infuser_core.errors import UsageError
-from infuser_core.lineage.diff import compare
+from infuser_core.lineage.diff import compare, text
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.undo import KINDS, plan
 from infuser_core.store.catalogue import Catalogue
@@ -18,17 +18,17 @@ from infuser_core.store.journal import Journal
 
 def test_a_run_is_the_same_as_itself(small_run: SmallRun):
     found = compare(small_run.root, small_run.name, small_run.name)
-    assert (list(found.config), list(found.versions), found.first_difference) == ([], [], None)
-    assert found.metrics and all(row["b - a"] == 0 for row in found.metrics)
-    assert "none: every artifact is the same" in found.text()
+    assert (list(found["config"]), list(found["versions"]), found["first_difference"]) == ([], [], None)
+    assert found["metrics"] and all(row["b - a"] == 0 for row in found["metrics"])
+    assert "none: every artifact is the same" in text(found)
 
 
 def test_the_control_diverges_where_its_generator_is_not_updated(small_run: SmallRun):
     found = compare(small_run.root, small_run.name, small_run.fixed)
-    assert {row["key"]: (row["a"], row["b"]) for row in found.config}["cotrain.generator.update"] == (True, False)
-    assert found.first_difference["iteration"] == 0 and found.first_difference["why"] == ["only run a has it"]
-    assert found.shared_artifacts > 10
-    metrics = {row["metric"]: row for row in found.metrics}
+    assert {row["key"]: (row["a"], row["b"]) for row in found["config"]}["cotrain.generator.update"] == (True, False)
+    assert found["first_difference"]["iteration"] == 0 and found["first_difference"]["why"] == ["only run a has it"]
+    assert found["shared_artifacts"] > 10
+    metrics = {row["metric"]: row for row in found["metrics"]}
     scores = query(small_run.root, "select * from benchmark_scores where phase = 'validate'")
     assert scores
     for row in scores:
@@ -37,8 +37,8 @@ def test_the_control_diverges_where_its_generator_is_not_updated(small_run: Smal
 
 
 def test_the_command_prints_text_or_json(small_run: SmallRun, launch: Launcher):
-    text = launch("diff", small_run.name, small_run.fixed, store=small_run.root)
-    assert text.code == 0 and "first artifact that differs:" in text.out, text.err
+    said = launch("diff", small_run.name, small_run.fixed, store=small_run.root)
+    assert said.code == 0 and "first artifact that differs:" in said.out, said.err
     told = json.loads(launch("diff", small_run.name, small_run.fixed, "--json", store=small_run.root).out)
     assert told["runs"] == [small_run.name, small_run.fixed]
     assert launch("diff", small_run.name, "nowhere", store=small_run.root).code == 2
@@ -84,8 +84,8 @@ def test_undo_computes_again_what_depends_on_it_and_nothing_else(
     assert query(root, f"select 1 from {used} = '{rollout}'", run=expected.fork) == []
     if kind == "document":
         told = compare(root, small_run.name, expected.fork)
-        assert (told.first_difference["phase"], told.first_difference["iteration"]) == ("generate_questions", 1)
-        assert [row["key"] for row in told.config] == ["corpus.exclude.documents"]
+        assert (told["first_difference"]["phase"], told["first_difference"]["iteration"]) == ("generate_questions", 1)
+        assert [row["key"] for row in told["config"]] == ["corpus.exclude.documents"]
 
 
 def test_a_textbook_takes_all_its_chunks_and_what_was_never_drawn_costs_nothing(small_run: SmallRun):

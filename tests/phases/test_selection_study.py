@@ -1,22 +1,32 @@
 """The arms of a selection are equally large, best and worst by their rule, and ties fall by a draw of the seed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_tiny import make_checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from test_influence_study import rollouts, settings
 
+from infuser_core.engines.local.trainer import LocalTrainer
+from infuser_core.engines.protocols import Trainer
 from infuser_core.phases.studies.candidates import PAPER, NamedScore
+from infuser_core.phases.studies.effects import exact
 from infuser_core.phases.studies.selection import (
     WORST,
     Choice,
+    Reached,
     SelectionArm,
     SelectionSettings,
     choices,
     datamodelling,
+    run_arms,
     summary,
 )
+from infuser_core.phases.training import by_group, train_group
 
 SETTINGS = SelectionSettings(step=None, share=0.25, steps=1, draws=3, samples=1, ranked=True)  # type: ignore[arg-type]
 
@@ -82,3 +92,39 @@ def test_the_datamodelling_score_ranks_the_random_arms_alone() -> None:
     odd = replace(rows[0], arm="short", accuracy=1.0)
     found = {row.predictor: row.spearman for row in datamodelling([*rows, odd], named)}
     assert found == {PAPER: 1.0, "raw_cosine": -1.0}
+
+
+class InMemory(list[Reached]):
+    """Rows that outlive a killed study."""
+
+    def rows(self) -> list[Reached]:
+        return [*self]
+
+    def add(self, rows: Sequence[Reached]) -> None:
+        self.extend(rows)
+
+
+def test_a_killed_selection_trains_no_arm_twice(tmp_path: Path) -> None:
+    checkpoint, answers = make_checkpoint(tmp_path), rollouts("q", seed=0)
+    names = [*by_group(answers)]
+    named = [NamedScore(question_id=each, name=PAPER, value=float(n), cell="") for n, each in enumerate(names)]
+    step = replace(SETTINGS, step=settings(1e-3), share=1 / len(names), draws=1)
+    trainer, asked = LocalTrainer(), exact([train_group(answers[:1], [0.0])])
+    measured: list[int] = []
+
+    def study(kept: InMemory, *, most: int) -> list[SelectionArm]:
+        def measure(solver: Trainer) -> np.ndarray:
+            if len(measured) == most:
+                raise KeyboardInterrupt
+            measured.append(len(measured))
+            return asked(solver)
+
+        return run_arms(named, answers, trainer, checkpoint, measure, step, seed=1, kept=kept)
+
+    whole = study(InMemory(), most=9)
+    count, kept = len(measured), InMemory()
+    measured.clear()
+    with pytest.raises(KeyboardInterrupt):
+        study(kept, most=2)
+    assert study(kept, most=9) == whole and len(measured) == count > 2
+    assert whole[0].change == 0 != whole[1].change

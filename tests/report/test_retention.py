@@ -12,7 +12,7 @@ from report_views import VIEWS, database
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query
 from infuser_core.report.habits import look, section
-from infuser_core.statistics.habits import MEASURES, Boxing, Manners, boxing, changes, retained
+from infuser_core.statistics.habits import MEASURES, boxing, changes, retained
 
 GOOD = "So it is \\boxed{B}."
 BAD = {
@@ -41,18 +41,18 @@ def answers(*texts: str, ends: Sequence[str] = ()) -> Query:
 
 @pytest.mark.parametrize("measure", BAD)
 def test_each_measure_sees_its_own_fault_and_no_other(measure: str):
-    before, after = look(answers(BAD[measure], GOOD), "r").checkpoints
-    assert set(before.shares.values()) == {1.0}
-    assert after.shares == {name: 0.5 if name == measure else 1.0 for name in MEASURES}
+    before, after = look(answers(BAD[measure], GOOD), "r")["checkpoints"]
+    assert set(before["shares"].values()) == {1.0}
+    assert after["shares"] == {name: 0.5 if name == measure else 1.0 for name in MEASURES}
 
 
 def test_an_answer_that_was_cut_and_one_without_a_box_are_seen():
     found = look(answers("and so on", GOOD, ends=["length", "stop"]), "r")
-    last = found.checkpoints[-1].shares
+    last = found["checkpoints"][-1]["shares"]
     assert (last["ended"], last["one_box"], last["box_last"]) == (0.5, 0.5, 0.5)
-    (change,) = [row for row in found.changes if row.measure == "ended"]
-    assert (change.before, change.after, change.difference.value, found.at) == (1.0, 0.5, -0.5, 2)
-    assert change.difference.low <= -0.5 <= change.difference.high
+    (change,) = [row for row in found["changes"] if row["measure"] == "ended"]
+    assert (change["before"], change["after"], change["difference"]["value"], found["at"]) == (1.0, 0.5, -0.5, 2)
+    assert change["difference"]["low"] <= -0.5 <= change["difference"]["high"]
     rows = section(found).tables[1].rows
     assert ["ends by itself", "100.0%", "50.0%", "-50.0"] in [row[:4] for row in rows]
 
@@ -63,14 +63,14 @@ def test_formulas_greek_and_a_foreign_name_are_no_change_of_script():
         + "x " * 60
         + "\\boxed{\u03b1}"
     )
-    assert look(answers(fine + "."), "r").checkpoints[-1].shares["own_script"] == 1.0
-    assert look(answers("a broken sign \ufffd \\boxed{B}"), "r").checkpoints[-1].shares["own_script"] == 0.0
+    assert look(answers(fine + "."), "r")["checkpoints"][-1]["shares"]["own_script"] == 1.0
+    assert look(answers("a broken sign \ufffd \\boxed{B}"), "r")["checkpoints"][-1]["shares"]["own_script"] == 0.0
 
 
 @given(st.integers(0, 3), st.text(alphabet=" .$\\]*\n", max_size=5), st.text(alphabet="ab1", max_size=2))
 def test_boxes_are_counted_and_only_marks_may_follow_the_last(count: int, marks: str, words: str):
     tail = " and ".join(f"\\boxed{{{n}}}" for n in range(count)) + marks + words
-    assert boxing(tail) == Boxing(single=count == 1, final=count > 0 and not words)
+    assert boxing(tail) == (count == 1, count > 0 and not words)
 
 
 @pytest.mark.parametrize(
@@ -83,25 +83,24 @@ def test_boxes_are_counted_and_only_marks_may_follow_the_last(count: int, marks:
     ],
 )
 def test_boxes_within_boxes_and_boxes_that_never_close(tail: str, expected: tuple[bool, bool]):
-    single, final = expected
-    assert boxing(tail) == Boxing(single=single, final=final)
+    assert boxing(tail) == expected
 
 
 def test_changes_are_paired_by_question():
     held = {name: True for name in MEASURES}
-    before = [Manners(question_id=f"q{n}", tokens=4, holds=held) for n in range(4)]
-    after = [Manners(question_id=f"q{n}", tokens=n, holds={**held, "ended": n > 2}) for n in (1, 2, 3, 9)]
-    found = {row.measure: row for row in changes(before, after)}
-    assert found["ended"].difference.questions == 3 and found["ended"].difference.left_out == 2
-    assert found["ended"].difference.value == pytest.approx(-2 / 3) and found["one_box"].difference.value == 0
-    assert changes(before, [Manners(question_id="other", tokens=1, holds=held)]) == []
-    assert retained(3, after).median_tokens == 2.5
+    before = [{"question_id": f"q{n}", "tokens": 4, **held} for n in range(4)]
+    after = [{"question_id": f"q{n}", "tokens": n, **held, "ended": n > 2} for n in (1, 2, 3, 9)]
+    found = {row["measure"]: row["difference"] for row in changes(before, after)}
+    assert found["ended"]["questions"] == 3 and found["ended"]["left_out"] == 2
+    assert found["ended"]["value"] == pytest.approx(-2 / 3) and found["one_box"]["value"] == 0
+    assert changes(before, [{"question_id": "other", "tokens": 1, **held}]) == []
+    assert retained(3, after)["median_tokens"] == 2.5
 
 
 def test_a_special_token_inside_a_response_is_seen_although_text_hides_it():
-    inside = look(answers(GOOD), "r", specials=[6, 9]).inside
+    inside = look(answers(GOOD), "r", specials=[6, 9])["inside"]
     assert [row["special"] for row in inside] == [1.0, 1.0]
-    assert look(answers(GOOD), "r", specials=[1]).inside == [], "the token that ends a response is no stray one"
+    assert look(answers(GOOD), "r", specials=[1])["inside"] == [], "the token that ends a response is no stray one"
 
 
 def test_a_run_without_answers_has_no_section_and_an_unknown_phase_is_named():

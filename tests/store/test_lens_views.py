@@ -152,3 +152,8 @@ def test_columns_that_older_files_lack_are_nulls(store: Store):
     journal.append(phase="update_solver", iteration=0, state="ran", seconds=0.0, key=ref.key, digest=ref.digest)
     (row,) = query(store, "select role, loss, entropy, sampler_kl, skipped from updates")
     assert row == {"role": "solver", "loss": 0.5, "entropy": None, "sampler_kl": None, "skipped": None}
+
+
+def test_a_statement_may_name_the_journals_beside_a_table_that_stands_on_them(store: Store):
+    joined = "select count(*) as n from audit_summary s join run_artifacts l using (artifact_key)"
+    assert query(store, joined) == [{"n": 4}]

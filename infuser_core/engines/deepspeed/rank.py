@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import reduce
 from operator import add
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name, tied_names
+from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
 from infuser_core.engines.protocols import Objective
@@ -85,6 +87,18 @@ class RankProbed:
     """Norm of the reference direction."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """This rank's part of a state in host memory."""
+
+    state: list[Tensor]
+    """Masters and both moments, pinned where there is an accelerator."""
+    steps: int
+    """Optimizer steps since the anchor."""
+    source: Path
+    """Folder of the checkpoint that it was loaded from."""
+
+
 class DeepSpeedRank:
     """One rank; it meets the others at its start."""
 
@@ -103,6 +117,7 @@ class DeepSpeedRank:
         self._probe: ShardProbe | None = None
         self._refused: UnknownLayerError | None = None
         self._parked: Parked | None = None
+        self._waiting: dict[str, Waiting] = {}
         self.progress = (0, 0)
 
     def load(self, folder: str) -> int:
@@ -128,6 +143,31 @@ class DeepSpeedRank:
         zero.publish()
         files.read(source / MOMENTS, self._moment_shapes(), self._moments())
         return state.step
+
+    def room(self) -> tuple[str, int, int]:
+        """Machine of this rank, bytes of its state, and bytes of host memory that are free there."""
+        return gethostname(), sum(each.nbytes for each in self._state()), free_host_memory()
+
+    def park(self, name: str) -> None:
+        """Keep the state in host memory as well, under a name."""
+        pinned = self._device.type == "cuda"
+        copies = [torch.empty_like(each, device="cpu", pin_memory=pinned).copy_(each) for each in self._state()]
+        self._waiting[name] = Waiting(state=copies, steps=self._adamw.steps, source=self._source)
+
+    def take(self, name: str) -> None:
+        """Hold a state that waited, without its copy."""
+        waiting, zero = self._waiting.pop(name), self._loaded()
+        for mine, theirs in zip(self._state(), waiting.state, strict=True):
+            mine.copy_(theirs)
+        self._adamw.steps, self._source = waiting.steps, waiting.source
+        zero.publish()
+
+    def drop(self, name: str) -> None:
+        """Forget a state that waited."""
+        self._waiting.pop(name, None)
+
+    def _state(self) -> list[Tensor]:
+        return [self._loaded().shard.data, self._adamw.first, self._adamw.second]
 
     def facts(self) -> dict[str, Any]:
         """Device and kernels of this rank."""

@@ -42,6 +42,8 @@ from infuser_core.engines.training.packing import plan_whole
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
+HOST_SHARE = 0.5
+"""Share of a machine's free memory that a waiting state may take."""
 RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 
 
@@ -150,6 +152,27 @@ class DeepSpeedTrainer:
         self._choice.renew()
         self._refused: UnknownLayerError | None = self._everyone("refused")[0]
         self._loaded, self._role = True, checkpoint.role
+
+    def park(self, name: str) -> bool:
+        """Keep a copy of the state in host memory under a name, each rank its part; False where that has no room."""
+        self._require()
+        rooms: list[tuple[str, int, int]] = self._everyone("room")
+        for host in {host for host, *_ in rooms}:
+            sizes, free = zip(*[(size, free) for where, size, free in rooms if where == host], strict=True)
+            if sum(sizes) > HOST_SHARE * min(free):
+                return False
+        self._everyone("park", name)
+        return True
+
+    def take(self, name: str) -> None:
+        """Hold the state of that name again, of the same model, as `load` would: without gradients."""
+        self._require()
+        self._everyone("take", name)
+        self.zero_grad()
+
+    def drop(self, name: str) -> None:
+        """Forget the state of that name."""
+        self._everyone("drop", name)
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""

@@ -16,7 +16,6 @@ from infuser_core.engines.probe.recorder import HeadNames, Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import (
     Accumulator,
-    PieceScorer,
     Preconditioner,
     QuestionSums,
     Workspace,
@@ -71,7 +70,7 @@ class Scored:
     places: list[int]
     """Their places in the caller's list."""
     sums_Q4: Tensor
-    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of each, g the gradient of -J, fp64."""
+    """`QuestionSums.totals` of each, g the gradient of -J."""
     logprobs_S: Tensor
     """Log-probabilities of their response tokens."""
     terms: ObjectiveTerms
@@ -101,13 +100,12 @@ class LayerProbe:
         """One micro-batch; `backward(loss)` runs the pass that the recorded layers listen to."""
         batch = self._packer.pack(segments, trim=True)
         spans = spans_of(segments, batch, trim=True)
-        scorer = PieceScorer(against, workspace, len(spans))
-        sums = QuestionSums(spans, scorer, accumulator=accumulator)
+        sums = QuestionSums(spans, against, workspace, accumulator=accumulator)
         with self._recorder.recording(sums):
             logprobs_S = forward(batch, objective.temperature, self._receiver(sums))
             terms = batch_terms(logprobs_S, batch, objective, 1)
             backward(terms.loss)
-        return Scored(places=spans.places, sums_Q4=scorer.totals(), logprobs_S=logprobs_S, terms=terms)
+        return Scored(places=spans.places, sums_Q4=sums.totals(), logprobs_S=logprobs_S, terms=terms)
 
     def _receiver(self, sums: QuestionSums) -> HeadRows | None:
         """None where the output layer is frozen."""

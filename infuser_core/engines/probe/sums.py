@@ -52,10 +52,8 @@ class Spans:
 
     places: list[int]
     """Place of each question in the caller's list."""
-    tokens: list[slice]
-    """Its tokens, in [0, T)."""
     lengths: list[int]
-    """Number of its tokens."""
+    """Number of its tokens in [0, T)."""
     responses: list[slice]
     """Its response tokens, in [0, S)."""
     member_QT: Tensor
@@ -70,26 +68,20 @@ class Spans:
 def spans_of(segments: Sequence[Segment], batch: MicroBatch, *, trim: bool) -> Spans:
     """The spans of a packed micro-batch. Segments of one group stand together."""
     places: list[int] = []
-    tokens: list[slice] = []
-    responses: list[slice] = []
-    token, response = 0, 0
-    for place, parts in groupby(segments, key=lambda segment: segment.group):
-        first = (token, response)
-        for segment in parts:
-            shape = shape_of(segment, trim=trim)
-            token += shape.prompt + sum(shape.rows)
-            response += sum(len(row.token_ids) for row in segment.rows)
+    lengths: list[int] = []
+    bounds = [0]
+    for place, own in groupby(segments, key=lambda segment: segment.group):
+        parts = list(own)
+        shapes = [shape_of(segment, trim=trim) for segment in parts]
         places.append(place)
-        tokens.append(slice(first[0], token))
-        responses.append(slice(first[1], response))
-    lengths = [each.stop - each.start for each in tokens]
+        lengths.append(sum(shape.prompt + sum(shape.rows) for shape in shapes))
+        bounds.append(bounds[-1] + sum(len(row.token_ids) for segment in parts for row in segment.rows))
     owners_T = np.repeat(np.arange(len(places)), lengths)
     device, dtype = batch.input_ids.device, batch.advantages_S.dtype
     return Spans(
         places=places,
-        tokens=tokens,
         lengths=lengths,
-        responses=responses,
+        responses=[slice(start, stop) for start, stop in pairwise(bounds)],
         member_QT=_member(owners_T, len(places)).to(device, dtype),
         words=_words(batch.input_ids[0].cpu().numpy(), owners_T, len(places), device),
     )
@@ -171,82 +163,6 @@ class Preconditioner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """References for pieces of some rows of a parameter."""
-
-    reference_N: Tensor
-    """The reference's part."""
-    decayed_N: Tensor
-    """v times its weight; overwritten by the next target."""
-
-
-class PieceScorer:
-    """Adds up [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of the questions of one micro-batch, in fp64."""
-
-    def __init__(self, preconditioner: Preconditioner, workspace: Workspace, questions: int) -> None:
-        self.workspace = workspace
-        self._preconditioner = preconditioner
-        self._form = preconditioner.form
-        self._questions = questions
-        self._norms_4M = torch.empty(4, 0, dtype=workspace.dtype, device=workspace.device)
-        self._owners: list[int] = []
-        self._rest = torch.zeros(4, questions, dtype=torch.float64, device=workspace.device)
-
-    def size(self, name: str) -> int:
-        """Elements of a parameter."""
-        return self._preconditioner.reference[name].numel()
-
-    def target(self, name: str, rows: slice) -> Target:
-        """References for pieces of these rows."""
-        reference_N = self._preconditioner.reference[name][rows].reshape(-1)
-        second_N = self._preconditioner.second[name][rows].reshape(-1)
-        decayed_N = torch.mul(second_N, self._form.decayed, out=self.workspace.moment(len(second_N)))
-        return Target(reference_N=reference_N, decayed_N=decayed_N)
-
-    def score(self, pieces: Tensor, target: Target, picked: slice) -> None:
-        """Pieces [K, ...] of the questions `picked`."""
-        pieces_KN = pieces.flatten(1)
-        norms_4K = batched_norms(
-            pieces_KN,
-            target.reference_N,
-            target.decayed_N,
-            fresh=self._form.fresh,
-            eps=self._form.eps,
-            scratch_KN=self.workspace.scratch(*pieces_KN.shape),
-        )
-        first = len(self._owners)
-        self._owners += range(picked.start, picked.stop)
-        if len(self._owners) > self._norms_4M.shape[1]:
-            # One tensor and not a list: small ones, kept between large ones that come and go, fragment the heap.
-            more = self._norms_4M.new_empty(4, max(NORMS, len(self._owners)))
-            self._norms_4M = torch.cat([self._norms_4M[:, :first], more], dim=1)
-        self._norms_4M[:, first : len(self._owners)] = norms_4K
-
-    def score_rows(self, name: str, rows_UI: Tensor, words: Words) -> None:
-        """Embedding rows, each its question's whole gradient of that row."""
-        height, _ = self.workspace.tile(*rows_UI.shape)
-        for start in range(0, len(rows_UI), height):
-            cut = slice(start, start + height)
-            tokens = words.tokens_U[cut]
-            sums_U4 = row_sums(
-                rows_UI[cut],
-                self._preconditioner.reference[name][tokens],
-                self._preconditioner.second[name][tokens],
-                self._form,
-            )
-            self._rest += (words.member_QU[:, cut] @ sums_U4).t()
-
-    def totals(self) -> Tensor:
-        """The sums so far, fp64 of shape [Q, 4]."""
-        sums_4M = self._norms_4M[:, : len(self._owners)].double()
-        sums_4M[2:].square_()
-        owners_M = torch.tensor(self._owners, dtype=torch.long, device=sums_4M.device)
-        # A product and not index_add_: its order of addition is the same every time on every device.
-        member_MQ = (owners_M[:, None] == torch.arange(self._questions, device=sums_4M.device)).double()
-        return (self._rest + sums_4M @ member_MQ).t()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulator:
     """Accumulates the sum of all questions' gradients on the way."""
 
@@ -257,15 +173,20 @@ class Accumulator:
 
 
 class QuestionSums:
-    """Forms the per-question gradients of one micro-batch, piece by piece, and gives them to `scorer`."""
+    """Forms the per-question gradients of one micro-batch, piece by piece, and adds up their sums in fp64."""
 
-    def __init__(self, spans: Spans, scorer: PieceScorer, *, accumulator: Accumulator | None = None) -> None:
+    def __init__(
+        self, spans: Spans, against: Preconditioner, workspace: Workspace, *, accumulator: Accumulator | None = None
+    ) -> None:
         self.spans = spans
-        self._scorer = scorer
+        self._against = against
+        self._workspace = workspace
         self._accumulator = accumulator
-        self._everyone = slice(0, len(spans))
         self._held: dict[str, Tensor] = {}
         self._seen: set[str] = set()
+        self._norms_4M = torch.empty(4, 0, dtype=workspace.dtype, device=workspace.device)
+        self._owners: list[int] = []
+        self._rest = torch.zeros(4, len(spans), dtype=torch.float64, device=workspace.device)
 
     @property
     def num_tokens(self) -> int:
@@ -274,7 +195,7 @@ class QuestionSums:
 
     def piece_rows(self, rows: int, columns: int) -> int:
         """Weight rows that fit into a piece."""
-        return self._scorer.workspace.tile(rows, columns)[0]
+        return self._workspace.tile(rows, columns)[0]
 
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
         """The weight gradient left^T right of every question. Raises EngineError where the weight is used twice."""
@@ -283,32 +204,32 @@ class QuestionSums:
             raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")
         if left_TO.device.type == "cpu":
             # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
-            left_TO, right_TI = left_TO.to(self._scorer.workspace.dtype), right_TI.to(self._scorer.workspace.dtype)
+            left_TO, right_TI = left_TO.to(self._workspace.dtype), right_TI.to(self._workspace.dtype)
         rows, columns = left_TO.shape[1], right_TI.shape[1]
         lefts = left_TO.t().split(self.spans.lengths, dim=1)
         rights = right_TI.split(self.spans.lengths)
-        height, together = self._scorer.workspace.tile(rows, columns)
+        height, together = self._workspace.tile(rows, columns)
         for start in range(0, rows, height):
             tile = slice(start, min(rows, start + height))
-            target = self._scorer.target(name, tile)
+            target = self._target(name, tile)
             for first in range(0, len(lefts), together):
                 picked = slice(first, min(len(lefts), first + together))
-                pieces = self._scorer.workspace.piece(picked.stop - first, tile.stop - start, columns)
+                pieces = self._workspace.piece(picked.stop - first, tile.stop - start, columns)
                 for piece, left, right in zip(pieces.unbind(0), lefts[picked], rights[picked], strict=True):
                     product(left[tile], right, piece.dtype, out=piece)
                 self._note(name, tile, pieces)
-                self._scorer.score(pieces, target, picked)
+                self._score(pieces, target, picked)
 
     def add_tokens(self, name: str, gradients: Tensor) -> None:
         """A vector that every token adds to, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
         self._once(name)
         member_QT = self.spans.member_QT
         pieces = member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype)
-        size = self._scorer.size(name)
+        size = self._against.reference[name].numel()
         if pieces.shape[1] != size:
             pieces = pieces.view(len(pieces), -1, size).sum(1)
         self._note(name, slice(None), pieces)
-        self._scorer.score(pieces, self._scorer.target(name, slice(None)), self._everyone)
+        self._score(pieces, self._target(name, slice(None)), slice(0, len(self.spans)))
 
     def add_head_rows(
         self, name: str, question: int, rows: slice, left_SO: Tensor, right_SI: Tensor, *, hold: bool
@@ -318,25 +239,25 @@ class QuestionSums:
         `hold` keeps the rows that the question's own tokens touch for `add_embedding`: a tied weight's two parts are
         added before the square root sees them.
         """
-        pieces = self._scorer.workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
+        pieces = self._workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
         product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
         self._note(name, rows, pieces)
         if hold:
             self._hold(name, question, rows, pieces[0])
-        self._scorer.score(pieces, self._scorer.target(name, rows), slice(question, question + 1))
+        self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
         """Elements of one question's bias gradient, from operands in the parameter's dtype."""
         pieces = left_SO.sum(0)[None]
         self._note(name, rows, pieces)
-        self._scorer.score(pieces, self._scorer.target(name, rows), slice(question, question + 1))
+        self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
         """The touched rows of an embedding; untouched ones have gradient 0 and add exactly 0."""
         self._once(name)
         words = self.spans.words
         count = len(words.tokens_U)
-        gradients_TI = gradients_TI.to(self._scorer.workspace.dtype)
+        gradients_TI = gradients_TI.to(self._workspace.dtype)
         # The kernel behind embedding's own backward: sums rows of equal index in a fixed order on every device.
         rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
         if padding is not None:
@@ -344,7 +265,16 @@ class QuestionSums:
         self._note_words(name, rows_UI)
         if name in self._held:
             rows_UI += self._held.pop(name)
-        self._scorer.score_rows(name, rows_UI, words)
+        self._score_rows(name, rows_UI, words)
+
+    def totals(self) -> Tensor:
+        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question so far, fp64 of shape [Q, 4]."""
+        sums_4M = self._norms_4M[:, : len(self._owners)].double()
+        sums_4M[2:].square_()
+        owners_M = torch.tensor(self._owners, dtype=torch.long, device=sums_4M.device)
+        # A product and not index_add_: its order of addition is the same every time on every device.
+        member_MQ = (owners_M[:, None] == torch.arange(len(self.spans), device=sums_4M.device)).double()
+        return (self._rest + sums_4M @ member_MQ).t()
 
     def _once(self, name: str) -> None:
         if name in self._seen:
@@ -372,3 +302,42 @@ class QuestionSums:
         places = words.tokens_U[touched] - rows.start
         self._held[name][touched] = piece[places]
         piece[places] = 0.0
+
+    def _target(self, name: str, rows: slice) -> tuple[Tensor, Tensor]:
+        """The reference's part for pieces of these rows, and v times its weight, which the next target overwrites."""
+        reference_N = self._against.reference[name][rows].reshape(-1)
+        second_N = self._against.second[name][rows].reshape(-1)
+        decayed_N = torch.mul(second_N, self._against.form.decayed, out=self._workspace.moment(len(second_N)))
+        return reference_N, decayed_N
+
+    def _score(self, pieces: Tensor, target: tuple[Tensor, Tensor], picked: slice) -> None:
+        """Pieces [K, ...] of the questions `picked`."""
+        pieces_KN = pieces.flatten(1)
+        norms_4K = batched_norms(
+            pieces_KN,
+            *target,
+            fresh=self._against.form.fresh,
+            eps=self._against.form.eps,
+            scratch_KN=self._workspace.scratch(*pieces_KN.shape),
+        )
+        first = len(self._owners)
+        self._owners += range(picked.start, picked.stop)
+        if len(self._owners) > self._norms_4M.shape[1]:
+            # One tensor and not a list: small ones, kept between large ones that come and go, fragment the heap.
+            more = self._norms_4M.new_empty(4, max(NORMS, len(self._owners)))
+            self._norms_4M = torch.cat([self._norms_4M[:, :first], more], dim=1)
+        self._norms_4M[:, first : len(self._owners)] = norms_4K
+
+    def _score_rows(self, name: str, rows_UI: Tensor, words: Words) -> None:
+        """Embedding rows, each its question's whole gradient of that row."""
+        height, _ = self._workspace.tile(*rows_UI.shape)
+        for start in range(0, len(rows_UI), height):
+            cut = slice(start, start + height)
+            tokens = words.tokens_U[cut]
+            sums_U4 = row_sums(
+                rows_UI[cut],
+                self._against.reference[name][tokens],
+                self._against.second[name][tokens],
+                self._against.form,
+            )
+            self._rest += (words.member_QU[:, cut] @ sums_U4).t()

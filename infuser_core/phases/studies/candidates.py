@@ -3,6 +3,7 @@
 One backward pass per question: slow, and independent of the engine's probe. Legend: _N parameters.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.errors import CheckpointError
+from infuser_core.phases.drawing import Kept
 from infuser_core.phases.training import ObjectiveSettings, by_group, train_group
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout, ScoreStatus
@@ -79,9 +81,11 @@ def named_scores(
     *,
     reference: Path,
     workspace: Path,
+    kept: Kept[NamedScore] | None = None,
     progress: Progress = no_progress,
 ) -> list[NamedScore]:
-    """Every score of every question with a direction; a score that is silent on one of them is left out.
+    """Every score of every question with a direction; a score that is silent on one of them is left out. Questions of
+    which `kept` holds the scores are not computed again.
 
     Raises CheckpointError where the solver's optimizer has no second moments.
     """
@@ -93,8 +97,11 @@ def named_scores(
     # In fp64: a sum over all parameters of products that span many orders of magnitude.
     dev_N, root_N = flat(reference), _root(checkpoint)
     solver.load(checkpoint)
-    file, found = workspace / "question.safetensors", []
+    file, found = workspace / "question.safetensors", kept.rows() if kept else []
+    known = {row.question_id for row in found}
     for done, row in enumerate(rows, 1):
+        if row.question_id in known:
+            continue
         group = groups[row.question_id]
         solver.zero_grad()
         solver.forward_backward([train_group(group, centre([a.reward for a in group]))], constants, denominator=1)
@@ -109,15 +116,22 @@ def named_scores(
             dev_N=dev_N,
             root_N=root_N,
         )
-        cell = _cell(candidate)
-        for name in SCORES.names():
-            value = SCORES.find(name, "score")[1](candidate)
-            found.append((row.question_id, name, value, cell))
+        own = _values(candidate)
+        found += own
+        if kept:
+            kept.add(own)
         progress(done, len(rows), 0)
     solver.zero_grad()
     file.unlink(missing_ok=True)
-    silent = {name for _, name, value, _ in found if value is None}
-    return [NamedScore(question_id=q, name=n, value=v, cell=c) for q, n, v, c in found if n not in silent]
+    spoken = Counter(row.name for row in found)
+    return [row for row in found if spoken[row.name] == len(rows)]
+
+
+def _values(question: Candidate) -> list[NamedScore]:
+    """The scores that say something of the question."""
+    name, cell = question.stored.question_id, _cell(question)
+    values = {each: SCORES.find(each, "score")[1](question) for each in SCORES.names()}
+    return [NamedScore(question_id=name, name=n, value=v, cell=cell) for n, v in values.items() if v is not None]
 
 
 def by_name(rows: Sequence[NamedScore]) -> dict[str, dict[str, float]]:

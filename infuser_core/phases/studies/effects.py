@@ -16,6 +16,7 @@ import numpy as np
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
+from infuser_core.phases.drawing import Kept
 from infuser_core.phases.parts.not_finite import is_finite, nothing_left
 from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name, scored, within
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
@@ -84,9 +85,11 @@ def step_effects(
     measures: Mapping[str, Measure],
     step: UpdateSettings,
     *,
+    kept: Kept[Effect] | None = None,
     progress: Progress = no_progress,
 ) -> Effects:
-    """One step per named question on its answers; the trainer ends at the checkpoint it started from.
+    """One step per named question on its answers; the trainer ends at the checkpoint it started from. Effects that
+    `kept` holds are not measured again.
 
     Raises EngineError where no question's step, or nothing that it changed, is finite.
     """
@@ -96,9 +99,12 @@ def step_effects(
     constants = step.objective.constants(varied)
     solver.load(checkpoint)
     before = {name: measure(solver) for name, measure in measures.items()}
-    effects: list[Effect] = []
+    effects = kept.rows() if kept else []
+    known = {row.question_id for row in effects}
     lost: list[NotFinite] = []
     for done, name in enumerate(names, 1):
+        if name in known:
+            continue
         rewards = [answer.reward for answer in groups[name]]
         changes = {each: np.zeros(1) for each in measures}
         gone = None
@@ -112,7 +118,10 @@ def step_effects(
         if gone is not None:
             lost.append(gone)
         else:
-            effects += [_effect(name, each, values, rewards) for each, values in changes.items()]
+            found = [_effect(name, each, values, rewards) for each, values in changes.items()]
+            effects += found
+            if kept:
+                kept.add(found)
         progress(done, len(names), 0)
     solver.load(checkpoint)
     if lost and not effects:

@@ -13,6 +13,7 @@ import numpy as np
 
 from infuser_core.algorithm.advantage import centre
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.phases.drawing import Kept
 from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name
 from infuser_core.phases.studies.effects import Measure
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
@@ -75,6 +76,16 @@ class SelectionArm:
     """97.5% quantile."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The held-out questions after equal steps on some questions."""
+
+    questions: list[str]
+    """Questions trained on; none is the checkpoint itself."""
+    values_Q: list[float]
+    """Value of each held-out question."""
+
+
 def choices(named: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[Choice]:
     """The arms, each of the same number of questions. Ties fall by a seeded draw."""
     values = by_name(named)
@@ -101,25 +112,25 @@ def run_arms(
     settings: SelectionSettings,
     *,
     seed: int,
+    kept: Kept[Reached],
     progress: Progress = no_progress,
 ) -> list[SelectionArm]:
-    """The checkpoint itself, and every arm after its steps; the trainer ends where the last one did."""
+    """The checkpoint itself, and every arm after its steps; what `kept` holds is not trained again."""
     groups = by_group(rollouts)
-    arms = choices(named, settings, seed=seed)
-    solver.load(checkpoint)
-    before_Q = measure(solver)
-    rows = [_row(Choice(arm=BEFORE, draw=0, questions=[]), before_Q, before_Q)]
     # Scores that mean the same under empty moments choose the same questions.
-    known: dict[tuple[str, ...], np.ndarray] = {}
-    for done, arm in enumerate(arms, 1):
+    known = {tuple(row.questions): row.values_Q for row in kept.rows()}
+    arms = [Choice(arm=BEFORE, draw=0, questions=[]), *choices(named, settings, seed=seed)]
+    for done, arm in enumerate(arms):
         chosen = tuple(arm.questions)
         if chosen not in known:
             solver.load(checkpoint)
-            _train(solver, [groups[name] for name in chosen], settings)
-            known[chosen] = measure(solver)
-        rows.append(_row(arm, known[chosen], before_Q))
-        progress(done, len(arms), 0)
-    return rows
+            if chosen:
+                _train(solver, [groups[name] for name in chosen], settings)
+            known[chosen] = measure(solver).tolist()
+            kept.add([Reached(questions=[*chosen], values_Q=known[chosen])])
+        progress(done, len(arms) - 1, 0)
+    before_Q = np.array(known[()])
+    return [_row(arm, np.array(known[tuple(arm.questions)]), before_Q) for arm in arms]
 
 
 def _train(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: SelectionSettings) -> None:
