@@ -283,7 +283,7 @@ class DeepSpeedRank:
         dist.barrier()
         return self._adamw.steps
 
-    def facts_of_weights(self) -> tuple[Mapping[str, Sequence[int]], dict[str, str]]:
+    def facts_of_weights(self) -> tuple[files.Shapes, dict[str, str]]:
         """Shapes of all parameters, and the names of tied ones (see Giver)."""
         return self._loaded().shard.shapes, self._tied
 

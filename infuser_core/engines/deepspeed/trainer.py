@@ -39,6 +39,7 @@ from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.optimizer import Given, options_of
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions
 from infuser_core.engines.training.packing import plan_whole
+from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
@@ -151,7 +152,7 @@ class DeepSpeedTrainer:
         self._rank_facts = dict(self._everyone("facts")[0])
         self._choice.renew()
         self._refused: UnknownLayerError | None = self._everyone("refused")[0]
-        self._loaded, self._role = True, checkpoint.role
+        self._loaded, self._role = True, str(checkpoint.role)
 
     def park(self, name: str) -> bool:
         """Keep a copy of the state in host memory under a name, each rank its part; False where that has no room."""
@@ -165,9 +166,10 @@ class DeepSpeedTrainer:
         return True
 
     def take(self, name: str) -> None:
-        """Hold the state of that name again, of the same model, as `load` would: without gradients."""
+        """Hold the state of that name, a role, again, of the same model, as `load` would: without gradients."""
         self._require()
         self._everyone("take", name)
+        self._role = name
         self.zero_grad()
 
     def drop(self, name: str) -> None:
@@ -268,9 +270,9 @@ class DeepSpeedTrainer:
             self._board.put(path, self._role, self)
         return steps[0]
 
-    def shapes(self) -> Mapping[str, Sequence[int]]:
+    def shapes(self) -> Shapes:
         """See Giver."""
-        found: Mapping[str, Sequence[int]] = self._everyone("facts_of_weights")[0][0]
+        found: Shapes = self._everyone("facts_of_weights")[0][0]
         return found
 
     def tied(self) -> Mapping[str, str]:

@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.service import fixed
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+
+if TYPE_CHECKING:
+    from infuser_core.engines.training.tensor_files import Shapes
 
 SHARE = 0.5
 """Share of the free main memory that weights may take: a machine without memory kills whom it likes."""
@@ -29,7 +32,7 @@ Identity = tuple[tuple[str, int, int, int, int], ...]
 class Giver(Protocol):
     """A trainer as the one who hands over."""
 
-    def shapes(self) -> Mapping[str, Sequence[int]]:
+    def shapes(self) -> "Shapes":
         """Of every tensor that its checkpoints hold, by name."""
         ...
 
