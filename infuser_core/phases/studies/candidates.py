@@ -4,7 +4,7 @@ One backward pass per question: slow, and independent of the engine's probe. Leg
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,21 +161,15 @@ def _cell(question: Candidate) -> str:
 
 def flat(path: Path, prefix: str = "") -> np.ndarray:
     """Tensors of the file, or of the shards that stand for it, whose names have the prefix, joined by name [N]."""
+    from safetensors.numpy import load_file
+
     from infuser_core.engines.training.checkpoint import shards_of
 
-    found: Mapping[str, np.ndarray] = {}
-    for file in shards_of(path):
-        found = {**found, **_arrays(file, prefix)}
+    stored = {name: each for file in shards_of(path) for name, each in load_file(file).items()}
+    found = [stored[name].ravel() for name in sorted(stored) if name.startswith(prefix)]
     if not found:
         raise CheckpointError(f"{path} has no second moments", hint="study a run whose optimizer is AdamW")
-    return np.concatenate([found[name].ravel() for name in sorted(found)]).astype(np.float64)
-
-
-def _arrays(file: Path, prefix: str) -> dict[str, np.ndarray]:
-    from safetensors import safe_open
-
-    with safe_open(file, framework="np") as opened:
-        return {name: opened.get_tensor(name) for name in opened.keys() if name.startswith(prefix)}  # noqa: SIM118
+    return np.concatenate(found).astype(np.float64)
 
 
 def _root(checkpoint: Checkpoint) -> np.ndarray:
