@@ -327,21 +327,21 @@ def _head(asked: "Studied") -> dict[str, Any]:
     return {"run": asked.run.name, "variant": asked.run.config.label, "iteration": asked.iteration}
 
 
-def of_each(
-    study: Callable[..., dict[str, Any]], given: Sequence[str], *, rows: str, name: str, value: str, **options: Any
-) -> dict[str, Any]:
-    """A study of one run or, over several runs or the runs of a sweep file, of each, with means and intervals.
+_TABLES = {"arms": ("arm", "accuracy"), "correlations": ("predictor", "spearman")}
+"""Tables of studies, and their columns of names and values."""
 
-    `rows` is the study's table, `name` and `value` its columns.
-    """
+
+def of_each(study: Callable[..., dict[str, Any]], given: Sequence[str], **options: Any) -> dict[str, Any]:
+    """A study of one run or, over several runs or the runs of a sweep file, of each, with means and intervals."""
     from infuser_core.phases.studies.candidates import PAPER
     from infuser_core.statistics.over_runs import over_runs
 
-    names = [run for each in given for run in _named(each)]
-    if len(names) < 2:
-        return study(next(iter(names), None), **options)
-    found = [study(run, **options) for run in names]
-    pooled = over_runs([(each["variant"], each[rows]) for each in found], name=name, value=value, first=PAPER)
+    names: list[str | None] = [run for each in given for run in _named(each)]
+    found = [study(run, **options) for run in names or [None]]
+    if len(found) == 1:
+        return found[0]
+    table, (name, value) = next(each for each in _TABLES.items() if each[0] in found[0])
+    pooled = over_runs([(each["variant"], each[table]) for each in found], name=name, value=value, first=PAPER)
     return {"iteration": options["iteration"], "pooled": pooled, "runs": found}
 
 

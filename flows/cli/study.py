@@ -58,9 +58,6 @@ def prediction(
     found = of_each(
         predict_effects,
         runs or [],
-        rows="correlations",
-        name="predictor",
-        value="spearman",
         iteration=iteration,
         questions=questions,
         answers=0 if check else answers,
@@ -84,9 +81,7 @@ def selection(
     from flows.studies import of_each, select_questions
 
     size = {"share": share, "steps": steps, "draws": draws, "samples": samples}
-    found = of_each(
-        select_questions, runs or [], rows="arms", name="arm", value="accuracy", iteration=iteration, **size
-    )
+    found = of_each(select_questions, runs or [], iteration=iteration, **size)
     note = "" if "pooled" in found else _ARMS
     head = f"held-out accuracy after {steps} steps on every arm's questions{note}"
     show(found, lambda: _told(found, "arms", head), as_json=as_json)
@@ -105,15 +100,7 @@ def lds(
     from flows.studies import datamodelling_score, of_each
 
     size = {"share": share, "steps": steps, "subsets": subsets, "samples": samples}
-    found = of_each(
-        datamodelling_score,
-        runs or [],
-        rows="correlations",
-        name="predictor",
-        value="spearman",
-        iteration=iteration,
-        **size,
-    )
+    found = of_each(datamodelling_score, runs or [], iteration=iteration, **size)
     head = f"Spearman's rho of summed scores with held-out accuracy after {steps} steps, {subsets} subsets"
     show(found, lambda: _told(found, "correlations", head), as_json=as_json)
 
