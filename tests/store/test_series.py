@@ -62,7 +62,16 @@ def written_plainly(path: Path, rows: list[Rollout]) -> None:
     table = pa.table(columns, schema=schema)
     numbers = ("prompt_token_ids", "token_ids", "sampler_logprobs")
     repeated = [name for name in schema.names if name not in numbers]
-    pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=10_000, use_dictionary=repeated)
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=10_000,
+        use_dictionary=repeated,
+        write_statistics=repeated,
+        use_byte_stream_split=[f"{name}.list.element" for name in numbers],
+    )
 
 
 @given(st.lists(WHOLE, max_size=30))
