@@ -5,10 +5,11 @@ A run fills its pool from the configured catalogues; `infuser corpus build` make
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from corpus import pool as pools
@@ -106,17 +107,22 @@ def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search:
     given = [textbooks.take_file(run, item) for item in items if item.path]
     found, downloads = _searched(run, given) if search else (Found(), [])
     pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]
+    # A model that is asked is one for all.
+    asking = Lock() if documents.asks_model(run) else nullcontext()
     with ThreadPoolExecutor(current(run).crew.number) as threads:
-        pages = list(threads.map(lambda pair: retried(run, documents.convert_textbooks, *pair), pairs))
-    groups = [_judged(run, *pair, ref) for pair, ref in zip(pairs, pages, strict=True)]
+        groups = list(threads.map(lambda pair: _judged(run, *pair, asking), pairs))
     comparison = _compared(run, groups, build)
     return pool.built_pool(run, items, found, groups, comparison, build)
 
 
-def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef) -> Group:
-    bounds = _bounds(run, pages)
+def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, asking: AbstractContextManager[object]) -> Group:
+    pages = retried(run, documents.convert_textbooks, sources, download)
+    with asking:
+        bounds = _bounds(run, pages)
     chunks = documents.chunk_textbooks(run, sources, download, pages, bounds)
-    return Group(pages=pages, bounds=bounds, chunks=chunks, judgements=documents.judge_chunks(run, chunks))
+    with asking:
+        judgements = documents.judge_chunks(run, chunks)
+    return Group(pages=pages, bounds=bounds, chunks=chunks, judgements=judgements)
 
 
 def _searched(run: str, given: list[ArtifactRef]) -> tuple[Found, list[ArtifactRef]]:

@@ -151,3 +151,12 @@ def _download(anchor: HubAnchor) -> Path:
     where = HubAddress(repo=anchor.repo, revision=anchor.revision)
     remedy = "check the name and the network, or download it and use `anchor: {type: folder, path: ...}`"
     return snapshot(where, _ENTERS, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+
+
+@lru_cache(maxsize=1)
+def token_counter(folder: Path) -> Callable[[str], int]:
+    """Number of tokens of a text by a model's tokenizer, which is loaded once in a process."""
+    from infuser_core.engines.hf.renderer import Renderer
+
+    encode = Renderer(folder).encode
+    return lambda text: len(encode(text))

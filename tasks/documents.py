@@ -6,16 +6,15 @@ made from that group's alone. Within a group, what is finished outlives a killed
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
-from corpus.chunk import chunk as chunking
 from corpus.chunk import front_matter
 from corpus.chunk import judge as judging
-from corpus.chunk.chunk import Chunk, Discarded
+from corpus.chunk.chunk import Discarded
+from corpus.chunk.cut import Text, cut
 from corpus.chunk.front_matter import BookBounds
-from corpus.chunk.langchain_chunk import chunk_langchain
-from corpus.chunk.split import RULE, Count, count_tokens
+from corpus.chunk.split import RULE, Count, by_rule
 from corpus.formats import content_of_pool, documents_in
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.read import convert as converting
@@ -25,10 +24,9 @@ from corpus.read.convert import Book
 from corpus.read.file_kinds import file_of
 from corpus.read.page import Job
 from infuser_core import plugins
-from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model
+from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
-from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.hub import fetched
@@ -153,6 +151,12 @@ def has_structure_model(run: str) -> bool:
     return corpus.structure == "model" and corpus.chunk.mode != "langchain"
 
 
+def asks_model(run: str) -> bool:
+    """Whether a model is asked about any book: for its structure, or to judge its chunks."""
+    corpus = current(run).config.corpus
+    return has_structure_model(run) or (corpus.judge or current(run).config.anchor).type not in judging.WITHOUT_MODEL
+
+
 @stage("structure")
 def find_structure(run: Run, pages: ArtifactRef) -> Work:
     """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
@@ -214,17 +218,20 @@ def chunk_textbooks(
     recipe = run.recipe("chunk", VERSION, values, {"pages": pages, "bounds": bounds})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        count = tokenizer.open()
         found = {row.source_id: row for row in run.store.rows(bounds, "structure_bounds", BookBounds)} if bounds else {}
         converted = _converted(run, pages)
         kept, ruled, left = (Items(run.store.partial(recipe), kind) for kind in (Document, Judgement, Discarded))
-        for done, page in enumerate(converted, 1):
-            if kept.get(page.source_id) is None:
-                rows = _chunks(run.config, page, count, domains[page.source_id], found.get(page.source_id))
-                left.keep(page.source_id, chunking.left_out(page, rows))
-                ruled.keep(page.source_id, judging.ruled_out(rows))
-                kept.keep(page.source_id, [row.document for row in rows if row.discard is None])
-            progress(done, len(converted), 0)
+        ahead = [
+            Text(page=page, domain=domains[page.source_id], bounds=found.get(page.source_id))
+            for page in converted
+            if kept.get(page.source_id) is None
+        ]
+        for done, (place, made) in enumerate(cut(ahead, corpus, tokenizer.load, run.crew), 1):
+            name = ahead[place].page.source_id
+            left.keep(name, made.left)
+            ruled.keep(name, made.ruled)
+            kept.keep(name, made.kept)
+            progress(len(converted) - len(ahead) + done, len(converted), 0)
         names = [page.source_id for page in converted]
         chunks, discarded = kept.all(names), ruled.all(names)
         return Outcome(
@@ -246,33 +253,16 @@ class _Tokenizer:
 
     identity: str
     """Rule, or digest of the model's files."""
-    open: Callable[[], Count]
-    """Load it."""
+    load: Callable[[], Count]
+    """Loads it, where chunks are cut."""
 
 
 def _tokenizer(run: Run) -> _Tokenizer:
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     if source.type == "rules":
-        return _Tokenizer(identity=RULE, open=lambda: count_tokens)
+        return _Tokenizer(identity=RULE, load=by_rule)
     folder = anchor_folder(source)
-    return _Tokenizer(identity=anchor_digest(folder), open=partial(_counter, folder))
-
-
-@lru_cache(maxsize=1)
-def _counter(folder: Path) -> Count:
-    """Tokens by a model's tokenizer, which every group asks for."""
-    from infuser_core.engines.hf.renderer import Renderer
-
-    encode = Renderer(folder).encode
-    return lambda text: len(encode(text))
-
-
-def _chunks(config: RunConfig, page: Page, count: Count, domain: str, bounds: BookBounds | None) -> list[Chunk]:
-    rules = config.corpus.chunk
-    if rules.mode == "langchain":
-        return chunk_langchain(page, count, rules, domain)
-    spans = front_matter.exclude(page, mode=config.corpus.structure, bounds=bounds)
-    return chunking.chunk(page, count, rules, domain, excluded=spans)
+    return _Tokenizer(identity=anchor_digest(folder), load=partial(token_counter, folder))
 
 
 @stage("judge")

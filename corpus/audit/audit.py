@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -125,9 +126,8 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     digests = [shard.digest() for shard in shards]
-    result = compared(
-        scanner, shards, scans(scanner, shards, digests, work, crew=local_crew(workers), progress=progress)
-    )
+    with closing(local_crew(workers)) as crew:
+        result = compared(scanner, shards, scans(scanner, shards, digests, work, crew=crew, progress=progress))
     write_table(out / FINDINGS, result.findings, Finding)
     write_json(out / SUMMARY, as_json(result))
     durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))

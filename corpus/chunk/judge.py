@@ -161,7 +161,7 @@ REFERENCE = re.compile(
 YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
 
 
-RULED_TOGETHER = 1024
+RULED_TOGETHER = 128
 """Chunks that one worker judges at once; fewer are judged here: a process takes longer to start."""
 Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
 """One row per document, in order."""
@@ -169,7 +169,7 @@ Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
 
 def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
     """Drops what no question can be asked about by its form alone, and keeps the rest."""
-    if len(documents) <= RULED_TOGETHER:
+    if crew.number < 2 or len(documents) < RULED_TOGETHER:
         progress(len(documents), len(documents), 0)
         return rule_on(documents)
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
@@ -236,8 +236,8 @@ def fault_of(text: str) -> str:
         return "a list of references: most entries cite a work with its year"
     if math_garbled(prose) >= DEBRIS:
         return "debris of formulas: most words are one or two signs"
-    ink = [sign for sign in prose if not sign.isspace()]
-    if ink and sum(sign.isalpha() for sign in ink) < LETTERS * len(ink) and prose.strip() == text.strip():
+    ink = "".join(prose.split())
+    if ink and sum(map(str.isalpha, ink)) < LETTERS * len(ink) and prose.strip() == text.strip():
         return "numbers and signs: few letters"
     return ""
 

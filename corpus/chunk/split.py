@@ -261,3 +261,8 @@ _PIECE = re.compile(
 def count_tokens(text: str) -> int:
     """Tokens of the text by the rule."""
     return len(_PIECE.findall(text))
+
+
+def by_rule() -> Count:
+    """The rule as a token counter."""
+    return count_tokens

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -211,6 +211,10 @@ def _in_process(begin: Callable[[], AbstractContextManager[Work]], item: Any) ->
     return _opened.do(begin, item)
 
 
+def _end_in_process() -> None:
+    _opened.close()
+
+
 class _Thread:
     """A worker in the thread that asks."""
 
@@ -228,7 +232,7 @@ class _Thread:
 
 
 class _Process:
-    """A worker in a process of its own, started with its first item."""
+    """A worker in a process of its own, started with its first item; it may serve one task after the other."""
 
     def __init__(self) -> None:
         # The standard library's pool hangs or leaves processes behind where one is killed while others start.
@@ -238,24 +242,34 @@ class _Process:
 
     def do(self, task: Task, item: Any) -> Any:
         """See Worker."""
+        return self._asked(_in_process, task.begin, item)
+
+    def end(self, *, now: bool) -> None:
+        """See Worker."""
+        if now:
+            self._pool.shutdown(kill_workers=True)
+        else:
+            # Whoever takes it next meets it lost.
+            with suppress(LostWorkerError):
+                self._asked(_end_in_process)
+
+    def _asked(self, work: Callable[..., Any], *given: Any) -> Any:
         from loky.process_executor import ShutdownExecutorError
 
         try:
-            return self._pool.submit(_in_process, task.begin, item).result()
+            return self._pool.submit(work, *given).result()
         except (BrokenProcessPool, ShutdownExecutorError, CancelledError) as error:
             self.end(now=True)
             raise LostWorkerError("a process was killed from outside") from error
 
-    def end(self, *, now: bool) -> None:
-        """See Worker."""
-        self._pool.shutdown(kill_workers=True)
-
 
 class LocalStaff:
-    """This machine's workers; every task has its own."""
+    """This machine's workers; processes that have ended a task are kept for the next one."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
+        self._resting: list[_Process] = []
+        """Appending and popping need no lock."""
 
     def number(self, *, accelerator: bool) -> int:
         """See Staff. What one loads on an accelerator fills it."""
@@ -263,13 +277,22 @@ class LocalStaff:
 
     def take(self, task: Task, seconds: float) -> Worker | None:
         """See Staff."""
-        return _Process() if task.apart else _Thread()
+        if not task.apart:
+            return _Thread()
+        try:
+            return self._resting.pop()
+        except IndexError:
+            return _Process()
 
     def put(self, worker: Worker, *, lost: bool) -> None:
         """See Staff."""
+        if isinstance(worker, _Process) and not lost:
+            self._resting.append(worker)
 
     def close(self) -> None:
         """See Staff."""
+        while self._resting:
+            self._resting.pop().end(now=True)
 
 
 def local_crew(workers: int | None = None) -> Crew:

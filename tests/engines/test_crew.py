@@ -64,3 +64,22 @@ def test_an_item_that_costs_every_worker_is_named_and_others_are_kept(tmp_path: 
 def test_an_error_of_the_work_ends_it_as_it_is(tmp_path: Path, apart: bool):
     with pytest.raises(UsageError, match="-1 is negative"):
         list(local_crew(2).each(task(tmp_path, apart=apart), [1, -1, 2]))
+
+
+def test_a_process_serves_one_task_after_the_other_and_ends_with_the_crew(tmp_path: Path):
+    crew = local_crew(1)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        assert dict(crew.each(task(tmp_path / name), ITEMS)) == {place: place * place for place in ITEMS}
+    (process,) = {path.name for path in tmp_path.glob("*/opened-*")}
+    crew.close()
+    assert not Path("/proc", process.removeprefix("opened-")).exists()
+
+
+def test_a_process_that_dies_between_two_tasks_costs_no_item(tmp_path: Path):
+    crew = local_crew(1)
+    assert dict(crew.each(task(tmp_path), [2])) == {0: 4}
+    (opened,) = tmp_path.glob("opened-*")
+    os.kill(int(opened.name.removeprefix("opened-")), signal.SIGKILL)
+    assert dict(crew.each(task(tmp_path), [3])) == {0: 9}
+    crew.close()

@@ -1,0 +1,51 @@
+"""Books are cut and judged to the same rows here and by any number of workers."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from corpus.chunk.cut import LEAST_CHARS, Cut, Text, cut
+from corpus.chunk.judge import RULED_TOGETHER, judge_by_rules, rule_on
+from corpus.chunk.split import by_rule
+from corpus.read.page import page_of
+from infuser_core.config.corpus import CorpusSettings
+from infuser_core.config.overlays import load
+from infuser_core.engines.crew import local_crew
+
+SENTENCE = "The charge on the sphere number {} is spread evenly, and the field inside of it is zero everywhere. "
+
+
+def texts(count: int) -> list[Text]:
+    """Books of different lengths; together they are worth a process."""
+    made = []
+    for book in range(count):
+        parts = [
+            f"# Chapter {number}\n\n" + "".join(SENTENCE.format(number * 50 + place) for place in range(30 + 5 * book))
+            for number in range(20)
+        ]
+        markdown = "\n\n".join([*parts, "# Index\n\ncharge, 3\n\nfield, 4\n"])
+        made.append(Text(page=page_of(f"book-{book}", markdown, converter="none"), domain="physics"))
+    return made
+
+
+@pytest.fixture
+def settings() -> CorpusSettings:
+    return load([Path("configs/nano.yaml")], []).corpus
+
+
+def rows(settings: CorpusSettings, books: list[Text], workers: int) -> list[Cut]:
+    with closing(local_crew(workers)) as crew:
+        found = dict(cut(books, settings, by_rule, crew))
+    return [found[place] for place in range(len(books))]
+
+
+def test_workers_change_no_row(settings: CorpusSettings):
+    books = texts(4)
+    assert sum(len(book.page.markdown) for book in books) > LEAST_CHARS
+    here, there = rows(settings, books, 1), rows(settings, books, 2)
+    assert here == there and all(each.kept for each in here)
+    kept = [document for each in here for document in each.kept]
+    assert len(kept) > RULED_TOGETHER
+    with closing(local_crew(2)) as crew:
+        assert judge_by_rules(kept, crew) == rule_on(kept)
