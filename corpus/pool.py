@@ -22,7 +22,7 @@ MARKDOWN, REPORT, FACTS, WORK = "markdown", "report.md", "report.json", ".work"
 OVERLAPS, SEARCH = "overlaps.parquet", "search"
 IMPORTED = "import.json"
 _NAME_BYTES = 200
-_GROUP = 1024
+_GROUP = 256
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

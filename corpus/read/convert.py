@@ -7,7 +7,7 @@ Many sources are converted by a crew's workers: the text layers on every core, w
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +20,7 @@ from corpus.read.books.library import suffix_of
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import MARKDOWN, PDF
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
-from corpus.read.page import Job, page_of
+from corpus.read.page import Job, Kept, page_of
 from infuser_core.engines.crew import Crew, Task
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
@@ -86,18 +86,23 @@ def _name_of(book: Book) -> str:
 @contextmanager
 def _layers(job: Job) -> Iterator[Callable[[Book], tuple[Page, str]]]:
     """Work of a crew: what a book's text layer gives."""
-    yield lambda book: text_layer(book.path, book.source_id, job)
+    with closing(Kept()) as kept:
+        own = replace(job, kept=kept)
+        yield lambda book: text_layer(book.path, book.source_id, own)
 
 
 @contextmanager
 def _looks(job: Job) -> Iterator[Callable[[Book], Page]]:
     """Work of a crew: a second look at what is in doubt."""
 
-    def look(book: Book) -> Page:
-        assert book.seen
-        return _decided(book, book.seen, book.why, job)
+    with closing(Kept()) as kept:
+        own = replace(job, kept=kept)
 
-    yield look
+        def look(book: Book) -> Page:
+            assert book.seen
+            return _decided(book, book.seen, book.why, own)
+
+        yield look
 
 
 def kept_suffix(path: Path) -> str:

@@ -1,23 +1,22 @@
 """marker converter: the command on ranges of pages; its licence, memory use and crashes stay outside this process.
 
 One process per range of pages: it loses everything when it dies in the middle, and its memory grows with the book.
-Finished ranges are kept, so that the next attempt goes on where this one ended.
+Finished ranges are kept, so that the next attempt goes on where this one ended. The models are loaded by servers that
+the command starts and finds again (see Servers): they serve one book after the other.
 """
 
 import hashlib
 import json
-import os
 import re
 import shlex
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
+from corpus.read.marker_servers import Servers
 from corpus.read.page import page_of, reason_of
 from corpus.read.printed import Removed
 from infuser_core import child, sealed
@@ -48,11 +47,6 @@ LACKING = {
     ),
 }
 """Faults that only the command's owner can mend: how each shows, its name, and what to do."""
-GIVEN_UP = re.compile(
-    r"^\S*LocalEntryNotFoundError|Failed to download \S+ after|^\S*OfflineModeIsEnabled", re.MULTILINE
-)
-"""Last words of a helper server; the command goes on waiting for it, for minutes and without a word."""
-SERVER_LOGS = ".cache/datalab/surya/*.log"
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300
 FENCED = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$")
@@ -65,12 +59,6 @@ STYLE = re.compile(r"</?(?:b|i|u|strong|em|span|mark)(?: [^<>]*)?>")
 BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
 KEPT_VERSION = 2
-REAL_HOME = {
-    "XDG_CACHE_HOME": ".cache",
-    "DOCKER_CONFIG": ".docker",
-    "DOCKER_HF_CACHE_PATH": ".cache/huggingface",
-}
-"""Folders below the user's home that a command with another home still needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +106,17 @@ def is_installed(command: str) -> bool:
     return bool(words) and shutil.which(words[0]) is not None
 
 
-def convert_marker(path: Path, source_id: str, config: MarkerConfig, *, progress: Progress = no_progress) -> Page:
+def convert_marker(
+    path: Path,
+    source_id: str,
+    config: MarkerConfig,
+    *,
+    servers: Servers | None = None,
+    progress: Progress = no_progress,
+) -> Page:
     """The command's Markdown for one file, with the page map. A file that it cannot convert is a rejected page.
+
+    `servers` are those of other books, too; without, they end with this one.
 
     Raises DocumentError when the command itself cannot work: not installed, or its weights, font or server missing.
     """
@@ -135,40 +132,21 @@ def convert_marker(path: Path, source_id: str, config: MarkerConfig, *, progress
         num_pages = int(child.call(COUNTER, {"path": str(path)}, config.count_limits))
     except DocumentError as error:
         return page_of(source_id, converter=config.converter, reason=reason_of(error))
-    with _home() as home:
-        kept = _kept_folder(path, config) if config.work else home / "kept"
+    with ExitStack() as stack:
+        shared = servers or stack.enter_context(closing(Servers()))
+        none = stack.enter_context(tempfile.TemporaryDirectory(dir=shared.home))
+        kept = _kept_folder(path, config) if config.work else Path(none)
         kept.mkdir(parents=True, exist_ok=True)
         ranges = []
         for first in range(0, num_pages, config.pages_per_range):
             last = min(first + config.pages_per_range, num_pages) - 1
-            found = _kept(kept, first, last) or _converted(path, home, kept, first, last, config)
+            found = _kept(kept, first, last) or _converted(path, shared, kept, first, last, config)
             if isinstance(found, str):
                 reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {found}"
                 return page_of(source_id, num_pages=num_pages, converter=config.converter, reason=reason)
             ranges.append(found)
             progress(last + 1, num_pages, 0)
     return _merged(source_id, ranges, num_pages, config)
-
-
-@contextmanager
-def _home() -> Iterator[Path]:
-    """A home of its own for the command and its servers; when the book is done, the servers and the folder are gone.
-
-    marker 2 leaves servers running in sessions of their own, and finds those of others by records in the home folder.
-    One home for all ranges of a book: its servers load their weights once.
-    """
-    with tempfile.TemporaryDirectory(prefix="infuser-marker-", ignore_cleanup_errors=True) as temporary:
-        home = Path(temporary)
-        try:
-            yield home
-        finally:
-            while child.kill_by_home(home):
-                time.sleep(0.05)
-
-
-def _environment(home: Path) -> dict[str, str]:
-    places = {name: str(Path.home() / folder) for name, folder in REAL_HOME.items()}
-    return {**places, **os.environ, "HOME": str(home)}
 
 
 def _kept_folder(path: Path, config: MarkerConfig) -> Path:
@@ -195,50 +173,57 @@ def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
     )
 
 
-def _converted(path: Path, home: Path, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
-    """The range, or why it could not be converted."""
-    reason = ""
+def _converted(path: Path, servers: Servers, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
+    """The range, or why it could not be converted. Raises DocumentError where new servers end as the first ones did."""
+    reason, lacking = "", None
     for _ in range(config.attempts):
-        with tempfile.TemporaryDirectory(dir=home) as folder:
-            words = [*shlex.split(config.command), str(path.resolve()), "--output_dir", folder]
-            ended = child.run(
-                [*words, "--page_range", f"{first}-{last}", *OPTIONS],
-                wall_seconds=config.wall_seconds,
-                resident_bytes=config.memory_bytes,
-                environment=_environment(home),
-                trouble=lambda: _given_up(home),
-            )
-            reason = _failure(ended, home) or _nothing_written(Path(folder))
-            if not reason:
-                made = _read(Path(folder), first)
-                _keep(kept, first, last, made)
-                return made
-        if ended.fault:
+        made: _Range | None = None
+        with tempfile.TemporaryDirectory(dir=servers.home) as folder:
+            try:
+                ended = _ended(path, Path(folder), servers, first, last, config)
+                reason, lacking = _failure(ended, servers) or _nothing_written(Path(folder)), None
+                made = None if reason else _read(Path(folder), first)
+            except DocumentError as error:
+                # A server that was killed is missed with the same words as one that never was.
+                lacking = error
+            finally:
+                if made is None:
+                    servers.end()
+        if made:
+            _keep(kept, first, last, made)
+            servers.served(last + 1 - first)
+            return made
+        if not lacking and ended.fault:
             break
+    if lacking:
+        raise lacking
     return reason
 
 
-def _given_up(home: Path) -> str:
-    """Last words of a helper server that gave up; empty while none did."""
-    return next((said for said in _server_logs(home) if GIVEN_UP.search(said)), "")
+def _ended(path: Path, folder: Path, servers: Servers, first: int, last: int, config: MarkerConfig) -> child.Finished:
+    words = [*shlex.split(config.command), str(path.resolve()), "--output_dir", str(folder)]
+    return child.run(
+        [*words, "--page_range", f"{first}-{last}", *OPTIONS],
+        wall_seconds=config.wall_seconds,
+        resident_bytes=config.memory_bytes,
+        environment=servers.environment(),
+        trouble=servers.given_up,
+    )
 
 
-def _server_logs(home: Path) -> list[str]:
-    return [file.read_text(errors="replace")[-child.TAIL_BYTES :] for file in sorted(home.glob(SERVER_LOGS))]
-
-
-def _failure(ended: child.Finished, home: Path) -> str:
+def _failure(ended: child.Finished, servers: Servers) -> str:
     """Reason for which the command failed; empty when it did not. What only its owner can mend is an error."""
     if not ended.fault and not ended.status:
         return ""
     if ended.killed:
         raise child.killed("marker", ended.status)
-    served = _given_up(home)
+    served = servers.given_up()
     if ended.fault and not served:
         return ended.fault
     said = _last_error(" ".join((served or ended.tail).split()))
     for pattern, (what, hint) in LACKING.items():
-        if pattern.search(said):
+        # Of servers that have served pages none is missing: this book ends them.
+        if not servers.proven and pattern.search(said):
             raise DocumentError(f"marker: cannot load {what}: {said}", hint=hint)
     return f"exit status {ended.status}: {said}"
 

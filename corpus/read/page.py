@@ -1,9 +1,11 @@
 """Page rows: what every converter is given and returns for a source, converted or rejected with its reason."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar, cast
 
 from corpus.read.printed import Removed
 from infuser_core import child
@@ -11,6 +13,34 @@ from infuser_core.config.corpus import ConvertSettings
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+
+
+class Closed(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+Thing = TypeVar("Thing", bound=Closed)
+
+
+class Kept:
+    """What a converter keeps from book to book, such as servers with its models; closed by the worker that has it."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._found: dict[Callable[[], Closed], Closed] = {}
+
+    def once(self, begin: Callable[[], Thing]) -> Thing:
+        """The one thing that `begin` makes."""
+        if begin not in self._found:
+            self._found[begin] = self._stack.enter_context(closing(begin()))
+        return cast(Thing, self._found[begin])
+
+    def close(self) -> None:
+        """Close everything."""
+        self._stack.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +53,8 @@ class Job:
     """Folder where a converter may keep what it finished before a kill; None keeps nothing."""
     progress: Progress = no_progress
     """Told the pages done."""
+    kept: Kept | None = None
+    """The worker's; without, nothing outlives a book."""
 
     @property
     def limits(self) -> child.Limits:

@@ -1,7 +1,10 @@
 """marker runs as a command; what goes wrong with it is named."""
 
+import json
+import os
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +12,14 @@ import pytest
 from places import DATA
 from reportlab.pdfgen.canvas import Canvas
 
+from corpus.read.convert import Book, convert
 from corpus.read.marker import OPTIONS, MarkerConfig, cleaned, convert_marker
+from corpus.read.marker_servers import Servers
+from corpus.read.page import Job
+from infuser_core.config.corpus import ConvertSettings
+from infuser_core.engines.crew import local_crew
 from infuser_core.errors import DocumentError
+from infuser_core.schemas import Page
 
 PAGES = 7
 HELP = DATA / "marker_2.0.0_options.txt"
@@ -206,12 +215,79 @@ def test_a_server_without_weights_ends_the_silent_wait_for_it(book, tmp_path):
     assert "HF_HOME" in caught.value.hint
 
 
+LEAVE = "os.path.exists(servers) or serve('import time; time.sleep(300)')"
+
+
 def test_servers_that_the_command_leaves_behind_serve_all_ranges_and_end_with_the_book(book, tmp_path):
-    leave = "os.path.exists(servers) or serve('import time; time.sleep(300)')"
     before = set(Path(tempfile.gettempdir()).glob("infuser-marker-*"))
-    assert convert_marker(book, "book", command(tmp_path, leave)).markdown == TEXT
+    assert convert_marker(book, "book", command(tmp_path, LEAVE)).markdown == TEXT
     assert is_gone(tmp_path) and calls(tmp_path) == ["0-2", "3-5", "6-6"]
     assert set(Path(tempfile.gettempdir()).glob("infuser-marker-*")) <= before
+
+
+def test_servers_serve_one_book_after_the_other_and_end_with_the_worker(book, tmp_path, monkeypatch):
+    monkeypatch.setenv("INFUSER_MARKER", command(tmp_path, LEAVE).command)
+    job = Job(settings=ConvertSettings(type="marker", marker_pages=3))
+    second = tmp_path / "b.pdf"
+    second.write_bytes(book.read_bytes())
+    found, served = [], []
+
+    def keep(page: Page) -> None:
+        found.append(page)
+        served.append((tmp_path / "pid").read_text())
+        assert not is_gone(tmp_path)
+
+    convert([Book(path=book, source_id="a"), Book(path=second, source_id="b")], job, local_crew(1), keep)
+    assert [page.markdown for page in found] == [TEXT, TEXT] and len(set(served)) == 1
+    assert is_gone(tmp_path)
+
+
+SERVER = "import http.server as h; h.HTTPServer(('127.0.0.1', 0), h.BaseHTTPRequestHandler).serve_forever()"
+NEEDS_IT = f"""
+record = servers / 'vlm_server.json'
+if not record.exists():
+    serve({SERVER!r})
+    record.write_text(json.dumps({{"pid": int(log.with_name("pid").read_text()), "cleanup_kind": "process"}}))
+    log.with_name('started').open('a').write('x')
+if first == 3 and not log.with_name('killed').exists():
+    os.kill(json.loads(record.read_text())["pid"], 9)
+    log.with_name('killed').touch()
+    sys.exit('APIConnectionError: the model has gone away')
+"""
+
+
+def test_a_server_that_is_killed_in_the_middle_of_a_book_is_started_again(book, tmp_path):
+    with closing(Servers()) as servers:
+        config = command(tmp_path, NEEDS_IT, attempts=2)
+        assert convert_marker(book, "book", config, servers=servers).markdown == TEXT
+        assert calls(tmp_path) == ["0-2", "3-5", "3-5", "6-6"]
+        assert convert_marker(book, "book", config, servers=servers).markdown == TEXT
+        assert (tmp_path / "started").read_text() == "xx" and not is_gone(tmp_path)
+    assert is_gone(tmp_path)
+
+
+def test_a_book_that_fails_twice_has_its_reason_and_the_next_one_new_servers(book, tmp_path):
+    always = NEEDS_IT.replace("not log.with_name('killed').exists()", "not log.with_name('mended').exists()")
+    with closing(Servers()) as servers:
+        config = command(tmp_path, always, attempts=2)
+        page = convert_marker(book, "book", config, servers=servers)
+        assert page.reason == "marker: pages 4-6 of 7: exit status 1: APIConnectionError: the model has gone away"
+        assert calls(tmp_path) == ["0-2", "3-5", "3-5"]
+        (tmp_path / "mended").touch()
+        assert convert_marker(book, "book", config, servers=servers).markdown == TEXT
+
+
+def test_a_container_with_the_models_is_stopped_by_its_name(tmp_path, monkeypatch):
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho $@ > {tmp_path}/asked\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with closing(Servers()) as servers:
+        folder = servers.home / ".cache/datalab/surya"
+        folder.mkdir(parents=True)
+        record = {"port": 1, "pid": None, "cleanup_id": "surya-vllm-1", "cleanup_kind": "docker"}
+        (folder / "vllm_server.json").write_text(json.dumps(record))
+    assert (tmp_path / "asked").read_text() == "stop surya-vllm-1\n"
 
 
 def test_every_option_is_one_of_the_commands(book, tmp_path):

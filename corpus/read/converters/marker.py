@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from corpus.read.marker import MarkerConfig, convert_marker, is_installed
+from corpus.read.marker_servers import Servers
 from corpus.read.page import Job
 from infuser_core import settings
 from infuser_core.schemas import Page
@@ -23,4 +24,5 @@ def convert(path: Path, source_id: str, job: Job) -> Page:
         pages_per_range=job.settings.marker_pages,
         work=job.work / "marker" if job.work else None,
     )
-    return convert_marker(path, source_id, config, progress=job.progress)
+    servers = job.kept.once(Servers) if job.kept else None
+    return convert_marker(path, source_id, config, servers=servers, progress=job.progress)
