@@ -44,8 +44,8 @@ def page(
     chosen = runs.find_runs(root, names or [])
     if len(chosen) == 1:
         other = runs.find_run(root, compare_with) if compare_with else None
-        files = build.report(root, chosen[0], compare_with=other, html=html, figures=figures)
-        typer.echo(html or files.html)
+        written = build.report(root, chosen[0], compare_with=other, html=html, figures=figures)
+        typer.echo(html or written)
         return
     written = html or root / "reports" / "report.html"
     build.report_several(root, chosen, html=written, figures=figures)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -39,16 +38,6 @@ _QUESTIONS = """
     order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFiles:
-    """Paths of a written report."""
-
-    markdown: Path
-    """`report.md`: tables and texts."""
-    html: Path
-    """`report.html`: one self-contained page with charts."""
-
-
 @contextmanager
 def _views(root: Path, names: Sequence[str]) -> Iterator[Lens]:
     """SQL over these runs."""
@@ -61,8 +50,11 @@ def _views(root: Path, names: Sequence[str]) -> Iterator[Lens]:
 
 def report(
     root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
-) -> ReportFiles:
-    """Write the report of a run, optionally beside another one's curve, as a copy too and with its charts as files."""
+) -> Path:
+    """Write the report of a run, optionally beside another one's curve, as a copy too and with its charts as files.
+
+    Returns the page; the same tables and texts lie beside it as `report.md`.
+    """
     raw = runs.read_config(root, name)
     beside = [compare_with] if compare_with else []
     with _views(root, [name, *beside]) as lens, _views(root, [name]) as own:
@@ -79,14 +71,14 @@ def report(
         asked = own.query(_QUESTIONS, [MOST_QUESTIONS])
         total = own.query("select count(*) as n from questions")[0]["n"]
     folder = runs.report_folder(root, name)
-    files = ReportFiles(markdown=folder / "report.md", html=folder / "report.html")
-    durable.write(files.markdown, page.markdown(made))
-    durable.write(files.html, page.render(made, run=shown, questions=asked, total=total))
+    shown_at = folder / "report.html"
+    durable.write(folder / "report.md", page.markdown(made))
+    durable.write(shown_at, page.render(made, run=shown, questions=asked, total=total))
     if figures is not None:
         save_figures(made, figures)
     if html is not None:
-        durable.write(html, files.html.read_bytes())
-    return files
+        durable.write(html, shown_at.read_bytes())
+    return shown_at
 
 
 def save_figures(made: Report, folder: Path) -> list[Path]:
@@ -115,7 +107,7 @@ def comparison_page(root: Path, name: str, other: str) -> Path:
     """The run's report beside another run's curve, written again only if one of them moved."""
     shown = runs.report_folder(root, name) / "report.html"
     moved = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
-    return report(root, name, compare_with=other).html if moved or not shown.exists() else shown
+    return report(root, name, compare_with=other) if moved or not shown.exists() else shown
 
 
 def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
+from typing import Any
 
 from infuser_core.benchmarks.parts.validation import key
 from infuser_core.errors import UsageError
@@ -33,7 +34,7 @@ from infuser_core.report.queries import (
     variants,
 )
 from infuser_core.schemas import Question
-from infuser_core.statistics.bootstrap import Leakage, leakage
+from infuser_core.statistics.bootstrap import leakage
 from infuser_core.statistics.passk import PassPoint, pass_curve, powers_of_two
 from infuser_core.statistics.tally import Tally
 
@@ -192,7 +193,7 @@ def leakage_split(query: Query, found: Sequence[Chosen]) -> Section:
     title = "Leakage split"
     members = _dev_members(query, found)
     tallies = _counts(query, found) if members else {}
-    splits: dict[tuple[str, str], Leakage] = {}
+    splits: dict[tuple[str, str], dict[str, Any]] = {}
     whole = set()
     for (variant, run, benchmark, checkpoint), tally in tallies.items():
         base = tallies.get((variant, run, benchmark, "anchor"))
@@ -211,39 +212,39 @@ def leakage_split(query: Query, found: Sequence[Chosen]) -> Section:
         Series(
             label=label,
             x=list(range(len(splits))),
-            y=[100 * one.delta for one in sides],
-            low=[100 * one.low for one in sides],
-            high=[100 * one.high for one in sides],
+            y=[100 * one["delta"] for one in sides],
+            low=[100 * one["low"] for one in sides],
+            high=[100 * one["high"] for one in sides],
         )
         for label, sides in (
-            ("dev members", [one.dev for one in splits.values()]),
-            ("all others", [one.rest for one in splits.values()]),
+            ("dev members", [one["dev"] for one in splits.values()]),
+            ("all others", [one["rest"] for one in splits.values()]),
         )
     ]
     caption = "Gain on dev members and on all other questions, 95% intervals"
     drawn = charts.groups(caption, names, layers, name="leakage", label="gain in accuracy, points")
     gaps = [
-        f"{run}, {benchmark}: gain on dev members minus gain on all others: {points(one.gap)} points "
-        f"[{points(one.gap_low)}, {points(one.gap_high)}]"
+        f"{run}, {benchmark}: gain on dev members minus gain on all others: {points(one['gap'])} points "
+        f"[{points(one['gap_low'])}, {points(one['gap_high'])}]"
         for (run, benchmark), one in splits.items()
     ]
     return Section(title=title, lines=gaps, figures=[drawn], tables=[_split_table(splits)])
 
 
-def _split_table(splits: Mapping[tuple[str, str], Leakage]) -> Table:
+def _split_table(splits: Mapping[tuple[str, str], Mapping[str, Any]]) -> Table:
     rows = [
         {
             "run": run,
             "benchmark": benchmark,
             "questions of": label,
-            "questions": side.questions,
-            "anchor": side.base,
-            "selected": side.trained,
-            "gain, points": side.delta,
-            "95% interval": (side.low, side.high),
+            "questions": side["questions"],
+            "anchor": side["base"],
+            "selected": side["trained"],
+            "gain, points": side["delta"],
+            "95% interval": (side["low"], side["high"]),
         }
         for (run, benchmark), one in splits.items()
-        for label, side in (("dev members", one.dev), ("all others", one.rest), ("whole", one.full))
+        for label, side in (("dev members", one["dev"]), ("all others", one["rest"]), ("whole", one["full"]))
     ]
     formats: Formats = {"anchor": percent, "selected": percent, "gain, points": points, "95% interval": points_interval}
     return table("Gain by dev membership", rows, formats)

@@ -265,17 +265,18 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
         series_of(variant, mine, "accuracy", x="tokens per answer")
         for variant, mine in grouped(rows, "variant").items()
     ]
-    said = f"{fit.points} checkpoints. {fit.reason.capitalize()}." if fit.reason else ""
-    if fit.pearson is not None:
+    said = f"{fit['points']} checkpoints. {fit['reason'].capitalize()}." if fit["reason"] else ""
+    if fit["pearson"] is not None:
         said = (
-            f"accuracy = {fit.intercept:.3f} {fit.slope:+.3f} ln(tokens) over {fit.points} checkpoints; Pearson's r = "
-            f"{fit.pearson:.3f} [{fit.low:.3f}, {fit.high:.3f}]{f' ({fit.reason})' if fit.reason else ''}. "
+            f"accuracy = {fit['intercept']:.3f} {fit['slope']:+.3f} ln(tokens) over {fit['points']} checkpoints; "
+            f"Pearson's r = {fit['pearson']:.3f} [{fit['low']:.3f}, {fit['high']:.3f}]"
+            f"{' (' + fit['reason'] + ')' if fit['reason'] else ''}. "
             "Checkpoints of one run are not independent of each other."
         )
     drawn = charts.points(
         "Validation accuracy against mean response length, one point per checkpoint", layers, name="length-accuracy",
         label="validation accuracy", xlabel="mean tokens per answer (log)", share=True,
-        fit=(fit.intercept, fit.slope) if fit.slope else None,
+        fit=(fit["intercept"], fit["slope"]) if fit["slope"] else None,
     )  # fmt: skip
     shown = table("Validated checkpoints", rows, {"tokens per answer": tenths, "accuracy": percent})
     return Section(title=title, lines=[said], figures=[drawn], tables=[shown])

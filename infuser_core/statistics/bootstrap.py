@@ -9,6 +9,7 @@ Legend: _Q questions, _V columns (solvers, points), _D draws.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -162,51 +163,14 @@ def detectable(gains_Q: np.ndarray) -> float | None:
     return float(ndtri(0.975) + ndtri(0.8)) * float(gains_Q.std(ddof=1)) / math.sqrt(len(gains_Q))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """One solver on one side of the split, beside the base."""
+def leakage(
+    base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int = DRAWS, seed: int = 0
+) -> dict[str, Any]:
+    """Gain on dev members against gain on their complement (paper: dev-set leakage), with intervals over questions.
 
-    questions: int
-    """Questions on this side."""
-    base: float
-    """Accuracy of the base model."""
-    trained: float
-    """Accuracy of the trained model."""
-    delta: float
-    """trained - base."""
-    low: float
-    """2.5% quantile of delta over resampled questions, paired."""
-    high: float
-    """97.5% quantile."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leakage:
-    """Gain on dev members against gain on their complement (paper: dev-set leakage).
-
-    On the same questions acc_full N = n_dev acc_dev + n_rest acc_rest, for either model.
-    """
-
-    dev: Split
-    """Questions of the dev set."""
-    rest: Split
-    """Questions outside it."""
-    full: Split
-    """The whole benchmark."""
-    gap: float
-    """delta on dev members minus delta on the rest: the gain that does not carry over."""
-    gap_low: float
-    """2.5% quantile; the two sides are resampled apart from each other, as they were drawn."""
-    gap_high: float
-    """97.5% quantile."""
-    share: float
-    """Twice the smaller share of draws on one side of zero."""
-    left_out: int
-    """Questions that only one of the two models answered."""
-
-
-def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int = DRAWS, seed: int = 0) -> Leakage:
-    """The split by dev membership, with intervals over questions.
+    `dev`, `rest` and `full` have the accuracies of both models and the paired `delta`: acc_full N = n_dev acc_dev +
+    n_rest acc_rest for either. `gap` is delta on dev members minus delta on the rest, the gain that does not carry
+    over; the two sides are resampled apart from each other, as they were drawn.
 
     Raises UsageError when either side has no question.
     """
@@ -232,25 +196,26 @@ def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int
     whole = (drawn[0] * sizes[0] + drawn[1] * sizes[1]) / sum(sizes)
     gaps = drawn[0] - drawn[1]
     low, high = np.quantile(gaps, [0.025, 0.975])
-    return Leakage(
-        dev=dev,
-        rest=rest,
-        full=_split(shares(both.first), shares(both.second), whole),
-        gap=dev.delta - rest.delta,
-        gap_low=float(low),
-        gap_high=float(high),
-        share=sign_share(gaps),
-        left_out=both.left_out,
-    )
+    return {
+        "dev": dev,
+        "rest": rest,
+        "full": _split(shares(both.first), shares(both.second), whole),
+        "gap": dev["delta"] - rest["delta"],
+        "gap_low": float(low),
+        "gap_high": float(high),
+        "share": sign_share(gaps),
+        "left_out": both.left_out,
+    }
 
 
-def _split(base_Q: np.ndarray, trained_Q: np.ndarray, drawn: np.ndarray) -> Split:
+def _split(base_Q: np.ndarray, trained_Q: np.ndarray, drawn: np.ndarray) -> dict[str, Any]:
+    """One side of the split: `trained` beside `base`, and 95% of the `delta` over resampled questions."""
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Split(
-        questions=len(base_Q),
-        base=float(base_Q.mean()),
-        trained=float(trained_Q.mean()),
-        delta=float((trained_Q - base_Q).mean()),
-        low=float(low),
-        high=float(high),
-    )
+    return {
+        "questions": len(base_Q),
+        "base": float(base_Q.mean()),
+        "trained": float(trained_Q.mean()),
+        "delta": float((trained_Q - base_Q).mean()),
+        "low": float(low),
+        "high": float(high),
+    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,30 +72,11 @@ def _correlation(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthFit:
-    """accuracy = intercept + slope ln(length) by least squares."""
-
-    intercept: float
-    """Accuracy at length 1; the mean accuracy where there is no line."""
-    slope: float
-    """Change of accuracy per unit of ln(length); 0 where there is no line."""
-    pearson: float | None
-    """Correlation of accuracy with ln(length); None where one side does not vary."""
-    low: float
-    """Lower end of its 95% interval (Fisher's z); -1 where it is undetermined."""
-    high: float
-    """Upper end; 1 where it is undetermined."""
-    points: int
-    """Points of the fit."""
-    left_out: int
-    """Points of length 0 or less, which have no logarithm."""
-    reason: str
-    """Why there is no line or no interval; empty when both are there."""
-
-
-def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> LengthFit:
+def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[str, Any]:
     """Least squares of accuracy on ln(length), one point per run or benchmark (paper: length and accuracy).
+
+    `intercept` and `slope`, Pearson's correlation with a 95% interval, the `points` of the fit and those `left_out`;
+    `reason` says why there is no line or no interval.
 
     The rule for degenerate input: points without a logarithm are left out and counted; without two different lengths
     the line is flat at the mean accuracy; where length or accuracy does not vary there is no correlation; below four
@@ -119,13 +101,13 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> Length
         elif len(kept) >= 4:
             low, high = map(float, found.confidence_interval(0.95))
             reason = ""
-    return LengthFit(
-        intercept=float(values.mean()) - slope * float(logs.mean()),
-        slope=slope,
-        pearson=correlation,
-        low=low,
-        high=high,
-        points=len(kept),
-        left_out=len(lengths) - len(kept),
-        reason=reason,
-    )
+    return {
+        "intercept": float(values.mean()) - slope * float(logs.mean()),
+        "slope": slope,
+        "pearson": correlation,
+        "low": low,
+        "high": high,
+        "points": len(kept),
+        "left_out": len(lengths) - len(kept),
+        "reason": reason,
+    }

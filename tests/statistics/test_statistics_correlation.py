@@ -41,32 +41,32 @@ def test_the_line_and_its_correlation_are_scipys(pairs: list[tuple[int, float]])
     lengths, values = [float(length) for length, _ in pairs], [value for _, value in pairs]
     found = fit_lengths(lengths, values)
     if len(set(lengths)) < 2:
-        assert (found.slope, found.pearson, found.reason) == (0.0, None, "all lengths are equal")
-        assert found.intercept == pytest.approx(np.mean(values))
+        assert (found["slope"], found["pearson"], found["reason"]) == (0.0, None, "all lengths are equal")
+        assert found["intercept"] == pytest.approx(np.mean(values))
         return
     line = linregress(np.log(lengths), values)
-    assert (found.intercept, found.slope) == pytest.approx((line.intercept, line.slope), rel=1e-7, abs=1e-7)
+    assert (found["intercept"], found["slope"]) == pytest.approx((line.intercept, line.slope), rel=1e-7, abs=1e-7)
     if len(set(values)) < 2:
-        assert found.pearson is None and (found.low, found.high) == (-1, 1)
+        assert found["pearson"] is None and (found["low"], found["high"]) == (-1, 1)
         return
     expected = pearsonr(np.log(lengths), values)
-    assert found.pearson == pytest.approx(expected.statistic, abs=1e-9)
+    assert found["pearson"] == pytest.approx(expected.statistic, abs=1e-9)
     if abs(expected.statistic) < 0.999:
         ends = expected.confidence_interval(0.95)
-        assert (found.low, found.high) == pytest.approx((ends.low, ends.high), abs=1e-6)
+        assert (found["low"], found["high"]) == pytest.approx((ends.low, ends.high), abs=1e-6)
 
 
 def test_degenerate_points_say_why_there_is_no_interval():
     few = fit_lengths([100, 200, 400], [0.1, 0.2, 0.25])
-    assert few.pearson is not None and (few.low, few.high) == (-1, 1)
-    assert few.reason == "3 points are too few for an interval"
+    assert few["pearson"] is not None and (few["low"], few["high"]) == (-1, 1)
+    assert few["reason"] == "3 points are too few for an interval"
     straight = fit_lengths([1.0, math.e, math.e**2, math.e**3], [0.0, 1.0, 2.0, 3.0])
-    assert (straight.slope, straight.intercept) == pytest.approx((1, 0), abs=1e-12)
-    assert straight.pearson == pytest.approx(1) and straight.low >= 1 - 1e-9
+    assert (straight["slope"], straight["intercept"]) == pytest.approx((1, 0), abs=1e-12)
+    assert straight["pearson"] == pytest.approx(1) and straight["low"] >= 1 - 1e-9
 
 
 def test_lengths_without_a_logarithm_are_counted_and_left_out():
     found = fit_lengths([0, 10, 100, 1000, 50], [0.9, 0.1, 0.2, 0.3, 0.2])
-    assert (found.points, found.left_out) == (4, 1)
+    assert (found["points"], found["left_out"]) == (4, 1)
     with pytest.raises(UsageError, match="above 0"):
         fit_lengths([0, 0], [0.1, 0.2])

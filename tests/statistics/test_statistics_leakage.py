@@ -23,13 +23,13 @@ def test_the_two_sides_make_the_whole(rows: list[tuple[int, int, bool]]):
             leakage(base, trained, dev, draws=20)
         return
     found = leakage(base, trained, dev, draws=50)
-    whole, inside, outside = len(rows), found.dev.questions, found.rest.questions
-    assert (inside, outside, found.full.questions) == (len(dev), whole - len(dev), whole)
+    whole, inside, outside = len(rows), found["dev"]["questions"], found["rest"]["questions"]
+    assert (inside, outside, found["full"]["questions"]) == (len(dev), whole - len(dev), whole)
     for side, tally in (("base", base), ("trained", trained)):
-        parts = inside * getattr(found.dev, side) + outside * getattr(found.rest, side)
+        parts = inside * found["dev"][side] + outside * found["rest"][side]
         assert accuracy(tally) * whole == pytest.approx(parts, abs=1e-9)
-        assert getattr(found.full, side) == pytest.approx(accuracy(tally))
-    assert found.gap == pytest.approx(found.dev.delta - found.rest.delta, abs=1e-12)
+        assert found["full"][side] == pytest.approx(accuracy(tally))
+    assert found["gap"] == pytest.approx(found["dev"]["delta"] - found["rest"]["delta"], abs=1e-12)
 
 
 def simulated(gain_dev: float, gain_rest: float) -> tuple[float, float, float, float]:
@@ -42,7 +42,7 @@ def simulated(gain_dev: float, gain_rest: float) -> tuple[float, float, float, f
         from_counts(dict(zip(names, map(int, rng.binomial(2, p)), strict=True)), 2) for p in (chance, chance + gain)
     )
     found = leakage(base, trained, dev, draws=2000)
-    return found.gap, found.gap_low, found.gap_high, found.share
+    return found["gap"], found["gap_low"], found["gap_high"], found["share"]
 
 
 def test_a_gain_on_dev_members_only_is_a_leak():
@@ -59,4 +59,9 @@ def test_models_on_different_questions_are_compared_on_the_common_ones():
     base = from_counts({"a": 0, "b": 1, "c": 0, "x": 1}, 1)
     trained = from_counts({"a": 1, "b": 1, "c": 0}, 1)
     found = leakage(base, trained, ["a"], draws=20)
-    assert (found.left_out, found.full.questions, found.dev.delta, found.rest.delta) == (1, 3, 1, 0)
+    assert (found["left_out"], found["full"]["questions"], found["dev"]["delta"], found["rest"]["delta"]) == (
+        1,
+        3,
+        1,
+        0,
+    )

@@ -168,8 +168,8 @@ def test_the_selected_checkpoint_is_exported_with_a_card_of_its_facts(root: Path
 def test_iteration_zero_and_a_role_without_updates_are_the_anchor(root: Path, tmp_path: Path):
     anchor = export(root, "tiny", iteration="0", role="solver", out=tmp_path / "a")
     generator = export(root, "tiny", iteration="1", role="generator", out=tmp_path / "b")
-    assert anchor.checkpoint_id == generator.checkpoint_id
-    assert anchor.checkpoint_id.startswith("anchor-")
+    assert anchor["checkpoint_id"] == generator["checkpoint_id"]
+    assert anchor["checkpoint_id"].startswith("anchor-")
     assert "the weights of the base model" in (tmp_path / "a" / "README.md").read_text()
 
 
