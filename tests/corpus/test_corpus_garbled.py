@@ -35,6 +35,8 @@ def test_signs_of_tex_fonts_without_unicode_values_are_named(tmp_path):
 def test_an_accent_belongs_to_the_letter_below_it(tmp_path):
     texts = [("CMR10", 72, 700, b"x"), ("CMR10", 72, 702, b"^"), ("CMR10", 80, 700, b"= y")]
     assert read(write_page(tmp_path / "a.pdf", texts)) == "x\u0302 = y\n"
+    texts[0] = ("CMSY10", 72, 700, b"r")
+    assert read(write_page(tmp_path / "a.pdf", texts)) == "\u2207\u0302 = y\n"
 
 
 def test_a_sign_that_no_table_knows_is_marked(tmp_path):

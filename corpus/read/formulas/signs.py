@@ -77,6 +77,8 @@ ACCENTS = {
 RELATIONS = frozenset(
     "=\u2261\u2208\u220b\u2282\u2283\u2286\u2287\u223c\u2248\u2243<>\u2264\u2265|\u2225\u2203\u2190\u2192\u21d2\u21d4"
 )
+OPERATORS = frozenset({0x2202, 0x2207})
+"""Signs beside letters that bear accents: of scaled derivatives."""
 STROKES = (0x2F, 0x338)
 FIRST = frozenset((*STROKES, 0xB4, 0x60, 0xA8))
 """Accents that are usually drawn in front of their letter; the others come behind it."""
@@ -149,7 +151,9 @@ class Accents:
         return None
 
     def _bears(self, code: int, accent: int) -> bool:
-        return chr(code) in RELATIONS if accent in STROKES else code > 0x20 and chr(code).isalpha()
+        if accent in STROKES:
+            return chr(code) in RELATIONS
+        return code in OPERATORS or (code > 0x20 and chr(code).isalpha())
 
     def _edges(self, index: int) -> tuple[float, float]:
         raw.FPDFText_GetLooseCharBox(self.textpage, index, self.rect)
