@@ -3,7 +3,6 @@
 Fields that have no place in a document are kept beside it, in `extra.jsonl`, and written again on export.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_json, wri
 from infuser_core import durable
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Document
+from infuser_core.sealed import digest_of_file
 from infuser_core.store.tables import foreign_rows
 
 EXTRA = "extra.jsonl"
@@ -77,8 +77,7 @@ def content_of_pool(path: Path) -> str:
     """Digest of a pool's file. Raises DocumentError when there is none."""
     file = pool_file(path)
     try:
-        with file.open("rb") as handle:
-            return f"{file.suffix}:{hashlib.file_digest(handle, 'sha256').hexdigest()}"
+        return f"{file.suffix}:{digest_of_file(file)}"
     except OSError as error:
         raise DocumentError(f"corpus.pool = {path}: {error.strerror}", hint="name a pool that can be read") from error
 

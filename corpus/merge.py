@@ -1,6 +1,5 @@
 """Several built pools as one: what one machine would have made of all their sources, in the order given."""
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ from corpus.find.search import Failure
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
-    FACTS,
     MARKDOWN,
     OVERLAPS,
     SEARCH,
@@ -22,6 +20,7 @@ from corpus.pool import (
     PoolSource,
     read_facts,
     read_sources,
+    require_built,
     write_table,
 )
 from infuser_core import durable
@@ -65,12 +64,16 @@ def merge(pools: Sequence[Path], out: Path) -> dict[str, Any]:
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"{out} is not empty", hint="name a new folder with --out")
     for pool in pools:
-        if not (pool / FACTS).is_file():
-            raise UsageError(f"{pool} is no pool of `infuser corpus build`: it has no {FACTS}", hint="build it first")
+        require_built(pool)
     parts, sources = _united(pools)
     _agreed(parts, "judge"), _agreed(parts, "tokenizer")
+    (out / MARKDOWN).mkdir(parents=True, exist_ok=True)
     for part in parts:
-        _copy_markdown(part, out)
+        gone = {row.markdown for row in read_sources(part.folder) if row.source_id in part.twins}
+        for path in sorted((part.folder / MARKDOWN).glob("*.md")):
+            if f"{MARKDOWN}/{path.name}" not in gone:
+                with durable.replacing(out / MARKDOWN / path.name) as draft:
+                    shutil.copyfile(path, draft)
     names = [OVERLAPS] if all((part.folder / OVERLAPS).is_file() for part in parts) else []
     names += sorted({f"{SEARCH}/{path.name}" for part in parts for path in (part.folder / SEARCH).glob("*.parquet")})
     for name in [DOCUMENTS, DISCARDED, *names]:
@@ -114,15 +117,6 @@ def _agreed(parts: Sequence[Part], fact: str) -> Any:
     return values[0]
 
 
-def _copy_markdown(part: Part, out: Path) -> None:
-    gone = {row.markdown for row in read_sources(part.folder) if row.source_id in part.twins}
-    (out / MARKDOWN).mkdir(parents=True, exist_ok=True)
-    for path in sorted((part.folder / MARKDOWN).glob("*.md")):
-        if f"{MARKDOWN}/{path.name}" not in gone:
-            with durable.replacing(out / MARKDOWN / path.name) as draft:
-                shutil.copyfile(path, draft)
-
-
 def _copy_rows(parts: Sequence[Part], name: str, out: Path) -> None:
     """One table of all parts."""
     (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +155,8 @@ def _audit(parts: Sequence[Part]) -> dict[str, Any] | None:
     found = [part.facts["audit"] for part in parts]
     if not any(found):
         return None
-    if not all(found) or len({json.dumps([one["mode"], _compared(one)]) for one in found}) > 1:
+    compared = {(one["mode"], *(row["name"] for row in one["references"])) for one in found if one}
+    if not all(found) or len(compared) > 1:
         raise UsageError(
             "the pools were compared with different data", hint="build them with the same references and mode"
         )
@@ -176,29 +171,19 @@ def _audit(parts: Sequence[Part]) -> dict[str, Any] | None:
     return {**found[0], **sums, **read, "references": references, "controls": _controls(found)}
 
 
-def _compared(audit: Mapping[str, Any]) -> list[Any]:
-    return [row["name"] for row in audit["references"]]
-
-
 def _controls(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Share found of all that was planted, by kind."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for one in found:
         for row in one["controls"]:
             kinds.setdefault(row["kind"], []).append(row)
-    return [
-        {
-            name: sum(row["planted"] for row in rows)
-            if name == "planted"
-            else _weighted(rows, name)
-            if isinstance(value, float)
-            else value
+    joined = []
+    for rows in kinds.values():
+        planted = sum(row["planted"] for row in rows)
+        shares = {
+            name: round(sum(row["planted"] * row[name] for row in rows) / planted, 4) if planted else 0.0
             for name, value in rows[0].items()
+            if isinstance(value, float)
         }
-        for rows in kinds.values()
-    ]
-
-
-def _weighted(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    planted = sum(row["planted"] for row in rows)
-    return round(sum(row["planted"] * row[name] for row in rows) / planted, 4) if planted else 0.0
+        joined.append({**rows[0], **shares, "planted": planted})
+    return joined

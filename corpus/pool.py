@@ -169,6 +169,12 @@ def pool_file(pool: Path) -> Path:
     return path
 
 
+def require_built(pool: Path) -> None:
+    """Raises UsageError for a folder that is no built pool."""
+    if not (pool / FACTS).is_file():
+        raise UsageError(f"{pool} is no pool of `infuser corpus build`: it has no {FACTS}", hint="build it first")
+
+
 def read_facts(pool: Path) -> dict[str, Any]:
     """The facts of a built pool's report."""
     return dict(json.loads((pool / FACTS).read_text()))

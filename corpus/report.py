@@ -45,22 +45,6 @@ class Told:
     """Facts of the overlap audit; None without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportInput:
-    """Input of a corpus report."""
-
-    documents: Sequence[Document]
-    """The pool."""
-    discarded: Sequence[Discarded]
-    """Spans that are not in it."""
-    sources: Sequence[PoolSource]
-    """Every source that was given."""
-    text_of: Callable[[Discarded], str]
-    """Text of a discarded span."""
-    told: Told
-    """Facts beside the pool itself."""
-
-
 def write(folder: Path, sources: Sequence[PoolSource], told: Told) -> dict[str, Any]:
     """Write the report of the pool whose tables and Markdown lie in a folder; returns its facts."""
     # A rejected source may have the name of another one.
@@ -70,46 +54,51 @@ def write(folder: Path, sources: Sequence[PoolSource], told: Told) -> dict[str, 
         return (folder / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
 
     documents, discarded = TableRows(folder / DOCUMENTS, Document), TableRows(folder / DISCARDED, Discarded)
-    given = ReportInput(documents=documents, discarded=discarded, sources=sources, text_of=text_of, told=told)
-    found = facts(given)
-    durable.write(folder / REPORT, markdown(given, found).encode("utf-8", "replace"))
+    found = facts(documents, discarded, sources, told)
+    samples = samples_of(documents, discarded, sources, text_of)
+    durable.write(folder / REPORT, markdown(found, sources, told, samples).encode("utf-8", "replace"))
     write_json(folder / FACTS, found)
     return found
 
 
-def facts(given: ReportInput) -> dict[str, Any]:
+def facts(
+    documents: Sequence[Document], discarded: Sequence[Discarded], sources: Sequence[PoolSource], told: Told
+) -> dict[str, Any]:
     """Everything that is counted, as JSON values."""
-    sources, count = given.sources, len(given.documents)
+    count = len(documents)
     characters = tokens = 0
     domains = Counter[str]()
-    for row in given.documents:
+    for row in documents:
         characters += len(row.text) or row.end - row.start
         tokens += row.num_tokens
         domains[row.domain or "unnamed"] += 1
-    spans = Counter((row.stage, _span_reason(row)) for row in given.discarded if row.is_span)
+    spans = Counter((row.stage, _span_reason(row)) for row in discarded if row.is_span)
+    rejected = [row for row in sources if row.status != "admitted"]
     return {
         "documents": count,
         "sources": len(sources),
-        "admitted_sources": sum(row.status == "admitted" for row in sources),
-        "rejected_sources": sum(row.status != "admitted" for row in sources),
+        "admitted_sources": len(sources) - len(rejected),
+        "rejected_sources": len(rejected),
         "discarded": spans.total(),
         "mean_characters": _mean(characters, count),
         "mean_tokens": _mean(tokens, count),
         "tokens": tokens,
         "kept_characters": _share(characters, sum(row.num_chars for row in sources)),
-        "tokenizer": given.told.tokenizer,
-        "judge": given.told.judge,
+        "tokenizer": told.tokenizer,
+        "judge": told.judge,
         "disciplines": [
             {"discipline": name, "documents": number, "share": _share(number, count)}
             for name, number in domains.most_common()
         ],
-        "coverage": _covered(given),
-        "source_rejects": _counted((row.stage, _short(row.reason)) for row in sources if row.status != "admitted"),
+        "coverage": _covered(sources, told.coverage),
+        "source_rejects": _counted(
+            (row.stage, row.reason.partition(":")[0]) for row in sources if row.status != "admitted"
+        ),
         "span_rejects": _counted(spans.elements()),
-        "left_out": _left_out(given),
+        "left_out": _left_out(discarded, sources),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
-        "audit": dict(given.told.audit or {}),
-        "search_failures": [asdict(row) for row in given.told.failures],
+        "audit": dict(told.audit or {}),
+        "search_failures": [asdict(row) for row in told.failures],
     }
 
 
@@ -121,11 +110,11 @@ def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _covered(given: ReportInput) -> list[dict[str, Any]]:
+def _covered(sources: Sequence[PoolSource], coverage: Sequence[Coverage]) -> list[dict[str, Any]]:
     """Sources and documents of every pair that was searched for; a book counts for each pair that it was found for."""
-    documents = {row.source_id: row.num_documents for row in given.sources if row.num_documents}
+    documents = {row.source_id: row.num_documents for row in sources if row.num_documents}
     pairs: dict[tuple[str, str], list[int]] = {}
-    for row in given.told.coverage:
+    for row in coverage:
         found = pairs.setdefault((row.domain, row.subdomain), [0, 0])
         found[0] += row.source_id in documents
         found[1] += documents.get(row.source_id, 0)
@@ -141,23 +130,18 @@ def _counted(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def _left_out(given: ReportInput) -> list[dict[str, Any]]:
+def _left_out(discarded: Iterable[Discarded], sources: Sequence[PoolSource]) -> list[dict[str, Any]]:
     """Printed lines that are in no Markdown, by reason, and their share of all characters of the sources."""
     lines, characters = Counter[str](), Counter[str]()
-    for row in given.discarded:
+    for row in discarded:
         if row.stage == CONVERT:
             lines[row.reason] += 1
             characters[row.reason] += len(row.text)
-    total = sum(row.num_chars for row in given.sources) + characters.total()
+    total = sum(row.num_chars for row in sources) + characters.total()
     return [
         {"reason": name, "lines": count, "characters": characters[name], "share": _share(characters[name], total)}
         for name, count in lines.most_common()
     ]
-
-
-def _short(reason: str) -> str:
-    """The kind of a reason: what stands before its first colon."""
-    return reason.partition(":")[0]
 
 
 def _span_reason(row: Discarded) -> str:
@@ -166,7 +150,7 @@ def _span_reason(row: Discarded) -> str:
     return "undecided" if row.reason.startswith("undecided") else "rejected by the judge"
 
 
-def markdown(given: ReportInput, found: Mapping[str, Any]) -> str:
+def markdown(found: Mapping[str, Any], sources: Sequence[PoolSource], told: Told, samples: Sequence[str]) -> str:
     """The report of these facts."""
     counts = [
         ["documents", found["documents"]],
@@ -188,7 +172,7 @@ def markdown(given: ReportInput, found: Mapping[str, Any]) -> str:
         "## Coverage",
         records_table(found["coverage"], ["domain", "subdomain", "sources", "documents"]),
         "## Sources",
-        _sources(given.sources),
+        _sources(sources),
         "## Rejected, by stage",
         "Sources:",
         records_table(found["source_rejects"], ["stage", "reason", "count"]),
@@ -199,9 +183,9 @@ def markdown(given: ReportInput, found: Mapping[str, Any]) -> str:
         "## Licences",
         table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
         "## Overlap audit",
-        *(_audit(given.told.audit) if given.told.audit else [NO_AUDIT]),
-        *_samples(given),
-        *_failures(given.told.failures),
+        *(_audit(told.audit) if told.audit else [NO_AUDIT]),
+        *samples,
+        *_failures(told.failures),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -241,18 +225,22 @@ def _audit(found: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _samples(given: ReportInput) -> list[str]:
+def samples_of(
+    documents: Sequence[Document],
+    discarded: Sequence[Discarded],
+    sources: Sequence[PoolSource],
+    text_of: Callable[[Discarded], str],
+) -> list[str]:
+    """Some documents and discarded spans; `text_of` gives the text of a span."""
     draw = random.Random(seed_of(0, "corpus-report"))
-    kept = [given.documents[n] for n in draw.sample(range(len(given.documents)), min(SAMPLES, len(given.documents)))]
-    spans = [place for place, row in enumerate(given.discarded) if row.is_span]
-    dropped = [given.discarded[place] for place in draw.sample(spans, min(SAMPLES, len(spans)))]
-    titles = {row.source_id: row.title for row in given.sources}
+    kept = [documents[n] for n in draw.sample(range(len(documents)), min(SAMPLES, len(documents)))]
+    spans = [place for place, row in enumerate(discarded) if row.is_span]
+    dropped = [discarded[place] for place in draw.sample(spans, min(SAMPLES, len(spans)))]
+    titles = {row.source_id: row.title for row in sources}
     parts = [f"## {len(kept)} random documents"]
     parts += [excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.header_path or 'no heading'}", r.text) for r in kept]
     parts += [f"## {len(dropped)} random discarded spans"]
-    parts += [
-        excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.stage}: {r.reason}", given.text_of(r)) for r in dropped
-    ]
+    parts += [excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.stage}: {r.reason}", text_of(r)) for r in dropped]
     return parts
 
 

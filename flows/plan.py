@@ -12,11 +12,9 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.lineage.graph import Graph
 from infuser_core.planning import place
-from infuser_core.planning.fork import MEASUREMENTS, Fork
-from infuser_core.planning.history import History, history_of
+from infuser_core.planning.fork import MEASUREMENTS, Fork, History, history_of
 from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
-from infuser_core.planning.plan import Plan, plan_of
-from infuser_core.planning.reasons import Before, Leaf, Step, leaves_that_differ
+from infuser_core.planning.plan import Before, Leaf, Plan, Step, leaves_that_differ, plan_of
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal

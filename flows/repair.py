@@ -7,7 +7,7 @@ from flows.execute import execute
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
-from infuser_core.planning.reasons import Step
+from infuser_core.planning.plan import Step
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
 from infuser_core.store.store import restoring
@@ -31,7 +31,7 @@ def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str
     """Repairing must not turn into computing a run anew under other keys."""
     from flows.plan import walk
     from infuser_core.planning import place
-    from infuser_core.planning.history import history_of
+    from infuser_core.planning.fork import history_of
     from infuser_core.planning.place import asked_of
 
     history = history_of(root, holder.name, config)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import EngineSettings
-from infuser_core.config.limited_yaml import read_yaml
+from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel, Sampler

@@ -26,6 +26,8 @@ PROC = Path("/proc")
 MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")
 WATCH_SECONDS = 0.2
 LOOK_SECONDS = 1.0
+ANSWER_BYTES = 512 << 20
+"""Length of a called function's answer."""
 TAIL_BYTES = 8192
 REASON_CHARS = 300
 # None of these is a limit of ours: the processor's is SIGXCPU, and what breaks another limit is on record as a fault.
@@ -44,8 +46,6 @@ class Limits:
     """Processor time, seconds."""
     memory_bytes: int = 2 << 30
     """Address space, bytes."""
-    answer_bytes: int = 512 << 20
-    """Length of its answer, bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +93,6 @@ class Watch:
         return self.seconds
 
 
-def _no_trouble() -> str:
-    return ""
-
-
 def run(
     arguments: Sequence[str],
     *,
@@ -105,7 +101,7 @@ def run(
     answer_bytes: int = 64 << 20,
     resident_bytes: int = 0,
     environment: Mapping[str, str] | None = None,
-    trouble: Callable[[], str] = _no_trouble,
+    trouble: Callable[[], str] = str,
 ) -> Finished:
     """Run a command until it ends or breaks a limit; then its whole process group is gone.
 
@@ -132,17 +128,13 @@ def run(
                 if max(len(out), len(err)) > answer_bytes:
                     fault = f"answered with more than {answer_bytes >> 20} MB"
                 elif not ended:
-                    fault = _over(peak, resident_bytes, watch.look() > wall_seconds, wall_seconds) or trouble()
+                    late = watch.look() > wall_seconds
+                    fault = f"still running after {wall_seconds:g} s" if late else trouble()
+                    if resident_bytes and peak > resident_bytes:
+                        fault = f"used {peak / 1e9:.1f} GB of memory, {resident_bytes / 1e9:g} GB are allowed"
         finally:
             kill_group(process)
     return Finished(out=out, err=err, status=process.returncode, fault=fault, peak_bytes=peak)
-
-
-def _over(peak: int, resident_bytes: int, late: bool, wall_seconds: float) -> str:
-    """The limit that a running command broke; empty while it broke none."""
-    if resident_bytes and peak > resident_bytes:
-        return f"used {peak / 1e9:.1f} GB of memory, {resident_bytes / 1e9:g} GB are allowed"
-    return f"still running after {wall_seconds:g} s" if late else ""
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -193,7 +185,7 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
         [sys.executable, "-P", "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
         wall_seconds=limits.wall_seconds,
         given=json.dumps(argument).encode(),
-        answer_bytes=limits.answer_bytes,
+        answer_bytes=ANSWER_BYTES,
         # Nothing of the parent's environment (tokens, proxies) is for a process that may be taken over.
         environment={"PYTHONPATH": str(ROOT), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
     )

@@ -133,17 +133,8 @@ def reward(name: str) -> Reward:
     return Reward(
         name=name,
         needs_influence=bool(getattr(module, "NEEDS_INFLUENCE", True)),
-        of=function if takes_all else _each(function),
+        of=function if takes_all else lambda scores, questions: [function(score) for score in scores],
     )
-
-
-def _each(function: Callable[[InfluenceScore], float]) -> Any:
-    """A reward of single questions over a batch."""
-
-    def rewards(scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> list[float]:
-        return [function(score) for score in scores]
-
-    return rewards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

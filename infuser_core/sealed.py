@@ -28,6 +28,12 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
+def digest_of_file(path: Path) -> str:
+    """sha256 of a file's content, hex."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 def dumps(record: Mapping[str, Any]) -> str:
     """The record as JSON text with its seal."""
     # Of what will be read: keys that are no strings sort otherwise.

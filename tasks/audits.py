@@ -10,16 +10,17 @@ from typing import Any
 
 from corpus.audit import audit as auditing
 from corpus.audit import overlap
-from corpus.audit.minhash import NAME
+from corpus.audit.index import OverlapConfig
 from corpus.audit.mixture import MixtureOverlap, conversation_of, matches_of, side_facts, texts_of
 from corpus.audit.mixture import overlap_of as mixture_row
-from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Shard, digests_of, question_shards, shards_of, told_apart
 from corpus.audit.scan import Finding, PoolText, Scan, Scanner
+from corpus.audit.shingles import NAME
 from corpus.pool import write_json
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import AuditFact, Overlap, Question
+from infuser_core.sealed import digest_of_file
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.documents import kept
@@ -88,12 +89,12 @@ def audit_overlap(
             *run.store.rows(validation, "reference_questions", Question),
             *run.store.rows(benchmarks, "audited_questions", Question),
         ]
-        result = overlap.audit(kept(run, [chunks], [judgements]), questions, config, progress=progress)
-        facts = [AuditFact(name=name, value=float(value)) for name, value in result.summary.items()]
-        real = {row.document_id for row in result.rows if row.matched and not row.reference_id.startswith("control:")}
+        found, summary = overlap.audit(kept(run, [chunks], [judgements]), questions, config, progress=progress)
+        facts = [AuditFact(name=name, value=float(value)) for name, value in summary.items()]
+        real = {row.document_id for row in found if row.matched and not row.reference_id.startswith("control:")}
         return Outcome(
             tables={
-                "overlaps": Table(row_type=Overlap, rows=result.rows),
+                "overlaps": Table(row_type=Overlap, rows=found),
                 "audit_summary": Table(row_type=AuditFact, rows=facts),
             },
             summary={"mode": config.mode, "matched": len(real)},
@@ -234,7 +235,7 @@ def compare_pool(
         shards = told_apart([*asked, *others])
         documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
         scanner = Scanner(documents, config)
-        digests = [shard.digest() for shard in shards]
+        digests = [digest_of_file(shard.path) for shard in shards]
         scans = _scanned(run, scanner, shards, digests, work, progress)
         found = auditing.compared(scanner, shards, scans)
         write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))

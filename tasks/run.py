@@ -23,7 +23,7 @@ from infuser_core.engines.configured import run_crew, run_pool
 from infuser_core.engines.crew import Crew
 from infuser_core.engines.pool import EnginePool
 from infuser_core.planning import place
-from infuser_core.planning.history import History, history_of
+from infuser_core.planning.fork import History, history_of
 from infuser_core.planning.place import SALT, Asked, Salts
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs

@@ -6,7 +6,7 @@ from threading import Lock
 
 from infuser_core.errors import MissingArtifactError, UsageError
 from infuser_core.planning.place import Place, Salts
-from infuser_core.planning.reasons import UNKNOWN, Step, title
+from infuser_core.planning.plan import UNKNOWN, Step, title
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 

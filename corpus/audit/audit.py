@@ -5,23 +5,24 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
-from corpus.audit.index import SHARED, short_pairs
-from corpus.audit.minhash import NAME
+from corpus.audit.index import SHARED, Mode, OverlapConfig, short_pairs
 from corpus.audit.ngrams import words
-from corpus.audit.overlap import Mode, OverlapConfig, config_of
+from corpus.audit.overlap import config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
 from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, matcher_of, opened, pool_texts
+from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
 from infuser_core.engines.crew import Crew, Task, local_crew
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import AuditFact, Overlap
-from infuser_core.sealed import digest_of
+from infuser_core.sealed import digest_of, digest_of_file
 from infuser_core.seeding import seed_of
 
 VERSION = 3
@@ -77,7 +78,7 @@ def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapConfig,
     pairs = list(matcher_of(texts, config).pairs([row.record for row in plants], every=every))
     if config.mode != "paper":
         short = [place for place, row in enumerate(plants) if len(words(row.record)) < config.n]
-        found = short_pairs(texts, [plants[place].record for place in short], config.rule)
+        found = short_pairs(texts, [plants[place].record for place in short], config)
         pairs += [replace(pair, scanned=short[pair.scanned]) for pair in found]
     pairs = [pair for pair in pairs if pair.rule or every]
     return {p.scanned for p in pairs if p.item == plants[p.scanned].document or not plants[p.scanned].expected}
@@ -85,7 +86,7 @@ def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapConfig,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAudit:
-    """The result."""
+    """Result of an audit."""
 
     mode: str
     """exact, paper or loose."""
@@ -125,7 +126,7 @@ def audit_pool(
     base = digest_of([VERSION, NAME, scanner.digest, config_values(config)])
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
-    digests = [shard.digest() for shard in shards]
+    digests = [digest_of_file(shard.path) for shard in shards]
     with closing(local_crew(workers)) as crew:
         result = compared(scanner, shards, scans(scanner, shards, digests, work, crew=crew, progress=progress))
     write_table(out / FINDINGS, result.findings, Finding)
@@ -230,17 +231,17 @@ def _by_crew(
 ) -> None:
     done = 0
     with scanner.on_disk(work) as folder:
-        task = Task(name="overlap audit", begin=partial(opened, folder, scanner.config, scanner.as_record), item=_name)
+        task = Task(
+            name="overlap audit",
+            begin=partial(opened, folder, scanner.config, scanner.as_record),
+            item=attrgetter("name"),
+        )
         # Machines have working folders of their own.
         placed = [replace(shard, path=shard.path.resolve()) for shard in ahead]
         for place, scan in crew.each(task, placed):
             sealed.write(kept[ahead[place]], scan.as_json())
             done += ahead[place].num_bytes
             shown(done)
-
-
-def _name(shard: Shard) -> str:
-    return shard.name
 
 
 def as_json(result: PoolAudit) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from corpus.audit import shingles
 from corpus.audit.ngrams import Shared, compare, words
+from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND
 from corpus.audit.shingles import Batch
 
 BITS_PER_KEY = 32
@@ -167,18 +169,34 @@ SHARED = "shared"
 """Verdict on a pair with an n-gram in common; its length is the pair's longest run. It alone makes no match."""
 
 
+Mode = Literal["exact", "paper", "loose"]
+"""How the audit decides: see OverlapConfig."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Rule by which two texts count as one."""
+class OverlapConfig:
+    """Settings of the overlap audit: the rule by which two texts count as one."""
 
     n: int = 13
     """Words per n-gram."""
     containment: float = 0.8
-    """Containment, in either direction, from which a pair matches."""
+    """Containment, in either direction, from which a pair matches; also the threshold of the paper's mode."""
     run_words: int = 50
-    """Common run from which a pair matches, words."""
+    """Common run from which a pair matches, words: a quotation in a long text reaches no containment."""
     min_words: int = 5
-    """A shorter text is compared with whole texts only: its few words stand in any book."""
+    """A shorter reference is compared with whole texts only: its few words stand in any book."""
+    paper_min_chars: int = 200
+    """References shorter than this after normalisation are left out in the paper's mode, characters."""
+    mode: Mode = "exact"
+    """exact and loose decide on n-grams; paper decides on MinHash estimates and is kept for comparison."""
+    control_chars: tuple[int, ...] = CHARS
+    """Lengths of the verbatim passages planted, characters."""
+    controls_per_kind: int = PER_KIND
+    """Planted pairs of each kind."""
+    control_answer_words: int = ANSWER_WORDS
+    """Length of the unrelated text after a quotation, words."""
+    seed: int = 0
+    """Seed of the planted controls."""
 
     def verdicts(self, shared: Shared, first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
         """All that holds for a pair: whole, first or second (which side is contained), run, shared; the first one that
@@ -218,10 +236,10 @@ class Pair:
 class Matcher:
     """An index of texts that others are compared with."""
 
-    def __init__(self, texts: Sequence[str], rule: Rule, index: GramIndex | None = None) -> None:
-        self.rule = rule
+    def __init__(self, texts: Sequence[str], config: OverlapConfig, index: GramIndex | None = None) -> None:
+        self.config = config
         self.texts = texts
-        self.index = index or build(texts, rule.n)
+        self.index = index or build(texts, config.n)
         self.sharing = 0
         """Pairs with a common n-gram seen so far, by hash."""
         self._words = lru_cache(maxsize=4096)(lambda item: words(texts[item]))
@@ -237,18 +255,18 @@ class Matcher:
         tokens = words(text)
         for item in hit.items if every else self._worth(hit, len(tokens)):
             other = self._words(int(item))
-            shared = compare(tokens, other, self.rule.n)
+            shared = compare(tokens, other, self.config.n)
             # Nothing in common after all: two n-grams with one hash.
             if shared.num_common:
-                verdicts = self.rule.verdicts(shared, tokens, other)
+                verdicts = self.config.verdicts(shared, tokens, other)
                 yield Pair(scanned=number, item=int(item), shared=shared, verdicts=verdicts)
 
     def _worth(self, hit: Hit, length: int) -> np.ndarray:
         """Items that can match, judged by counts that are never too low, and the closest few of the others."""
         sizes, lengths = self.index.sizes[hit.items], self.index.lengths[hit.items]
-        short = np.minimum(lengths, length) < self.rule.n
-        contained = np.maximum(hit.counts / hit.num_grams, hit.counts / np.maximum(sizes, 1)) >= self.rule.containment
-        runs = hit.counts >= self.rule.run_words - self.rule.n + 1
+        short = np.minimum(lengths, length) < self.config.n
+        contained = np.maximum(hit.counts / hit.num_grams, hit.counts / np.maximum(sizes, 1)) >= self.config.containment
+        runs = hit.counts >= self.config.run_words - self.config.n + 1
         able = short | contained | runs
         others = np.flatnonzero(~able)
         closest = others[np.argsort(-hit.counts[others], kind="stable")[:CONTEXT]]
@@ -256,15 +274,15 @@ class Matcher:
         return chosen
 
 
-def short_pairs(texts: Sequence[str], short: Sequence[str], rule: Rule) -> Iterator[Pair]:
+def short_pairs(texts: Sequence[str], short: Sequence[str], config: OverlapConfig) -> Iterator[Pair]:
     """Matches of texts of fewer than n words inside the longer `texts`; the short ones count as the scanned side.
 
     A scan looks for n-grams, of which a short text has none: so the short ones are indexed, and the others scanned.
     """
     if not short:
         return
-    for pair in Matcher(short, rule).pairs(texts):
-        if pair.rule and len(words(texts[pair.scanned])) >= rule.n:
+    for pair in Matcher(short, config).pairs(texts):
+        if pair.rule and len(words(texts[pair.scanned])) >= config.n:
             yield _turned(pair)
 
 

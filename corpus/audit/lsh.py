@@ -11,9 +11,9 @@ import numpy as np
 from datasketch import MinHash, MinHashLSH, MinHashLSHEnsemble
 
 from corpus.audit import index, shingles
-from corpus.audit.index import SHARED, Pair, Postings, Rule
-from corpus.audit.minhash import PERMUTATIONS, SCHEME, SEED, estimate, permutations, signatures, sizes
+from corpus.audit.index import SHARED, OverlapConfig, Pair
 from corpus.audit.ngrams import compare, words
+from corpus.audit.shingles import PERMUTATIONS, SCHEME, SEED, estimate, permutations, signatures, sizes
 
 PARTITIONS = 32
 _FACTOR = np.uint64(shingles.MIXER)
@@ -56,18 +56,18 @@ class _Ensemble(MinHashLSHEnsemble):
 class PaperMatcher:
     """Two searches over signatures: MinHashLSH by Jaccard, LSH Ensemble by the query's containment in an item.
 
-    Candidates are verified on estimates, as in the paper. Texts under `min_chars` after normalisation are left out.
+    Candidates are verified on estimates, as in the paper. Texts under `paper_min_chars` are left out.
     """
 
-    def __init__(self, texts: Sequence[str], rule: Rule, *, min_chars: int) -> None:
-        self.rule, self.texts, self.sharing = rule, texts, 0
-        self._min_chars = min_chars
-        self._values = signatures(texts, rule.n)
-        self._sizes = sizes(texts, rule.n)
+    def __init__(self, texts: Sequence[str], config: OverlapConfig) -> None:
+        self.config, self.texts, self.sharing = config, texts, 0
+        self._values = signatures(texts, config.n)
+        self._sizes = sizes(texts, config.n)
         self._indexed = [number for number, text in enumerate(texts) if self._long(text) and self._sizes[number]]
-        self._resemblance = MinHashLSH(params=_bands(rule.containment), num_perm=PERMUTATIONS)
-        self._containment = _Ensemble(threshold=rule.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
-        self._postings = _value_postings(self._values[self._indexed])
+        self._resemblance = MinHashLSH(params=_bands(config.containment), num_perm=PERMUTATIONS)
+        self._containment = _Ensemble(threshold=config.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
+        places = np.repeat(np.arange(len(self._indexed), dtype=np.int32), PERMUTATIONS)
+        self._postings = index.postings(_value_keys(self._values[self._indexed]), places)
         entries = [(number, minhash(self._values[number]), int(self._sizes[number])) for number in self._indexed]
         for number, signature, _ in entries:
             self._resemblance.insert(number, signature)
@@ -75,16 +75,17 @@ class PaperMatcher:
             self._containment.index(entries)
 
     def _long(self, text: str) -> bool:
-        return len(text) >= self._min_chars and len(" ".join(words(text))) >= self._min_chars
+        least = self.config.paper_min_chars
+        return len(text) >= least and len(" ".join(words(text))) >= least
 
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
         """Every pair that both searches together report, in order."""
-        values = signatures(texts, self.rule.n)
+        values = signatures(texts, self.config.n)
         for number in self._near(values):
             text = texts[number]
             if not self._long(text) or not self._indexed:
                 continue
-            size = int(sizes([text], self.rule.n)[0])
+            size = int(sizes([text], self.config.n)[0])
             query = minhash(values[number])
             similar = set(self._resemblance.query(query))
             candidates = similar | set(self._containment.query(query, size))
@@ -94,7 +95,7 @@ class PaperMatcher:
 
     def _near(self, values: np.ndarray) -> list[int]:
         """Texts that share at least one value with an indexed signature: no band of any search can agree without."""
-        places, _ = self._postings.find(_value_keys(values).ravel())
+        places, _ = self._postings.find(_value_keys(values))
         return [int(number) for number in np.unique(places // PERMUTATIONS)]
 
     def _verified(
@@ -102,21 +103,16 @@ class PaperMatcher:
     ) -> Iterator[Pair]:
         jaccard = estimate(values, self._values[item])
         contained = jaccard * (size + int(self._sizes[item])) / (1 + jaccard) / size
-        rule = "jaccard" if similar and jaccard >= self.rule.containment else ""
+        rule = "jaccard" if similar and jaccard >= self.config.containment else ""
         # A candidate of either search is verified against the containment too: the ensemble's are a superset of it.
-        rule = rule or ("first" if contained >= self.rule.containment else "")
+        rule = rule or ("first" if contained >= self.config.containment else "")
         if rule:
-            shared = compare(words(text), words(self.texts[item]), self.rule.n)
+            shared = compare(words(text), words(self.texts[item]), self.config.n)
             verdicts = (rule, SHARED) if shared.num_common else (rule,)
             yield Pair(scanned=number, item=item, shared=shared, verdicts=verdicts, estimate=jaccard)
 
 
 def _value_keys(values: np.ndarray) -> np.ndarray:
     places = np.arange(PERMUTATIONS, dtype=np.uint64) << np.uint64(32)
-    keys: np.ndarray = (values.astype(np.uint64) | places) * _FACTOR
+    keys: np.ndarray = ((values.astype(np.uint64) | places) * _FACTOR).ravel()
     return keys
-
-
-def _value_postings(values: np.ndarray) -> Postings:
-    keys = _value_keys(values).ravel()
-    return index.postings(keys, np.repeat(np.arange(len(values), dtype=np.int32), PERMUTATIONS))

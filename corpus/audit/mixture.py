@@ -108,15 +108,12 @@ def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[MixtureOver
 
 def conversation_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A prompt with its response as a conversation; any other row as it is."""
-    if not _is_pair(row):
+    said, context, replied = (_value(row, names) for names in (_ASKED, _CONTEXT, _REPLIED))
+    if not said or not replied or isinstance(row.get("messages"), list):
         return row
-    turns = [*_turns(_value(row, _ASKED)), *_turns(_value(row, _CONTEXT)), *_turns(_value(row, _REPLIED))]
+    turns = [*_turns(said), *_turns(context), *_turns(replied)]
     named = {name: row[name] for name in ("id", "uuid", "question_id") if row.get(name) is not None}
     return {**named, "messages": turns}
-
-
-def _is_pair(row: Mapping[str, Any]) -> bool:
-    return bool(_value(row, _ASKED)) and bool(_value(row, _REPLIED)) and not isinstance(row.get("messages"), list)
 
 
 def _turns(said: Any) -> list[Any]:

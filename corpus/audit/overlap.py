@@ -2,49 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-from corpus.audit.index import Matcher, Pair, Rule
-from corpus.audit.minhash import estimate, signatures
+from corpus.audit.index import Matcher, Mode, OverlapConfig, Pair
 from corpus.audit.ngrams import words
-from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND, Plant, plant
+from corpus.audit.planted_controls import Plant, plant
+from corpus.audit.shingles import estimate, signatures
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import Document, Overlap, Question
-
-Mode = Literal["exact", "paper", "loose"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapConfig:
-    """Settings of the overlap audit: the rule by which two texts count as one."""
-
-    n: int = 13
-    """Words per n-gram."""
-    containment: float = 0.8
-    """Containment, in either direction, from which a pair matches; also the threshold of the paper's mode."""
-    run_words: int = 50
-    """Common run from which a pair matches, words: a quotation in a long text reaches no containment."""
-    min_words: int = 5
-    """A shorter reference is compared with whole texts only: its few words stand in any book."""
-    paper_min_chars: int = 200
-    """References shorter than this after normalisation are left out in the paper's mode, characters."""
-    mode: Mode = "exact"
-    """exact and loose decide on n-grams; paper decides on MinHash estimates and is kept for comparison."""
-    control_chars: tuple[int, ...] = CHARS
-    """Lengths of the verbatim passages planted, characters."""
-    controls_per_kind: int = PER_KIND
-    """Planted pairs of each kind."""
-    control_answer_words: int = ANSWER_WORDS
-    """Length of the unrelated text after a quotation, words."""
-    seed: int = 0
-    """Seed of the planted controls."""
-
-    @property
-    def rule(self) -> Rule:
-        """Rule by which a pair matches."""
-        return Rule(n=self.n, containment=self.containment, run_words=self.run_words, min_words=self.min_words)
 
 
 def config_of(mode: Mode) -> OverlapConfig:
@@ -65,16 +31,6 @@ def configured(audit: OverlapSettings) -> OverlapConfig:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditResult:
-    """Pairs that share something, and the numbers beside them."""
-
-    rows: list[Overlap]
-    """Every pair with a common n-gram, and every planted control."""
-    summary: dict[str, float]
-    """Counts, matches and the recall of each kind of control; a kind without controls has no recall."""
-
-
 Texts = Sequence[tuple[str, str]]
 """Identifiers and the texts that are compared."""
 
@@ -90,10 +46,12 @@ def audit(
     config: OverlapConfig | None = None,
     *,
     progress: Progress = no_progress,
-) -> AuditResult:
+) -> tuple[list[Overlap], dict[str, float]]:
     """Compare every document with every reference, in both directions, and measure the search on planted controls.
 
-    A question is compared alone and with its choices and answer; the pair's row is the closer of the two.
+    Gives every pair with a common n-gram and every planted control, then counts, matches and the recall of each kind of
+    control; a kind without controls has no recall. A question is compared alone and with its choices and answer; the
+    pair's row is the closer of the two.
     """
     config = config or OverlapConfig()
     chunks = [(document.document_id, document.text) for document in documents]
@@ -107,9 +65,13 @@ def audit(
         answer_words=config.control_answer_words,
         seed=config.seed,
     )
-    planted = [_control_row(control, chunks[control.document][0], config) for control in controls]
-    summary = _counts(chunks, references, rows, config) | _recall(controls, planted, config)
-    return AuditResult(rows=rows + planted, summary=summary)
+    planted = []
+    for control in controls:
+        name = chunks[control.document][0]
+        found = _compare([(name, control.text)], [(control.name, control.record)], config)
+        # A pair that the search does not see is a row of zeros.
+        planted.append(found[0] if found else _row(name, control.name, None, False, 0.0))
+    return rows + planted, _counts(chunks, references, rows, config) | _recall(controls, planted, config)
 
 
 def _compare(chunks: Texts, items: Texts, config: OverlapConfig, *, progress: Progress = no_progress) -> list[Overlap]:
@@ -117,7 +79,7 @@ def _compare(chunks: Texts, items: Texts, config: OverlapConfig, *, progress: Pr
     ours, theirs = ([text for _, text in texts] for texts in (chunks, items))
     our_values, their_values = signatures(ours, config.n), signatures(theirs, config.n)
     found = _paper(ours, theirs, config) if config.mode == "paper" else {}
-    exact = Matcher(theirs, config.rule)
+    exact = Matcher(theirs, config)
     for place, (document_id, text) in enumerate(chunks):
         pairs = {pair.item: pair for pair in exact.pairs([text], every=True)}
         for number in sorted(pairs.keys() | found.get(place, set())):
@@ -136,7 +98,7 @@ def _paper(documents: Sequence[str], references: Sequence[str], config: OverlapC
     from corpus.audit.lsh import PaperMatcher
 
     found: dict[int, set[int]] = {}
-    for pair in PaperMatcher(documents, config.rule, min_chars=config.paper_min_chars).pairs(references):
+    for pair in PaperMatcher(documents, config).pairs(references):
         found.setdefault(pair.item, set()).add(pair.scanned)
     return found
 
@@ -157,12 +119,6 @@ def _row(document_id: str, reference_id: str, pair: Pair | None, matched: bool, 
         matched=matched,
         minhash=minhash,
     )
-
-
-def _control_row(control: Plant, document_id: str, config: OverlapConfig) -> Overlap:
-    """The search applied to one planted pair; a pair it does not see is a row of zeros."""
-    rows = _compare([(document_id, control.text)], [(control.name, control.record)], config)
-    return rows[0] if rows else _row(document_id, control.name, None, False, 0.0)
 
 
 def _counts(

@@ -1,6 +1,5 @@
 """Data that a pool is compared with: folders of shards, each a stream of records, each record one or several texts."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 from infuser_core import durable, sealed
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Question
+from infuser_core.sealed import digest_of_file
 from infuser_core.store.tables import foreign_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json")
@@ -35,11 +35,6 @@ class Shard:
     num_bytes: int
     """Its size, bytes."""
 
-    def digest(self) -> str:
-        """sha256 of the file."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
@@ -61,16 +56,12 @@ def digests_of(shards: Sequence[Shard], record: Path) -> list[str]:
         known = sealed.read(record)
     except (FileNotFoundError, ValueError):
         known = {}
-    names = [_stamp(shard) for shard in shards]
-    fresh = {name: shard.digest() for name, shard in zip(names, shards, strict=True) if name not in known}
+    status = [(shard.path.absolute(), shard.path.stat()) for shard in shards]
+    names = [f"{path}|{found.st_size}|{found.st_mtime_ns}" for path, found in status]
+    fresh = {name: digest_of_file(shard.path) for name, shard in zip(names, shards, strict=True) if name not in known}
     if fresh:
         sealed.write(record, {**known, **fresh})
     return [(known | fresh)[name] for name in names]
-
-
-def _stamp(shard: Shard) -> str:
-    status = shard.path.stat()
-    return f"{shard.path.absolute()}|{status.st_size}|{status.st_mtime_ns}"
 
 
 def shards_of(paths: Sequence[Path]) -> list[Shard]:
@@ -79,7 +70,8 @@ def shards_of(paths: Sequence[Path]) -> list[Shard]:
     for path in paths:
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_data(p, path))
         if path.is_dir() and not files:
-            arrow = " (it has .arrow files: load the data set and write it as parquet)" if _has_arrow(path) else ""
+            has_arrow = any(path.rglob("*.arrow"))
+            arrow = " (it has .arrow files: load the data set and write it as parquet)" if has_arrow else ""
             raise UsageError(f"{path}: no parquet, jsonl or json file there{arrow}", hint="name a data set's folder")
         if not path.exists():
             raise UsageError(f"{path}: no such file or folder", hint="--reference names parquet, jsonl or json data")
@@ -94,10 +86,6 @@ def shards_of(paths: Sequence[Path]) -> list[Shard]:
 def _is_data(path: Path, folder: Path) -> bool:
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
     return path.suffix in SUFFIXES and path.is_file() and not hidden and path.name not in _IGNORED
-
-
-def _has_arrow(folder: Path) -> bool:
-    return any(folder.rglob("*.arrow"))
 
 
 def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[Shard]:

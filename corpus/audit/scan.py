@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpus.audit import index
-from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
+from corpus.audit.index import GramIndex, Matcher, OverlapConfig, Pair, short_pairs
 from corpus.audit.ngrams import places, words
-from corpus.audit.overlap import OverlapConfig
 from corpus.audit.references import Reference, Shard, records, texts_of
 from corpus.pool import pool_file
 from infuser_core import sealed
@@ -135,8 +134,8 @@ def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | N
     if config.mode == "paper":
         from corpus.audit.lsh import PaperMatcher
 
-        return PaperMatcher(texts, config.rule, min_chars=config.paper_min_chars)
-    return Matcher(texts, config.rule, index)
+        return PaperMatcher(texts, config)
+    return Matcher(texts, config, index)
 
 
 class Scanner:
@@ -238,7 +237,7 @@ class Scanner:
         if self.config.mode == "paper" or not short:
             return []
         texts = [document.text for document in self.documents]
-        return self._findings(shard, short, short_pairs(texts, [row.text for row in short], self.config.rule))
+        return self._findings(shard, short, short_pairs(texts, [row.text for row in short], self.config))
 
     def _findings(self, shard: str, batch: Sequence[Reference], pairs: Iterable[Pair]) -> list[Finding]:
         # One document after the other: its places are worked out once.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+from corpus.find.licences import UNKNOWN, Licence
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
@@ -15,6 +16,7 @@ from infuser_core.schemas import Topic
 if TYPE_CHECKING:
     import httpx
 
+OAI = "{http://www.openarchives.org/OAI/2.0/}"
 START = "start the catalogue or correct its address"
 Params = Mapping[str, str | int]
 
@@ -85,6 +87,16 @@ class Site:
     resolve: Callable[["Site", str], str]
     """The address to fetch for an offer's `download_url`, which most catalogues give as it is."""
 
+    def offer(self, topic: Topic, licence: Licence, **facts: Any) -> Offer:
+        """An entry of this catalogue that was found for a topic."""
+        return Offer(
+            catalogue=self.name,
+            discipline=topic.domain,
+            licence=licence.spdx,
+            licence_evidence=licence.evidence,
+            **facts,
+        )
+
     def search(self, topic: Topic, query: str = "") -> list[Offer]:
         """Distinct entries found for the query, by default the subdomain, in the catalogue's order.
 
@@ -149,6 +161,22 @@ def ask_xml(client: "httpx.Client", url: str, params: Params | None = None, *, e
 def ask_text(client: "httpx.Client", url: str) -> Reply:
     """An answer as text; broken characters become U+FFFD."""
     return _asked(client, url, None, lambda content: content.decode("utf-8", errors="replace"), "text", "")
+
+
+def get_record(client: "httpx.Client", url: str, params: Params, *, expected: str) -> ElementTree.Element | Licence:
+    """The root of an OAI-PMH answer, or an unknown licence that says why there is none.
+
+    One record that cannot be read costs one book, not the whole answer.
+    """
+    try:
+        root: ElementTree.Element = ask_xml(client, url, params, expected=expected).data
+    except CatalogueError as failure:
+        return Licence(spdx=UNKNOWN, evidence=f"not readable: {failure.message}")
+    error = root.find(f"{OAI}error")
+    if error is None:
+        return root
+    said = f"OAI-PMH error {error.get('code')}: {text_of(error.text)}"
+    return Licence(spdx=UNKNOWN, evidence=said)
 
 
 def rows_of(reply: Reply, key: str, *, expected: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from corpus.find.guard import WebConfig
+from corpus.find.guard import MAX_WAIT_SECONDS, WebConfig, body_of
 from corpus.find.landing import read as read_page
 from corpus.find.polite_http import BUSY, polite_client, retry_after
 from corpus.find.registry import ADMITTED, REJECTED
@@ -25,6 +25,7 @@ from infuser_core import child, durable
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import CatalogueError, DocumentError
 from infuser_core.schemas import Source
+from infuser_core.sealed import digest_of_file
 
 MAX_AT_ONCE = 8
 """Downloads under way at one time; each host serves one of them."""
@@ -94,13 +95,13 @@ class Holdings:
             note = self._folder / "names" / _short(name)
             sha256 = note.read_text() if note.is_file() else ""
             path = file_kinds.file_of(self._folder / "files", sha256)
-            if sha256 and path.is_file() and _digest(path) == sha256:
+            if sha256 and path.is_file() and digest_of_file(path) == sha256:
                 return path
         return None
 
     def keep(self, draft: Path, names: Sequence[str], suffix: str) -> Path:
         """Take a checked file into the folder; the file first, so that no name lacks one."""
-        path = self._folder / "files" / f"{_digest(draft)}{suffix}"
+        path = self._folder / "files" / f"{digest_of_file(draft)}{suffix}"
         draft.replace(path)
         durable.fsync(path)
         durable.fsync(path.parent)
@@ -256,17 +257,14 @@ def _transfer(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fe
             return replace(_attempt(web, url, draft, config), attempts=attempt)
         except _Broken as error:
             reason = f"transfer broke off: {error}"
-        except (CatalogueError, httpx.TransportError, httpx.TooManyRedirects, httpx.InvalidURL) as error:
-            return Fetched(attempts=attempt, reason=_fault(error, web))
+        except CatalogueError as error:
+            return Fetched(attempts=attempt, reason=error.message)
+        except httpx.TooManyRedirects:
+            return Fetched(attempts=attempt, reason=f"more than {web.max_redirects} redirects")
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            what = "no address" if isinstance(error, httpx.InvalidURL) else "no answer"
+            return Fetched(attempts=attempt, reason=f"{what}: {error}")
     return Fetched(attempts=config.attempts, reason=reason)
-
-
-def _fault(error: Exception, web: httpx.Client) -> str:
-    if isinstance(error, CatalogueError):
-        return error.message
-    if isinstance(error, httpx.TooManyRedirects):
-        return f"more than {web.max_redirects} redirects"
-    return f"{'no address' if isinstance(error, httpx.InvalidURL) else 'no answer'}: {error}"
 
 
 def _attempt(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fetched:
@@ -288,7 +286,7 @@ def _refusal(response: httpx.Response, config: WebConfig) -> str:
     status, kind, headers = response.status_code, _kind(response), response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", ""), time.time()) if status in BUSY else 0.0
-        return f"HTTP {status}" + (f", to be asked again in {wait:.0f} s" if wait > config.max_wait_seconds else "")
+        return f"HTTP {status}" + (f", to be asked again in {wait:.0f} s" if wait > MAX_WAIT_SECONDS else "")
     if headers.get("content-encoding", "identity").lower() != "identity":
         return f"content encoding {headers['content-encoding']!r} was not asked for"
     if kind in HYPERTEXT or kind.startswith(("image/", "audio/", "video/")):
@@ -324,16 +322,12 @@ def _kind(response: httpx.Response) -> str:
 
 def _named_file(web: httpx.Client, url: str) -> str:
     """The PDF that a page names, where it names exactly one; empty otherwise."""
-    body = b""
     try:
         with web.stream("GET", url) as response:
-            for block in response.iter_raw():
-                body += block
-                if len(body) > PAGE_BYTES:
-                    return ""
+            body = body_of(response, PAGE_BYTES)
     except (httpx.TransportError, CatalogueError):
         return ""
-    named = read_page(body.decode("utf-8", errors="replace"), url).pdfs
+    named = read_page(body.decode("utf-8", errors="replace"), url).pdfs if len(body) <= PAGE_BYTES else []
     return named[0] if len(named) == 1 else ""
 
 
@@ -346,11 +340,6 @@ def link(file: Path, folder: Path) -> Path:
         except OSError:
             target.write_bytes(file.read_bytes())
     return target
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def refuse_twins(sources: Sequence[Source]) -> list[Source]:

@@ -25,6 +25,8 @@ MAX_CONNECTIONS = 16
 """Connections open at one time, to all hosts together."""
 SLOW_SECONDS, LEAST_RATE = 30.0, 4096.0
 """Seconds of waiting after which an answer must have come at so many bytes a second."""
+MAX_WAIT_SECONDS = 120.0
+"""Longest wait; a server whose Retry-After asks for more is given up at once."""
 WEB_PORTS = frozenset({80, 443})
 # The only IPv6 block from which hosts are numbered; NAT64 and IPv4-compatible addresses lie outside.
 UNICAST = ipaddress.ip_network("2000::/3")
@@ -59,9 +61,7 @@ class WebConfig:
     stall_seconds: float = 30.0
     """Limit for a pause between two reads, seconds."""
     slow_seconds: float = SLOW_SECONDS
-    """Time waited for an answer's bytes after which their rate is looked at, seconds."""
-    least_rate: float = LEAST_RATE
-    """Rate below which an answer is given up then, bytes per second; a server that drips holds nobody up."""
+    """Time waited for an answer's bytes after which one that drips in is given up, seconds."""
     delay_seconds: float = 1.0
     """Least time between the end of a request and the next one to the same host, seconds."""
     robots_exempt: tuple[str, ...] = ()
@@ -70,8 +70,6 @@ class WebConfig:
     """Requests made to a busy or broken server before it is given up."""
     backoff_seconds: float = 2.0
     """Upper end of the first random wait; doubles with every attempt, seconds."""
-    max_wait_seconds: float = 120.0
-    """Longest wait; a server whose Retry-After asks for more is given up at once, seconds."""
     max_bytes: int = 500 << 20
     """Largest file that is downloaded, bytes."""
     clock: Clock = field(default_factory=Clock)
@@ -116,8 +114,8 @@ def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
 class PacedStream(httpcore.NetworkStream):
     """A stream that gives an answer up whose bytes drip in: each comes before any time-out, the whole never ends."""
 
-    def __init__(self, inner: httpcore.NetworkStream, slow_seconds: float, least_rate: float) -> None:
-        self._inner, self._slow_seconds, self._least_rate = inner, slow_seconds, least_rate
+    def __init__(self, inner: httpcore.NetworkStream, slow_seconds: float) -> None:
+        self._inner, self._slow_seconds = inner, slow_seconds
         self._seconds, self._bytes = 0.0, 0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -127,10 +125,10 @@ class PacedStream(httpcore.NetworkStream):
         self._seconds += time.monotonic() - begin
         self._bytes += len(block)
         if self._seconds > self._slow_seconds and block:
-            if self._bytes < self._least_rate * self._seconds:
+            if self._bytes < LEAST_RATE * self._seconds:
                 raise CatalogueError(
                     f"too slow: {self._bytes} bytes in {self._seconds:.0f} s, "
-                    f"at least {self._least_rate:g} a second are waited for",
+                    f"at least {LEAST_RATE:g} a second are waited for",
                     hint="fetch the file by hand and name it",
                 )
             self._seconds, self._bytes = 0.0, 0
@@ -150,7 +148,7 @@ class PacedStream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """The encrypted stream, paced as well."""
         inner = self._inner.start_tls(ssl_context, server_hostname, timeout)
-        return PacedStream(inner, self._slow_seconds, self._least_rate)
+        return PacedStream(inner, self._slow_seconds)
 
     def get_extra_info(self, info: str) -> Any:
         """Facts about the connection."""
@@ -168,8 +166,6 @@ class GuardedBackend(httpcore.NetworkBackend):
     lookup: Lookup = look_up
     """The name server, asked once per connection."""
     slow_seconds: float = SLOW_SECONDS
-    """See WebConfig."""
-    least_rate: float = LEAST_RATE
     """See WebConfig."""
 
     def connect_tcp(
@@ -194,7 +190,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         return self._paced(addresses[-1], port, *options)
 
     def _paced(self, host: str, port: int, *options: Any) -> PacedStream:
-        return PacedStream(self.sockets.connect_tcp(host, port, *options), self.slow_seconds, self.least_rate)
+        return PacedStream(self.sockets.connect_tcp(host, port, *options), self.slow_seconds)
 
 
 @functools.cache
@@ -212,9 +208,7 @@ class GuardedTransport(httpx.HTTPTransport):
         self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(),
             max_connections=MAX_CONNECTIONS,
-            network_backend=GuardedBackend(
-                allowed_hosts=config.allowed_hosts, slow_seconds=config.slow_seconds, least_rate=config.least_rate
-            ),
+            network_backend=GuardedBackend(allowed_hosts=config.allowed_hosts, slow_seconds=config.slow_seconds),
         )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -242,6 +236,16 @@ def _check_redirect(response: httpx.Response) -> None:
             f"refused redirect from {here.partition(':')[0]} to {scheme_of(here, location) or 'nowhere'}",
             hint="ask for the address that it should lead to",
         )
+
+
+def body_of(response: httpx.Response, most: int) -> bytes:
+    """The body as it comes, read until it is longer than `most` bytes."""
+    body = bytearray()
+    for block in response.iter_raw():
+        body += block
+        if len(body) > most:
+            break
+    return bytes(body)
 
 
 def client_of(transport: httpx.BaseTransport, config: WebConfig) -> httpx.Client:

@@ -106,7 +106,8 @@ def url(value: str) -> str:
     """
     try:
         parts = urlsplit(value.strip())
-        host = _host(parts.hostname or "")
+        host = (parts.hostname or "").rstrip(".").lower()
+        host = host if host.isascii() else host.encode("idna").decode()
         port = f":{parts.port}" if parts.port and parts.port != DEFAULT_PORTS.get(parts.scheme) else ""
     except ValueError:
         # A port that is no number, a label no host name may have: nothing to compare but the text itself.
@@ -119,11 +120,6 @@ def url(value: str) -> str:
     pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not TRACKING.match(pair[0]))
     query = f"?{urlencode(pairs)}" if pairs else ""
     return f"url:{host}{port}{path}{query}"
-
-
-def _host(name: str) -> str:
-    name = name.rstrip(".").lower()
-    return name if name.isascii() else name.encode("idna").decode()
 
 
 def sha256(digest: str) -> str:

@@ -1,6 +1,5 @@
 """Sources that a build is given: files, folders and addresses, each with a file or a reason."""
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from corpus.read.text import SUFFIXES
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Source
+from infuser_core.sealed import digest_of_file
 
 if TYPE_CHECKING:
     from corpus.find.guard import WebConfig
@@ -98,8 +98,7 @@ def _packed(path: Path, layout: Layout, names: Sequence[str], folder: Path) -> I
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as draft:
         target = Path(draft.name)
     pack(path, texts, layout.root, target)
-    with target.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = digest_of_file(target)
     archive = target.replace(folder / f"{digest}{ZIP}")
     given = str(path / (layout.root or ""))
     source = replace(_source(identifiers.sha256(digest), Path(given).name, given, ""), sha256=digest)
@@ -116,8 +115,7 @@ def _of_file(path: Path) -> Item:
     digest, reason, suffix = "", fault(path), path.suffix.lower()
     try:
         if not reason:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = digest_of_file(path)
             if not path.stat().st_size:
                 reason = "empty: the file has no bytes"
             elif suffix in OTHERS:

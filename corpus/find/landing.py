@@ -3,11 +3,11 @@
 Only statements made for machines are read: link relations, citation and Dublin Core fields, JSON-LD.
 """
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Any
 
 from corpus.find import licences
 from corpus.find.identifiers import absolute, path_of
@@ -22,6 +22,8 @@ FIELDS = {
     "citation_language": "language", "dc.language": "language",
     "description": "description", "og:description": "description", "dc.description": "description",
 }  # fmt: skip
+LINKED = (("license", "licence"), ("isbn", "isbn"), ("name", "title"), ("inLanguage", "language"))
+"""Keys of JSON-LD and the fields that they fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,11 @@ class _Page(HTMLParser):
             if name in FIELDS and values.get("content"):
                 self.found.setdefault(FIELDS[name], []).append((f"meta[{name}]", values["content"]))
         elif tag in ("a", "link"):
-            self._link(tag, values)
+            href = values.get("href", "")
+            if "license" in values.get("rel", "").lower().split() and href:
+                self.found.setdefault("licence", []).append((f"{tag}[rel=license]", href))
+            elif values.get("type", "").lower() == "application/pdf" or path_of(href).lower().endswith(".pdf"):
+                self.links.append(href)
         elif tag == "script":
             self._in_data = values.get("type", "").lower() == "application/ld+json"
 
@@ -84,13 +90,6 @@ class _Page(HTMLParser):
         if self._in_data:
             self.scripts.append(data)
 
-    def _link(self, tag: str, values: dict[str, str]) -> None:
-        href = values.get("href", "")
-        if "license" in values.get("rel", "").lower().split() and href:
-            self.found.setdefault("licence", []).append((f"{tag}[rel=license]", href))
-        elif values.get("type", "").lower() == "application/pdf" or path_of(href).lower().endswith(".pdf"):
-            self.links.append(href)
-
 
 def _linked_data(scripts: list[str]) -> Iterator[tuple[str, str]]:
     for text in scripts:
@@ -98,14 +97,9 @@ def _linked_data(scripts: list[str]) -> Iterator[tuple[str, str]]:
             data = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        for row in data if isinstance(data, list) else [data]:
-            if isinstance(row, dict):
-                yield from _statements(row)
-
-
-def _statements(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, name in (("license", "licence"), ("isbn", "isbn"), ("name", "title"), ("inLanguage", "language")):
-        value = row.get(key)
-        value = value.get("url") or value.get("@id") if isinstance(value, dict) else value
-        if isinstance(value, str) and value:
-            yield name, value
+        rows = [row for row in (data if isinstance(data, list) else [data]) if isinstance(row, dict)]
+        for row, (key, name) in itertools.product(rows, LINKED):
+            value = row.get(key)
+            value = value.get("url") or value.get("@id") if isinstance(value, dict) else value
+            if isinstance(value, str) and value:
+                yield name, value

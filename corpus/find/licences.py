@@ -166,12 +166,8 @@ def _of_name(text: str) -> str:
         if candidate in _OTHER:
             return _OTHER[candidate]
         if _GFDL.fullmatch(candidate):
-            return _cased_gfdl(candidate)
+            return "GFDL" + candidate.removeprefix("GFDL").lower()
     return _of_elements(key)
-
-
-def _cased_gfdl(name: str) -> str:
-    return "GFDL" + name.removeprefix("GFDL").lower()
 
 
 def _of_elements(key: str) -> str:

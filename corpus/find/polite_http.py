@@ -15,7 +15,7 @@ import httpx
 import tenacity
 from protego import Protego
 
-from corpus.find.guard import GuardedTransport, WebConfig, client_of
+from corpus.find.guard import MAX_WAIT_SECONDS, GuardedTransport, WebConfig, body_of, client_of
 from infuser_core.errors import CatalogueError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -33,26 +33,28 @@ VERSIONED_AGENT = re.compile(r"^(\s*user-agent\s*:\s*[a-z_-]+)/\S*", re.IGNORECA
 """A group that names a version with its product: it is meant for the product."""
 
 
-class Again(Exception):
-    """A failure that another attempt may cure: the HTTP status, and the seconds that the server asked to wait."""
+class Busy(Exception):
+    """A busy server's answer, open until it is asked again, and the seconds that it asked to wait."""
 
-    def __init__(self, reason: str, *, status: int = 0, wait: float = 0.0) -> None:
-        super().__init__(reason)
-        self.status, self.wait = status, wait
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__(f"HTTP {response.status_code}")
+        self.response = response
+        self.wait = retry_after(response.headers.get("retry-after", ""), time.time())
 
 
 def retrying(config: WebConfig) -> tenacity.Retrying:
-    """Calls again what raised Again or lost its connection; the last failure is raised.
+    """Calls again what met a busy server or lost its connection; the last failure is raised.
 
     Waits are random up to a bound that doubles (clients that failed together must not come back together), and never
     shorter than the server asked for.
     """
-    jitter = tenacity.wait_random_exponential(multiplier=config.backoff_seconds, max=config.max_wait_seconds)
+    jitter = tenacity.wait_random_exponential(multiplier=config.backoff_seconds, max=MAX_WAIT_SECONDS)
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type((Again, httpx.TransportError)),
+        retry=tenacity.retry_if_exception_type((Busy, httpx.TransportError)),
         wait=lambda state: max(_asked_wait(state), jitter(state)),
-        stop=lambda state: state.attempt_number >= config.attempts or _asked_wait(state) > config.max_wait_seconds,
+        stop=lambda state: state.attempt_number >= config.attempts or _asked_wait(state) > MAX_WAIT_SECONDS,
         sleep=config.clock.sleep,
+        before_sleep=_let_go,
         reraise=True,
     )
 
@@ -60,7 +62,7 @@ def retrying(config: WebConfig) -> tenacity.Retrying:
 def _asked_wait(state: tenacity.RetryCallState) -> float:
     assert state.outcome is not None
     failure = state.outcome.exception()
-    return failure.wait if isinstance(failure, Again) else 0.0
+    return failure.wait if isinstance(failure, Busy) else 0.0
 
 
 def retry_after(value: str, now: float) -> float:
@@ -81,7 +83,8 @@ class Gate:
         self._lock = Lock()
         self._busy: dict[str, Lock] = {}
         self._free_at: dict[str, float] = {}
-        self._asked_delay: dict[str, float] = {}
+        self.asked_delay: dict[str, float] = {}
+        """Crawl-delays of hosts, obeyed where they are longer than our own pause."""
 
     def enter(self, host: str) -> Callable[[], None]:
         """Wait for the host's turn; the returned function ends it and is harmless to call twice."""
@@ -96,26 +99,18 @@ class Gate:
         stack.callback(self._leave, host, key, turn)
         return stack.close
 
-    def slow_down(self, host: str, delay: float) -> None:
-        """Obey a Crawl-delay that is longer than our own pause."""
-        self._asked_delay[host] = delay
-
     def _leave(self, host: str, key: str, turn: Lock) -> None:
         self._free_at[key] = self._config.clock.now() + self._delay(host)
         turn.release()
 
     def _key(self, host: str) -> str:
-        return next((name for name in HOST_DELAYS if _within(host, name)), host)
+        return next((name for name in HOST_DELAYS if f".{host}".endswith(f".{name}")), host)
 
     def _delay(self, host: str) -> float:
         if host in self._config.allowed_hosts:
             return 0.0
-        asked = self._asked_delay.get(host, 0.0)
+        asked = self.asked_delay.get(host, 0.0)
         return max(self._config.delay_seconds, asked, HOST_DELAYS.get(self._key(host), 0.0))
-
-
-def _within(host: str, domain: str) -> bool:
-    return host == domain or host.endswith(f".{domain}")
 
 
 class _Body(httpx.SyncByteStream):
@@ -133,15 +128,6 @@ class _Body(httpx.SyncByteStream):
             self._response.close()
         finally:
             self._leave()
-
-
-class _Busy(Again):
-    """A busy server's answer, open until it is asked again."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        asked = response.headers.get("retry-after", "")
-        super().__init__(f"HTTP {response.status_code}", wait=retry_after(asked, time.time()))
-        self.response = response
 
 
 class PoliteTransport(httpx.BaseTransport):
@@ -167,12 +153,12 @@ class PoliteTransport(httpx.BaseTransport):
     def _patiently(self, request: httpx.Request, config: WebConfig) -> httpx.Response:
         """The answer; that of a server which stays busy is its last one."""
         try:
-            return retrying(config).copy(before_sleep=_let_go)(self._send, request)
-        except _Busy as busy:
+            return retrying(config)(self._send, request)
+        except Busy as busy:
             return busy.response
 
     def _send(self, request: httpx.Request) -> httpx.Response:
-        """The answer, whose closing ends the host's turn. Raises _Busy with that of a busy server."""
+        """The answer, whose closing ends the host's turn. Raises Busy with that of a busy server."""
         leave = self._gate.enter(request.url.host)
         with contextlib.ExitStack() as stack:
             # A refused address or an interrupt must not leave the turn taken.
@@ -183,7 +169,7 @@ class PoliteTransport(httpx.BaseTransport):
             inner.status_code, headers=inner.headers, stream=_Body(inner, leave), extensions=inner.extensions
         )
         if response.status_code in BUSY:
-            raise _Busy(response)
+            raise Busy(response)
         return response
 
     def _obey(self, request: httpx.Request) -> None:
@@ -194,7 +180,7 @@ class PoliteTransport(httpx.BaseTransport):
             if origin not in self._robots:
                 self._robots[origin] = self._read_robots(request, origin)
         rules = self._robots[origin]
-        self._gate.slow_down(request.url.host, min(MAX_CRAWL_DELAY, rules.crawl_delay(PRODUCT) or 0.0))
+        self._gate.asked_delay[request.url.host] = min(MAX_CRAWL_DELAY, rules.crawl_delay(PRODUCT) or 0.0)
         if not rules.can_fetch(str(request.url), PRODUCT):
             raise CatalogueError(
                 f"robots.txt of {request.url.host} forbids {request.url.raw_path.decode('ascii')}",
@@ -217,7 +203,7 @@ class PoliteTransport(httpx.BaseTransport):
         with contextlib.closing(response):
             if response.status_code >= 500:
                 return Protego.parse("User-agent: *\nDisallow: /")
-            return robots_of(_head_of(response) if response.status_code == 200 else b"")
+            return robots_of(body_of(response, ROBOTS_BYTES)[:ROBOTS_BYTES] if response.status_code == 200 else b"")
 
 
 def robots_of(content: bytes) -> Protego:
@@ -228,17 +214,8 @@ def robots_of(content: bytes) -> Protego:
 def _let_go(state: tenacity.RetryCallState) -> None:
     assert state.outcome is not None
     busy = state.outcome.exception()
-    if isinstance(busy, _Busy):
+    if isinstance(busy, Busy):
         busy.response.close()
-
-
-def _head_of(response: httpx.Response) -> bytes:
-    head = b""
-    for block in response.iter_raw():
-        head += block
-        if len(head) >= ROBOTS_BYTES:
-            break
-    return head[:ROBOTS_BYTES]
 
 
 def polite_client(config: WebConfig) -> httpx.Client:

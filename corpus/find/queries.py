@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from corpus.model_reply import ModelCall, ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel, Messages
@@ -58,16 +58,6 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said(Generic[T]):
-    """Queries, with a model's replies."""
-
-    value: T
-    """The result."""
-    calls: list[ModelCall]
-    """Replies of the model; none where the rule decided alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """The model that phrases queries and orders what was found. It chooses among offers and adds none."""
 
@@ -78,8 +68,10 @@ class Agent:
     rank: Template
     """Asks for an order."""
 
-    def ask(self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]) -> Said[T | None]:
-        """The model's checked answer for a pair; None where no attempt gave a usable one."""
+    def ask(
+        self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]
+    ) -> tuple[T | None, list[ModelCall]]:
+        """The model's checked answer for a pair, None where no attempt gave a usable one, and its replies."""
         asked = ask(
             self.model,
             [prompt],
@@ -88,7 +80,7 @@ class Agent:
             items=[f"{topic.domain} / {topic.subdomain}"],
             max_tokens=MAX_TOKENS,
         )
-        return Said(value=asked.values[0], calls=asked.calls)
+        return asked.values[0], asked.calls
 
 
 def agent_of(model: ChatModel, profile: str) -> Agent:
@@ -119,22 +111,19 @@ def by_rule(topic: Topic, count: int) -> list[str]:
     return list(dict.fromkeys(filter(None, [topic.subdomain.strip(), *parts, wider])))[:count]
 
 
-def phrase(topic: Topic, count: int, agent: Agent | None = None) -> Said[list[Query]]:
-    """At most `count` queries, the most specific first.
+def phrase(topic: Topic, count: int, agent: Agent | None = None) -> tuple[list[Query], list[ModelCall]]:
+    """At most `count` queries, the most specific first, and a model's replies.
 
     Without an agent, and where its replies cannot be used, the rule phrases them.
     """
-    rule = _rows(topic, by_rule(topic, count), BY_RULE)
-    if agent is None:
-        return Said(value=rule, calls=[])
-    prompt = agent.phrase.messages(domain=topic.domain, subdomain=topic.subdomain, count=str(count))
-    said = agent.ask("phrase", topic, prompt, lambda reply: _queries(reply, count))
-    rows = rule if said.value is None else _rows(topic, said.value, agent.model.name)
-    return Said(value=rows, calls=said.calls)
-
-
-def _rows(topic: Topic, texts: list[str], phrased_by: str) -> list[Query]:
-    return [Query(domain=topic.domain, subdomain=topic.subdomain, text=text, phrased_by=phrased_by) for text in texts]
+    texts, phrased_by, calls = by_rule(topic, count), BY_RULE, list[ModelCall]()
+    if agent is not None:
+        prompt = agent.phrase.messages(domain=topic.domain, subdomain=topic.subdomain, count=str(count))
+        said, calls = agent.ask("phrase", topic, prompt, lambda reply: _queries(reply, count))
+        if said is not None:
+            texts, phrased_by = said, agent.model.name
+    pair = {"domain": topic.domain, "subdomain": topic.subdomain}
+    return [Query(**pair, text=text, phrased_by=phrased_by) for text in texts], calls
 
 
 def _queries(reply: dict[str, Any], count: int) -> list[str]:

@@ -67,7 +67,12 @@ def admit(
     for offer in offers:
         entries.setdefault(offer.key, offer)
     wanted = {subject(topic.domain, topic.subdomain) for topic in topics}
-    reasons = {key: _unfit(offer, wanted) or refusal(offer, rules) for key, offer in entries.items()}
+    reasons = {
+        key: f"covers none of the topics: {'; '.join(offer.subjects)}"
+        if offer.subjects and wanted.isdisjoint(offer.subjects)
+        else refusal(offer, rules)
+        for key, offer in entries.items()
+    }
     books = _Books([(key, identifiers(offer)) for key, offer in entries.items() if not reasons[key]])
     places = _places(topics, rankings)
     taken = _take(places, reasons, books, rules.books_per_topic)
@@ -107,7 +112,9 @@ class _Books:
         self._entry = {key: names[0] for key, names in entries}
         for _, names in entries:
             for name in names:
-                self._join(names[0], name)
+                for each in (names[0], name):
+                    self._parent.setdefault(each, each)
+                self._parent[self.of(name)] = self.of(names[0])
         self.names: dict[str, list[str]] = {}
         for name in self._parent:
             self.names.setdefault(self.of(name), []).append(name)
@@ -121,17 +128,6 @@ class _Books:
     def of_entry(self, key: tuple[str, str]) -> str:
         """The book of an entry that may be taken; empty for others."""
         return self.of(self._entry[key]) if key in self._entry else ""
-
-    def _join(self, first: str, second: str) -> None:
-        self._parent.setdefault(first, first)
-        self._parent.setdefault(second, second)
-        self._parent[self.of(second)] = self.of(first)
-
-
-def _unfit(offer: Offer, wanted: set[str]) -> str:
-    if offer.subjects and wanted.isdisjoint(offer.subjects):
-        return f"covers none of the topics: {'; '.join(offer.subjects)}"
-    return ""
 
 
 def _places(topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:

@@ -7,10 +7,9 @@ from typing import Any
 from corpus.find import identifiers as identity
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, subject
-from corpus.find.queries import BY_RULE, Agent, Query, Said, phrase, words
+from corpus.find.queries import BY_RULE, Agent, Query, phrase, words
 from corpus.model_reply import ModelCall, ReplyProblem
 from infuser_core.config.corpus import CatalogueSettings
-from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
@@ -51,15 +50,11 @@ def refusal(offer: Offer, rules: CatalogueSettings) -> str:
         return f"licence not allowed: {offer.licence}"
     if not offer.download_url:
         return "no file: the catalogue names none that can be downloaded"
-    language = _language(offer.language)
+    name = offer.language.strip().lower().replace("_", "-").split("-")[0]
+    language = _LANGUAGES.get(name, name)
     if rules.languages and language and language not in rules.languages:
         return f"language {offer.language}, not among {', '.join(rules.languages)}"
     return ""
-
-
-def _language(value: str) -> str:
-    name = value.strip().lower().replace("_", "-").split("-")[0]
-    return _LANGUAGES.get(name, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +98,7 @@ def score(offer: Offer, topic: Topic) -> float:
 
 def rank(
     offers: Sequence[Offer], topic: Topic, refused: dict[tuple[str, str], str], agent: Agent | None = None
-) -> Said[list[Ranking]]:
+) -> tuple[list[Ranking], list[ModelCall]]:
     """Places for all offers, the best first and those that are not taken last.
 
     `refused` names those that may not be taken, with the reason. Equal scores keep the catalogue's order. Without an
@@ -119,10 +114,9 @@ def rank(
         shown, unseen = kept[:MAX_SHOWN], kept[MAX_SHOWN:]
         listed = "\n".join(f"{number}. {_shown(offer)}" for number, offer in enumerate(shown, start=1))
         prompt = agent.rank.messages(domain=topic.domain, subdomain=topic.subdomain, books=listed)
-        said = agent.ask("rank", topic, prompt, lambda reply: _order(reply, len(shown)))
-        calls = said.calls
-        if said.value is not None:
-            kept, ranked_by = [shown[number - 1] for number in said.value], agent.model.name
+        order, calls = agent.ask("rank", topic, prompt, lambda reply: _order(reply, len(shown)))
+        if order is not None:
+            kept, ranked_by = [shown[number - 1] for number in order], agent.model.name
             reasons |= {offer.key: "left out by the ranking model" for offer in shown if offer not in kept}
             reasons |= {offer.key: f"not among the {MAX_SHOWN} best by rule" for offer in unseen}
     places = [(offer, place, "") for place, offer in enumerate(kept, start=1)]
@@ -140,7 +134,7 @@ def rank(
         )
         for offer, place, reason in places
     ]
-    return Said(value=rankings, calls=calls)
+    return rankings, calls
 
 
 def _shown(offer: Offer) -> str:
@@ -198,20 +192,19 @@ def search_topic(
     settings: CatalogueSettings,
     *,
     agent: Agent | None = None,
-    progress: Progress = no_progress,
 ) -> TopicSearch:
     """Ask every catalogue for a pair. A catalogue that fails costs its own answers alone.
 
     Raises CatalogueError when none of them answered any query: that is an outage and no result to keep.
     """
-    phrased = phrase(topic, settings.queries_per_topic, agent)
+    queries, calls = phrase(topic, settings.queries_per_topic, agent)
     offers: dict[tuple[str, str], Offer] = {}
     failures: list[Failure] = []
     errors: list[CatalogueError] = []
     answered = False
-    for done, catalogue in enumerate(catalogues):
+    for catalogue in catalogues:
         own: set[tuple[str, str]] = set()
-        for query in phrased.value:
+        for query in queries:
             if len(own) >= OFFERS_PER_CATALOGUE:
                 break
             try:
@@ -232,15 +225,14 @@ def search_topic(
             for offer in found:
                 own.add(offer.key)
                 offers.setdefault(offer.key, offer)
-        progress(done + 1, len(catalogues), 0)
     if errors and not answered:
         raise errors[0]
     refused = {key: reason for key, offer in offers.items() if (reason := refusal(offer, settings))}
-    ranked = rank(list(offers.values()), topic, refused, agent)
+    rankings, more = rank(list(offers.values()), topic, refused, agent)
     return TopicSearch(
-        queries=phrased.value,
+        queries=queries,
         offers=list(offers.values()),
-        rankings=ranked.value,
+        rankings=rankings,
         failures=failures,
-        calls=[*phrased.calls, *ranked.calls],
+        calls=[*calls, *more],
     )

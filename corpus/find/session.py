@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from corpus.find.catalogue import Site, connect
 from corpus.find.catalogues.local import SCHEME
-from corpus.find.guard import AGENT, GuardedTransport, WebConfig, client_of
+from corpus.find.guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
 from corpus.find.identifiers import host_of
 from corpus.find.polite_http import PoliteTransport
 from infuser_core import durable
@@ -78,7 +79,8 @@ class Recorder(httpx.BaseTransport):
             if path and answer.status_code < 400:
                 durable.write(path, json.dumps(asdict(answer)))
         self.answers.append(answer)
-        return _response(answer, request)
+        headers: Any = [line.split(": ", 1) for line in answer.headers]
+        return httpx.Response(answer.status_code, headers=headers, content=answer.content(), request=request)
 
     def close(self) -> None:
         """Close the transport below."""
@@ -129,12 +131,9 @@ def _answer(url: str, response: httpx.Response) -> Answer:
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         # Never asked for; unpacked, it could be any size.
         raise CatalogueError(f"catalogue {url}: answers in encoding {response.headers['content-encoding']}")
-    body = bytearray()
-    for block in response.iter_raw():
-        body += block
-        if len(body) > MAX_BYTES:
-            raise CatalogueError(f"catalogue {url}: the answer is larger than {MAX_BYTES} bytes")
-    content = bytes(body)
+    content = body_of(response, MAX_BYTES)
+    if len(content) > MAX_BYTES:
+        raise CatalogueError(f"catalogue {url}: the answer is larger than {MAX_BYTES} bytes")
     try:
         text, encoding = content.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
@@ -148,11 +147,6 @@ def _answer(url: str, response: httpx.Response) -> Answer:
         sha256=hashlib.sha256(content).hexdigest(),
         asked_on=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _response(answer: Answer, request: httpx.Request) -> httpx.Response:
-    headers = [tuple(line.split(": ", 1)) for line in answer.headers]
-    return httpx.Response(answer.status_code, headers=headers, content=answer.content(), request=request)  # type: ignore[arg-type]
 
 
 class SearchTransport(httpx.BaseTransport):

@@ -32,14 +32,8 @@ MAX_FAILED = 0.1
 """Share of unlabelled questions above which the pool would miss too much of the target: an error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """The pair of one question."""
-
-    domain: str
-    """Broad area of study."""
-    subdomain: str
-    """Specialisation within it."""
+Label = tuple[str, str]
+"""The pair of one question: broad area of study, and specialisation within it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,18 +88,6 @@ def librarian_of(model: ChatModel, profile: str) -> Librarian:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """Labels of topics after merging."""
-
-    names: Mapping[str, str]
-    """Label to the label that stands for it; itself where it was kept."""
-    merges: list[Merge]
-    """One row per label given up, in order."""
-    calls: list[ModelCall]
-    """Replies of the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Taxonomy:
     """The finite set of pairs C and how it came about. Later stages read `topics` alone."""
 
@@ -124,7 +106,7 @@ def labels_in(row: dict[str, Any]) -> Label | None:
     for names in LABEL_FIELDS:
         domain, subdomain = (" ".join(str(row.get(name) or "").split()) for name in names)
         if domain and subdomain:
-            return Label(domain=domain, subdomain=subdomain)
+            return domain, subdomain
     return None
 
 
@@ -169,8 +151,8 @@ def extract(
 
 
 def _topics(labels: Mapping[int, Label]) -> list[Topic]:
-    pairs = Counter((label.domain, label.subdomain) for label in labels.values())
-    return [Topic(domain=domain, subdomain=sub, num_questions=n) for (domain, sub), n in sorted(pairs.items())]
+    pairs = sorted(Counter(labels.values()).items())
+    return [Topic(domain=domain, subdomain=sub, num_questions=n) for (domain, sub), n in pairs]
 
 
 def _assignments(
@@ -180,12 +162,12 @@ def _assignments(
     failed: Mapping[int, str],
     model: str,
 ) -> list[Assignment]:
-    none = Label(domain="", subdomain="")
+    none = ("", "")
     return [
         Assignment(
             question_id=question.question_id,
-            domain=labels.get(place, none).domain,
-            subdomain=labels.get(place, none).subdomain,
+            domain=labels.get(place, none)[0],
+            subdomain=labels.get(place, none)[1],
             decided_by="labels" if place in own else model,
             reason=failed.get(place, ""),
         )
@@ -204,7 +186,10 @@ def _assign(
         asked = ask(
             librarian.model,
             [librarian.assign.messages(question=render_question(q.text, q.choices)) for q in batch],
-            lambda place, reply, batch=batch: _label(reply, batch[place]),  # type: ignore[misc]
+            lambda place, reply, batch=batch: (  # type: ignore[misc]
+                _checked("domain", reply, batch[place]),
+                _checked("subdomain", reply, batch[place]),
+            ),
             task="assign",
             items=[question.question_id for question in batch],
             max_tokens=LABEL_TOKENS,
@@ -221,13 +206,9 @@ def _assign(
     return labels, reasons, calls
 
 
-def _label(reply: dict[str, Any], question: Question) -> Label:
-    parts = [_checked(name, reply.get(name), question) for name in ("domain", "subdomain")]
-    return Label(domain=parts[0], subdomain=parts[1])
-
-
-def _checked(name: str, value: Any, question: Question) -> str:
+def _checked(name: str, reply: dict[str, Any], question: Question) -> str:
     """A label that names a subject. The problems never quote the value: it could be the question."""
+    value = reply.get(name)
     if not isinstance(value, str) or not any(c.isalpha() for c in value):
         raise ReplyProblem(f'"{name}" is no text')
     label = " ".join(value.split())
@@ -252,33 +233,25 @@ def _merge_all(
     labels: dict[int, Label], own: Mapping[int, Label], librarian: Librarian
 ) -> tuple[dict[int, Label], list[Merge], list[ModelCall]]:
     """Domains first, then the subdomains within each of the domains that are left."""
-    areas = merge(
-        Counter(label.domain for label in labels.values()),
-        librarian,
-        fixed=frozenset(label.domain for label in own.values()),
-    )
-    moved = {p: Label(domain=areas.names[row.domain], subdomain=row.subdomain) for p, row in labels.items()}
-    merges, calls = list(areas.merges), list(areas.calls)
+    counts = Counter(domain for domain, _ in labels.values())
+    areas, merges, calls = merge(counts, librarian, fixed=frozenset(domain for domain, _ in own.values()))
     merged: dict[int, Label] = {}
-    for domain in sorted({label.domain for label in moved.values()}):
-        within = {place: label for place, label in moved.items() if label.domain == domain}
-        parts = merge(
-            Counter(label.subdomain for label in within.values()),
-            librarian,
-            within=domain,
-            fixed=frozenset(label.subdomain for label in own.values() if label.domain == domain),
-        )
-        merges, calls = [*merges, *parts.merges], [*calls, *parts.calls]
-        merged |= {p: Label(domain=domain, subdomain=parts.names[row.subdomain]) for p, row in within.items()}
+    for domain in sorted(set(areas.values())):
+        within = {place: part for place, (area, part) in labels.items() if areas[area] == domain}
+        fixed = frozenset(part for area, part in own.values() if area == domain)
+        parts, more, said = merge(Counter(within.values()), librarian, within=domain, fixed=fixed)
+        merges, calls = [*merges, *more], [*calls, *said]
+        merged |= {place: (domain, parts[part]) for place, part in within.items()}
     return merged, merges, calls
 
 
 def merge(
     counts: Mapping[str, int], librarian: Librarian, *, within: str = "", fixed: Set[str] = frozenset()
-) -> Merged:
+) -> tuple[dict[str, str], list[Merge], list[ModelCall]]:
     """Merge domains, or the subdomains `within` one, that occur `counts` times. `fixed` labels are never given up.
 
-    The same counts and replies give the same result: labels are always taken in alphabetical order.
+    Gives, for each label, the one that stands for it, then those given up, and the model's replies. The same counts and
+    replies give the same result: labels are always taken in alphabetical order.
     """
     names = {label: label for label in sorted(counts)}
     merges: list[Merge] = []
@@ -302,20 +275,16 @@ def merge(
                 )
             )
 
-    for group in _spelled_alike(counts):
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for label in sorted(counts):
+        alike.setdefault(tuple(words(label)) or (label,), []).append(label)
+    for group in [group for group in alike.values() if len(group) > 1]:
         # The label from the data, else the most frequent one, the first in the alphabet among equals.
         fold(group, min(group, key=lambda label: (label not in fixed, -counts[label], label)), BY_RULE)
     groups, calls = _synonyms(sorted(set(names.values())), within, fixed, librarian)
     for kept, group in groups:
         fold(group, kept, librarian.model.name)
-    return Merged(names=names, merges=merges, calls=calls)
-
-
-def _spelled_alike(counts: Mapping[str, int]) -> list[list[str]]:
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for label in sorted(counts):
-        groups.setdefault(tuple(words(label)) or (label,), []).append(label)
-    return [group for group in groups.values() if len(group) > 1]
+    return names, merges, calls
 
 
 def _synonyms(

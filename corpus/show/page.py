@@ -8,7 +8,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from corpus.chunk.chunk import CONVERT, Discarded
-from corpus.pool import DISCARDED, DOCUMENTS, FACTS, PoolSource, read_facts, read_sources
+from corpus.pool import DISCARDED, DOCUMENTS, PoolSource, read_facts, read_sources, require_built
 from infuser_core import child, durable
-from infuser_core.errors import DocumentError, UsageError
+from infuser_core.errors import DocumentError
 from infuser_core.report.page import style
 from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
@@ -36,47 +35,12 @@ _LISTING = re.compile(r"^```[^\n]*\n.*?^```", re.M | re.S)
 _SCRIPTED = re.compile(r"[_^]\{|\\(?:frac|sqrt|sum|int)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A chunk beside its page."""
-
-    document: Document
-    """The chunk."""
-    before: str
-    """Markdown in front of it."""
-    after: str
-    """Markdown behind it."""
-    picture: dict[str, Any] | None
-    """Its page (see pictures); None where there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Book:
-    """A source of the pool as the page shows it."""
-
-    source: PoolSource
-    """Its row."""
-    chunks: Sequence[Shown]
-    """A sample of its documents."""
-    no_picture: str
-    """Reason for which no page is shown; empty where some are."""
-    formulas: Sequence[str]
-    """A sample of its formulas, those with scripts and fractions first."""
-    listings: Sequence[str]
-    """A sample of its listings."""
-    discarded: Sequence[tuple[str, int, Sequence[str]]]
-    """Reason, spans, and a few of them, without those of the converter."""
-    removed: Sequence[tuple[str, int, Sequence[str]]]
-    """Reason, lines, and a few of them, of what the converter left out."""
-
-
 def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
     """Write the page of so many books, a fixed sample of those with documents, and so many chunks of each.
 
     Raises UsageError for a folder that is no built pool.
     """
-    if not (pool / FACTS).is_file():
-        raise UsageError(f"{pool} is no pool of `infuser corpus build`: it has no {FACTS}", hint="build it first")
+    require_built(pool)
     sources = read_sources(pool)
     draw = random.Random(seed_of(0, "corpus-shown"))
     admitted = [row for row in sources if row.num_documents]
@@ -93,12 +57,12 @@ def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
         facts=read_facts(pool), books=shown, admitted=len(admitted), rejected=rejected, style=style()
     )
     durable.write(file, page.encode("utf-8", "replace"))
-    pictures = sum(chunk.picture is not None for book in shown for chunk in book.chunks)
+    samples = [chunk for book in shown for chunk in book["chunks"]]
     return {
         "file": str(file),
         "books": len(shown),
-        "chunks": sum(len(book.chunks) for book in shown),
-        "pictures": pictures,
+        "chunks": len(samples),
+        "pictures": sum(chunk["picture"] is not None for chunk in samples),
         "bytes": file.stat().st_size,
     }
 
@@ -118,18 +82,19 @@ def _book(
     discarded: Sequence[Discarded],
     draw: random.Random,
     chunks: int,
-) -> Book:
+) -> dict[str, Any]:
+    """A source of the pool as the template shows it."""
     text = (pool / source.markdown).read_bytes().decode("utf-8", "replace")
     sample = sorted(draw.sample(range(len(documents)), min(chunks, len(documents))))
     rows = [documents[place] for place in sample]
     pictures, reason = _pictures(source, [row.text for row in rows])
     shown = [
-        Shown(
-            document=row,
-            before=text[max(0, row.start - AROUND) : row.start],
-            after=text[row.end : row.end + AROUND],
-            picture=picture,
-        )
+        {
+            "document": row,
+            "before": text[max(0, row.start - AROUND) : row.start],
+            "after": text[row.end : row.end + AROUND],
+            "picture": picture,
+        }
         for row, picture in zip(rows, pictures, strict=True)
     ]
     formulas = sorted({found for row in documents for found in _FORMULA.findall(row.text)})
@@ -137,15 +102,17 @@ def _book(
     spans = [
         ("judge" if row.stage == "judge" else row.reason, text[row.start : row.end]) for row in discarded if row.is_span
     ]
-    return Book(
-        source=source,
-        chunks=shown,
-        no_picture=reason,
-        formulas=sorted(_some(formulas, draw, 4 * SAMPLES), key=lambda each: not _SCRIPTED.search(each))[: 2 * SAMPLES],
-        listings=_some(listings, draw, SAMPLES),
-        discarded=_counted(spans, draw),
-        removed=_counted([(row.reason, row.text) for row in discarded if row.stage == CONVERT], draw),
-    )
+    # Those with scripts and fractions first.
+    some = sorted(_some(formulas, draw, 4 * SAMPLES), key=lambda each: not _SCRIPTED.search(each))
+    return {
+        "source": source,
+        "chunks": shown,
+        "no_picture": reason,
+        "formulas": some[: 2 * SAMPLES],
+        "listings": _some(listings, draw, SAMPLES),
+        "discarded": _counted(spans, draw),
+        "removed": _counted([(row.reason, row.text) for row in discarded if row.stage == CONVERT], draw),
+    }
 
 
 def _pictures(source: PoolSource, texts: list[str]) -> tuple[list[dict[str, Any] | None], str]:
@@ -167,6 +134,7 @@ def _pictures(source: PoolSource, texts: list[str]) -> tuple[list[dict[str, Any]
 
 
 def _counted(rows: Sequence[tuple[str, str]], draw: random.Random) -> list[tuple[str, int, Sequence[str]]]:
+    """Reason, number, and a few of each."""
     counts = Counter(reason for reason, _ in rows)
     return [
         (reason, count, _some([text for own, text in rows if own == reason], draw, SAMPLES))

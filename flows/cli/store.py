@@ -67,7 +67,7 @@ def _repair(run: str | None, iteration: int | None) -> None:
     wanted = repairing.pruned_at(root, name, iteration) if name and iteration is not None else []
     names = sorted({*prepared.runs, *([name] if name and wanted else [])})
     if prepared.aside:
-        typer.echo("\n".join(each.line for each in prepared.aside))
+        typer.echo("\n".join(prepared.aside))
     mend(root, names, [*prepared.restore, *wanted])
     repairing.end_repair(root, names)
     typer.echo(repairing.describe(root, prepared, names, wanted))

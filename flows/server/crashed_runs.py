@@ -49,19 +49,15 @@ def expect_heartbeats() -> None:
         install_automation(client)
 
 
-def _plain() -> dict[str, Any]:
-    secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
-    return {} if secure else {"verify": False}
-
-
 def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
 
+    # Certificates take longer to load than everything else here, and loopback has none.
+    secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
     try:
-        # Certificates take longer to load than everything else here, and loopback has none.
-        with get_client(sync_client=True, httpx_settings=_plain()) as client:
+        with get_client(sync_client=True, httpx_settings={} if secure else {"verify": False}) as client:
             return settle(client, root, suspects, deployed=deployed)
     except (httpx.HTTPError, PrefectHTTPStatusError):
         return suspects or set()  # the server is busy or ending; the next turn comes
@@ -78,7 +74,10 @@ def settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool
 
     running = {"state": {"type": {"any_": [StateType.RUNNING]}}}
     found = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running))
-    gone = {str(run.id) for run in found if _is_orphan(root, run, deployed=deployed)}
+    # Root flow runs of this store that no runner watches, and whose lock nobody holds.
+    mine = [run for run in found if store_tag(root) in run.tags and run.parent_task_run_id is None]
+    unwatched = [run for run in mine if deployed or run.deployment_id is None]
+    gone = {str(run.id) for run in unwatched if not runs.is_held(root, run.name)}
     dead = (
         gone & suspects
         if suspects is not None
@@ -124,12 +123,6 @@ def install_automation(client: Any) -> None:
     )
     if not client.read_automations_by_name(_AUTOMATION):
         client.create_automation(wanted)
-
-
-def _is_orphan(root: Path, run: Any, *, deployed: bool) -> bool:
-    """A root flow run of this store that no runner watches, and whose lock nobody holds."""
-    mine = store_tag(root) in run.tags and run.parent_task_run_id is None
-    return mine and (deployed or run.deployment_id is None) and not runs.is_held(root, run.name)
 
 
 def _parent(client: Any, run: Any) -> Any:

@@ -224,7 +224,8 @@ async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt, show
             inside = _parent(attempt, entry)
             await _publish(db, page.model_copy(update={"flow_run_id": inside, "task_run_id": task}))
     if attempt.state == "done" and any(entry.state == "ran" for entry in attempt.entries):
-        page = await asyncio.to_thread(_run_page, root, attempt)
+        text = await asyncio.to_thread(page_of_run, root, attempt.run)
+        page = _artifact(artifact_key("run", attempt.run), text, RUN_PAGE, f"run {_whole(attempt)}")
         await _publish(db, page.model_copy(update={"flow_run_id": _whole(attempt)}))
 
 
@@ -247,11 +248,6 @@ def _page(root: Path, run: str, entry: Entry) -> Artifact:
         said = f"run {run}: cannot be shown"
         text = f"# {heading(entry.phase, iteration)}\n\n`{ref.id}` cannot be shown: {error.message}"
     return _artifact(page_key(entry.phase, iteration, entry.key), text, said, ref.id)
-
-
-def _run_page(root: Path, attempt: Attempt) -> Artifact:
-    text = page_of_run(root, attempt.run)
-    return _artifact(artifact_key("run", attempt.run), text, RUN_PAGE, f"run {_whole(attempt)}")
 
 
 def _artifact(key: str, text: str, said: str, identity: str) -> Artifact:

@@ -15,14 +15,14 @@ def read(row: fields.Row, place: Place) -> Question:
     runs = cache_folder("humaneval_plus", of="references")
     plain = fields.value(row, "base_input") is None
     tests = program_tests.tests_from_hf(row, runs) if plain else program_tests.tests_from_evalplus(row, runs)
-    stored = store_tests(tests, folder)
+    path, sha256 = store_tests(tests, folder)
     return question(
         name,
         _TASK.format(str(row["prompt"]).rstrip()),
         fields.text(row, "prompt") + "\n" + str(row["canonical_solution"]),
         verifier="code",
         domain="Python",
-        grading=Grading(route="humaneval_plus", tests=str(stored.path), tests_sha256=stored.sha256),
+        grading=Grading(route="humaneval_plus", tests=str(path), tests_sha256=sha256),
     )
 
 

@@ -21,7 +21,7 @@ def read(row: fields.Row, place: Place) -> Question | None:
         raise fields.refuse("contest_date", "a date like 2024-05-31", day)
     if not FIRST <= day <= LAST:
         return None
-    stored = store_tests(program_tests.tests_from_livecode(row), cache_folder("livecodebench"))
+    path, sha256 = store_tests(program_tests.tests_from_livecode(row), cache_folder("livecodebench"))
     text, started = fields.text(row, "question_content"), fields.label(row, "starter_code")
     return question(
         fields.text(row, "question_id"),
@@ -30,7 +30,7 @@ def read(row: fields.Row, place: Place) -> Question | None:
         verifier="code",
         domain=fields.label(row, "platform"),
         subdomain=fields.label(row, "difficulty"),
-        grading=Grading(route="livecodebench", tests=str(stored.path), tests_sha256=stored.sha256),
+        grading=Grading(route="livecodebench", tests=str(path), tests_sha256=sha256),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from infuser_core.config.limited_yaml import read_yaml
+from infuser_core.config.shipped import read_yaml
 from infuser_core.errors import ConfigError, UsageError, shown
 
 Positive = Annotated[float, Field(gt=0, le=1e6, strict=True)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.capacity.hardware import table
-from infuser_core.config.optimizer import ALL_LINEAR, AdapterSettings
+from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
 

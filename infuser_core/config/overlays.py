@@ -1,16 +1,15 @@
 """From YAML files to a checked configuration: overlays merged left to right, then dotted overrides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from infuser_core.config import shipped
-from infuser_core.config.limited_yaml import parse_yaml, refuse_vast
 from infuser_core.config.run import RunConfig
-from infuser_core.config.spelling import spelling
-from infuser_core.errors import ConfigError, shown
+from infuser_core.config.shipped import parse_yaml, refuse_vast
+from infuser_core.errors import ConfigError, guess, nearest, shown
 
 
 def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
@@ -72,13 +71,10 @@ _KINDS = ("nano", "file", "folder", "hub", "endpoint", "rules", "none")
 """Members of unions, which pydantic puts into the path of an error."""
 
 
-def _word(part: int | str) -> str:
-    return str(part) if len(str(part)) <= 60 and str(part).isprintable() else shown(part)
-
-
 def _explain(error: ValidationError) -> ConfigError:
     first = error.errors()[0]
-    key = ".".join(_word(part) for part in first["loc"] if part not in _KINDS)
+    words = [str(part) for part in first["loc"] if part not in _KINDS]
+    key = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in words)
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
@@ -90,3 +86,51 @@ def _explain(error: ValidationError) -> ConfigError:
         "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
     )
     return ConfigError(f"{key or 'configuration'}{value}: {reason}{more}", hint="correct the value and start again")
+
+
+Model = type[BaseModel]
+
+
+def spelling(model: Model, place: Sequence[int | str]) -> str:
+    """A hint for an unknown key of a model's settings, which stands at this place of a validation error."""
+    *parts, last = place
+    where, held = _held_by(model, parts)
+    known = list(dict.fromkeys(name for part in held for name in part.model_fields))
+    if found := nearest(str(last), known):
+        return guess([".".join([*where, name]) for name in found]).strip()
+    own = ".".join([*where, str(last)])
+    elsewhere = dict.fromkeys(path for path in _paths(model) if path.rpartition(".")[2] == last and path != own)
+    return f"{guess([*elsewhere][:3])}keys{' of ' if where else ''}{'.'.join(where)}: {', '.join(known)}"
+
+
+def _held_by(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:
+    """A place as people write it, without the tags of unions, and the models that may stand there."""
+    where, found = [], [model]
+    for part in place:
+        inner = [one for each in found if part in each.model_fields for one in _models(each, str(part))]
+        tagged = [
+            one for one in found if "type" in one.model_fields and part in get_args(one.model_fields["type"].annotation)
+        ]
+        if inner or not tagged:
+            where.append(str(part))
+        found = inner or tagged or found
+    return where, found
+
+
+def _models(model: Model, name: str) -> list[Model]:
+    return list(_in(model.model_fields[name].annotation))
+
+
+def _in(annotation: Any) -> Iterator[Model]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _in(inner)
+
+
+def _paths(model: Model, inside: str = "") -> Iterator[str]:
+    """The dotted names of all settings."""
+    for name in model.model_fields:
+        yield f"{inside}{name}"
+        for part in _models(model, name):
+            yield from _paths(part, f"{inside}{name}.")

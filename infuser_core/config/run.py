@@ -21,13 +21,14 @@ from infuser_core.algorithm.preset import (
 )
 from infuser_core.config.corpus import CorpusSettings
 from infuser_core.config.engine import ClusterSettings, EngineSettings
-from infuser_core.config.optimizer import AdapterSettings, OptimizerSettings
 from infuser_core.config.roles import (
+    AdapterSettings,
     BudgetSettings,
     DataSettings,
     ExampleSettings,
     GeneratorModel,
     GeneratorRole,
+    OptimizerSettings,
     SolverRole,
     TurnSettings,
 )

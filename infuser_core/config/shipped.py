@@ -1,15 +1,21 @@
-"""Files that the project ships beside its code: configurations by their names, and pages of the documentation.
+"""Files of settings: those that the project ships, by their names, and YAML within limits.
 
-A wheel carries them in `infuser_core/shipped`, in the folders that the checkout has them in.
+A wheel carries what is shipped in `infuser_core/shipped`, in the folders that the checkout has it in.
+
+YAML is limited in size, depth and aliases to plain values, and no key stands twice in a mapping. Numbers are decimal.
+YAML 1.1 would read `010` as 8, `1:30` as 90 and `3e-4` as text; the first two are text here, which no number's place
+takes. Mappings are merged by overlays, not by `<<`.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config.limited_yaml import read_yaml
-from infuser_core.errors import guess, nearest
+import yaml
+
+from infuser_core.errors import ConfigError, guess, nearest
 from infuser_core.hub import fetched
 
 PACKED = Path(__file__).parents[1] / "shipped"
@@ -87,3 +93,109 @@ def read(given: Path | str) -> Any:
 
 def _plain(given: Path | str) -> str:
     return str(given)[:200].removeprefix("configs/").removesuffix(".yaml")
+
+
+BYTES = 1 << 20
+"""Length of a text."""
+DEPTH = 32
+"""Levels of nesting."""
+VALUES = 20_000
+"""Values in all, counted again wherever an alias repeats them."""
+_REASON_CHARS = 300
+
+
+class _Loader(yaml.SafeLoader):
+    """Limits hold while it composes: its parser calls itself for every level."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self._name = name
+        self._depth = 0
+        self._values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if getattr(event, "tag", None) is not None:
+            raise yaml.MarkedYAMLError(problem=f"the tag {event.tag} is not taken", problem_mark=event.start_mark)
+        self._depth += 1
+        self._values += 1
+        _refuse_beyond(self._name, self._depth, self._values)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value in names:
+                said = "a key is no word" if not isinstance(key, yaml.ScalarNode) else f"{key.value} stands here twice"
+                raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
+            names.add(key.value)
+        return node
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag.endswith((":bool", ":null"))]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9_]{0,40})$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+
+
+def read_yaml(path: Path, *, hint: str) -> Any:
+    """The content of a YAML file. Raises ConfigError with the hint for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES + 1)
+        # A piece that ends inside a character is beyond the limit anyway.
+        text = content.decode("utf-8", errors="strict" if len(content) <= BYTES else "replace")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}", hint=hint) from error
+    return parse_yaml(text, name=str(path), hint=hint)
+
+
+def parse_yaml(text: str, *, name: str, hint: str) -> Any:
+    """The value of a YAML text; `name` says in errors where it stands. Raises ConfigError."""
+    if len(text) > BYTES:
+        raise ConfigError(f"{name} is longer than {BYTES >> 20} MB, the limit for settings", hint=hint)
+    try:
+        loader = _Loader(text, name)
+        found = loader.get_single_data()
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())[:_REASON_CHARS]
+        raise ConfigError(f"{name} is not valid YAML: {reason}", hint=hint) from error
+    refuse_vast(found, name=name)
+    return found
+
+
+def refuse_vast(values: Any, *, name: str) -> None:
+    """Raises ConfigError for values that are nested too deep or too many, those of an alias counted where it stands."""
+    seen = 0
+    left = [(values, 1)]
+    while left:
+        value, depth = left.pop()
+        seen += 1
+        _refuse_beyond(name, depth, seen)
+        if isinstance(value, Mapping):
+            left += [(each, depth + 1) for each in (*value, *value.values())]
+        elif isinstance(value, list):
+            left += [(each, depth + 1) for each in value]
+
+
+def _refuse_beyond(name: str, depth: int, values: int) -> None:
+    hint = "a run's settings are some hundred values; long lists belong into files that settings name"
+    if depth > DEPTH:
+        raise ConfigError(f"{name} has more than {DEPTH} levels of nesting, the limit for settings", hint=hint)
+    if values > VALUES:
+        raise ConfigError(
+            f"{name} has more than {VALUES} values, the limit for settings (an alias counts what it repeats)", hint=hint
+        )

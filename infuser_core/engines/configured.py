@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
-from infuser_core.config.optimizer import OptimizerSettings
+from infuser_core.config.roles import OptimizerSettings
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.crew import Crew, local_crew

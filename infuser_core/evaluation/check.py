@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.files import locate
-from infuser_core.benchmarks.parts.spec import Benchmark
+from infuser_core.benchmarks.parts.spec import Benchmark, locate
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.schemas import Question, Verdict

@@ -12,9 +12,9 @@ from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config import overlays, shipped
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.overlays import load as load_config
+from infuser_core.config.overlays import spelling
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
-from infuser_core.config.spelling import spelling
 from infuser_core.engines.configured import sampling_pool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel

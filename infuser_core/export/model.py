@@ -10,7 +10,7 @@ from infuser_core.errors import NUMBER, UsageError
 from infuser_core.export.card import base_name, card
 from infuser_core.export.folders import drafted, refuse_filled, sha256
 from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.planning.history import history_of
+from infuser_core.planning.fork import history_of
 from infuser_core.schemas import Selection
 from infuser_core.store.catalogue import UPDATES, Catalogue
 from infuser_core.store.recipe import Record

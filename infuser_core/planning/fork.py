@@ -1,4 +1,12 @@
-"""Forks: runs that share another run's work before an iteration and have settings of their own from there on."""
+"""Forks: runs that share another run's work before an iteration and have settings of their own from there on.
+
+A run's history is its settings over its iterations: a fork has its origin's until the iteration at which it left.
+Three rules, by what a stage does:
+- what stands before the loop (corpus, reference questions, anchor) has the settings that the run began with;
+- the phases of iteration t have the settings that held at t;
+- measurements (validation, benchmarks, selection) have the latest settings, whichever checkpoint they measure, because
+  checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own time.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +16,9 @@ from typing import Any
 
 from infuser_core.config.overlays import merge, parse_override, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.errors import ConfigError, UsageError
-from infuser_core.planning.history import Earlier, History, history_of
+from infuser_core.errors import ConfigError, StoreError, UsageError
 from infuser_core.planning.place import Repeat, repeats_of
-from infuser_core.planning.reasons import leaves_that_differ
+from infuser_core.planning.plan import leaves_that_differ
 from infuser_core.store import runs
 
 MEASURED = ("respond", "validate", "evaluate")
@@ -32,6 +39,72 @@ _FIXED = {
 """Settings that hold for a whole run, and why."""
 _FREE = ("corpus.exclude",)
 """Exceptions: they say what is drawn in an iteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """Settings that a forked run has left."""
+
+    before: int
+    """They hold in iterations before this one."""
+    config: RunConfig
+    """The settings."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a run's record."""
+        return {"before": self.before, "config": self.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The settings of a run over its iterations."""
+
+    latest: RunConfig
+    """The run's own settings."""
+    earlier: Sequence[Earlier] = ()
+    """Settings of those that it descends from, the first first."""
+    forked_from: str = ""
+    """The run that it was forked from; empty for none."""
+
+    @property
+    def first(self) -> RunConfig:
+        """Settings before the loop."""
+        return self.earlier[0].config if self.earlier else self.latest
+
+    @property
+    def all(self) -> list[RunConfig]:
+        """Every configuration, the first first."""
+        return [*(part.config for part in self.earlier), self.latest]
+
+    def at(self, iteration: int) -> RunConfig:
+        """Settings of an iteration; -1 stands before the loop."""
+        if iteration < 0:
+            return self.first
+        return next((part.config for part in self.earlier if iteration < part.before), self.latest)
+
+    def measuring(self, iteration: int) -> RunConfig:
+        """Settings by which a checkpoint is measured that has seen so many iterations."""
+        if not self.earlier:
+            return self.latest
+        return self.latest.model_copy(update={"seed": self.at(iteration - 1).seed})
+
+    def fork(self, at: int, config: RunConfig, *, origin: str) -> "History":
+        """The history of a run that leaves this one before iteration `at`."""
+        kept = [part for part in self.earlier if part.before < at]
+        parted = Earlier(before=at, config=next((p.config for p in self.earlier if p.before >= at), self.latest))
+        return History(latest=config, earlier=(*kept, parted), forked_from=origin)
+
+
+def history_of(root: Path, name: str, config: RunConfig) -> History:
+    """The history of a run whose own settings are these; a run that was never forked has no other."""
+    record = runs.known_run(root, name)
+    try:
+        earlier = tuple(
+            Earlier(before=int(part["before"]), config=validate(part["config"])) for part in record.get("earlier", [])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the record of run {name} is damaged: {error}", hint="fork it again") from error
+    return History(latest=config, earlier=earlier, forked_from=str(record.get("forked_from", "")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +149,11 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
     chosen = name or f"{origin}-at{at}-{changed.digest()[:6]}"
     runs.check_name(chosen)
     history = history_of(root, origin, config).fork(at, changed, origin=origin)
-    shared = [repeat for repeat in repeats_of(root, origin) if _is_before(repeat, at)]
+    shared = [
+        repeat
+        for repeat in repeats_of(root, origin)
+        if repeat.iteration < at or (repeat.iteration == at and repeat.phase in MEASURED)
+    ]
     return Fork(origin=origin, name=chosen, at=at, history=history, repeats=shared)
 
 
@@ -98,10 +175,6 @@ def _refuse_fixed(config: RunConfig, changed: RunConfig, at: int) -> None:
             f"cotrain.iterations = {changed.cotrain.iterations} ends before iteration {at}",
             hint=f"give at least {at}, or fork earlier",
         )
-
-
-def _is_before(repeat: Repeat, at: int) -> bool:
-    return repeat.iteration < at or (repeat.iteration == at and repeat.phase in MEASURED)
 
 
 def write(root: Path, fork: Fork) -> None:

@@ -9,7 +9,7 @@ from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_folder
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import shipped
-from infuser_core.config.optimizer import ALL_LINEAR
+from infuser_core.config.roles import ALL_LINEAR
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import (
     BenchmarkQuestions,
@@ -24,7 +24,6 @@ from infuser_core.hub import fetched
 from infuser_core.phases.parts.shown import AIM
 from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
 from infuser_core.prompts.load import load
-from infuser_core.prompts.load import load as load_prompt
 from infuser_core.schemas import Question
 
 
@@ -36,16 +35,13 @@ def missing(config: RunConfig) -> list[ConfigError]:
     if not needs_documents(config):
         return []
     if config.corpus.pool:
-        return [*_pool(config), *_references(config)]
-    return [*_models(config), *_marker(config), *_references(config)]
-
-
-def _pool(config: RunConfig) -> Iterator[ConfigError]:
-    if not fetched(config.corpus.pool).exists():
-        yield ConfigError(
+        there = fetched(config.corpus.pool).exists()
+        absent = ConfigError(
             f"corpus.pool = {config.corpus.pool!r}: no such file or folder",
             hint="name a pool of `infuser corpus build`, or a documents.json",
         )
+        return [*([] if there else [absent]), *_references(config)]
+    return [*_models(config), *_marker(config), *_references(config)]
 
 
 def _models(config: RunConfig) -> Iterator[ConfigError]:
@@ -97,13 +93,18 @@ def preflight(config: RunConfig) -> None:
     settings.track_seconds()
     for name in config.track:
         plugins.tracker(name)
-    asked = [question for key, source in _sources(config) for question in _questions(key, source, config)]
+    asked: list[Question] = []
+    for key, source in _sources(config):
+        # Questions of files are read when they are needed.
+        if isinstance(source, FileQuestions):
+            _must_exist(f"{key}.path", source.path)
+        if isinstance(source, BenchmarkQuestions):
+            asked += load_questions(source, seed=config.seed, evaluated=config.evaluate.benchmarks)
     for number, benchmark in enumerate(config.evaluate.benchmarks):
-        load = plugins.benchmark(benchmark.name)
         if benchmark.path:
             _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
         # Read here once: a damaged file must not be found out after the training.
-        asked += load(benchmark)
+        asked += plugins.benchmark(benchmark.name)(benchmark)
     asking = _generator_prompts(config)
     reward = plugins.reward(config.cotrain.reward.name)
     if config.cotrain.budget.mode == "bandit" and not reward.needs_influence:
@@ -114,8 +115,14 @@ def preflight(config: RunConfig) -> None:
     for key in ("labeller", "oracle"):
         if name := getattr(config.cotrain.question, key):
             plugins.named(name, key=f"cotrain.question.{key}")
-    for prompt in (*asking, "solve_mcq", "judge_chunk", *_answer_prompts(asked)):
-        load_prompt(prompt, profile=config.prompts)
+    # Further templates that questions without choices are put with.
+    verifiers = {question.verifier for question in asked if not question.choices}
+    answering = [
+        *(["solve_code"] if "code" in verifiers else []),
+        *(["solve_free_form"] if verifiers - {"code"} else []),
+    ]
+    for prompt in (*asking, "solve_mcq", "judge_chunk", *answering):
+        load(prompt, profile=config.prompts)
     for model in (config.anchor, config.cotrain.generator.model):
         if isinstance(model, FolderAnchor):
             anchor_folder(model)
@@ -167,21 +174,6 @@ def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
         else:
             found.append((key, source))
     return found
-
-
-def _questions(key: str, source: QuestionSource, config: RunConfig) -> list[Question]:
-    """The questions of a source; those of files are read when they are needed."""
-    if isinstance(source, FileQuestions):
-        _must_exist(f"{key}.path", source.path)
-    if isinstance(source, BenchmarkQuestions):
-        return load_questions(source, seed=config.seed, evaluated=config.evaluate.benchmarks)
-    return []
-
-
-def _answer_prompts(questions: list[Question]) -> list[str]:
-    """Further templates that questions without choices are put with."""
-    verifiers = {question.verifier for question in questions if not question.choices}
-    return [*(["solve_code"] if "code" in verifiers else []), *(["solve_free_form"] if verifiers - {"code"} else [])]
 
 
 def _must_exist(key: str, path: str) -> None:

@@ -21,10 +21,10 @@ from infuser_core.capacity.phases import ORDER
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
-from infuser_core.planning.history import history_of
+from infuser_core.planning.fork import history_of
 from infuser_core.planning.place import Asked as Places
+from infuser_core.store.gc import size_of
 from infuser_core.store.journal import Journal
-from infuser_core.store.leftovers import size_of
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size
 
@@ -48,14 +48,8 @@ class Machine:
     """Free bytes of the store's disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
-    """Something that a run needs and this machine has not."""
-
-    what: str
-    """Need and limit, in words."""
-    remedy: str
-    """Settings or machines that would do."""
+Shortage = tuple[str, str]
+"""Something that a run needs and this machine has not, need and limit, and what would do; both in words."""
 
 
 def here(root: Path) -> Machine:
@@ -101,7 +95,9 @@ def require_memory(config: RunConfig) -> None:
 
 def _refuse(told: Sequence[Shortage]) -> None:
     if told:
-        raise ConfigError("; ".join(each.what for each in told), hint="; ".join(dict.fromkeys(e.remedy for e in told)))
+        raise ConfigError(
+            "; ".join(what for what, _ in told), hint="; ".join(dict.fromkeys(remedy for _, remedy in told))
+        )
 
 
 def shortages(config: RunConfig, machine: Machine, *, held: float = 0.0) -> list[Shortage]:
@@ -127,12 +123,12 @@ def _absent(config: RunConfig, machine: Machine) -> list[Shortage]:
         return []
     if engine.device == "cuda" and not known:
         what = "engine.device = 'cuda', and this machine has no accelerator"
-        return [Shortage(what=what, remedy="run it where there is one, or set engine.device auto")]
+        return [(what, "run it where there is one, or set engine.device auto")]
     ranks = engine.ranks if engine.trainer == "deepspeed" else 1
     if not known or ranks <= len(known):
         return []
     what = f"engine.ranks = {ranks}, and the accelerators of this machine are {len(known)}"
-    return [Shortage(what=what, remedy=f"set engine.ranks to {len(known)}, or name a cluster")]
+    return [(what, f"set engine.ranks to {len(known)}, or name a cluster")]
 
 
 def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
@@ -170,11 +166,11 @@ def _memory(asked: Asked, machine: Machine) -> Iterator[Shortage]:
     for role in least(asked):
         if not role.fits:
             what = f"the {role.role} needs {role.total / GIB:.1f} GiB, and {where} has {role.room / GIB:.1f}"
-            yield Shortage(what=what, remedy=_remedy(asked))
+            yield what, _remedy(asked)
     moved = host(asked.shape, asked.layout, per_node=asked.cluster.per_node)
     if moved > machine.memory:
         what = f"{moved / GIB:.1f} GiB move to the main memory, which has {machine.memory / GIB:.1f}"
-        yield Shortage(what=what, remedy="set engine.placement split or engine.offload none, or take a larger machine")
+        yield what, "set engine.placement split or engine.offload none, or take a larger machine"
 
 
 def _remedy(asked: Asked) -> str:
@@ -192,7 +188,7 @@ def _disk(asked: Asked, machine: Machine, held: float) -> Iterator[Shortage]:
         free = size(int(machine.disk))
         what = f"the run keeps {size(int(files.peak))} in the store{there}, whose disk has {free} free"
         keep = "" if asked.config.store.keep else "set store.keep={full: 2, weights_every: 5}, or "
-        yield Shortage(what=what, remedy=f"{keep}name a store on a larger disk in INFUSER_STORE")
+        yield what, f"{keep}name a store on a larger disk in INFUSER_STORE"
 
 
 def _held(root: Path, name: str, config: RunConfig) -> float:

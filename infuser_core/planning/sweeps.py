@@ -80,7 +80,12 @@ def read(path: Path) -> list[Member]:
 
     Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
     """
-    sweep = _parsed(path)
+    try:
+        sweep = SweepFile.model_validate(shipped.read(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ConfigError(f"{path}: {where}: {first['msg']}", hint="configs/sweep/ has examples") from None
     folder = shipped.find(path).parent
     axes = [list(_choices(name, values, folder)) for name, values in sweep.axes.items()]
     many = prod(map(len, axes))
@@ -103,15 +108,6 @@ def _refuse_alike(path: Path, members: Iterable[Member]) -> None:
                 f"{path}: two variants are called {member.label}, runs {other} and {member.run}",
                 hint="name the choices, apart in a-z and 0-9: AXIS: {low: [KEY=-1], high: [KEY=1]}",
             )
-
-
-def _parsed(path: Path) -> SweepFile:
-    try:
-        return SweepFile.model_validate(shipped.read(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ConfigError(f"{path}: {where}: {first['msg']}", hint="configs/sweep/ has examples") from None
 
 
 def _choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[Choice]:

@@ -35,6 +35,8 @@ STACK_BYTES = 112 << 20
 RESERVE_BYTES = 1 << 30
 """Address space beyond the memory limit: threads and allocators reserve what they never touch."""
 OPEN_FILES = 64
+PROCESSES = 24
+"""Processes and threads."""
 ERROR_BYTES = 1 << 13
 """Bytes kept of standard error."""
 _HINT = "nothing is known of the program: run it again; if this repeats, the host is at fault"
@@ -117,7 +119,7 @@ class Cell:
 
     def _order(self, containment: Containment, program: Program, nonce: bytes) -> dict[str, Any]:
         seconds = self.limits.seconds if program.kind == "stdin" else self.limits.total_seconds
-        processes = self.limits.processes
+        processes = PROCESSES
         if containment.mode != "bwrap":
             # The count is the user's, not the sandbox's, where there is no user namespace.
             processes += of_user(os.geteuid() or NOBODY)

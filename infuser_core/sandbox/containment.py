@@ -16,7 +16,6 @@ import shutil
 import stat
 import struct
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -191,7 +190,10 @@ class Containment:
             return [*self.launcher, *python]
         work = ["--size", str(disk_mb << 20), "--tmpfs", WORK, "--chdir", WORK]
         extra = ["--info-fd", str(info)] + (["--seccomp", str(filter_)] if filter_ >= 0 else [])
-        shown = _shown(scientific_folders(self.interpreter)) if scientific else []
+        # One thread each: a pool of threads would be most of the processes that a program may have.
+        shown = ["--setenv", "OPENBLAS_NUM_THREADS", "1"] if scientific else []
+        for folder in scientific_folders(self.interpreter) if scientific else ():
+            shown += ["--ro-bind", str(folder), f"{PACKAGES}/{folder.name}"]
         return [*self.launcher, *self.walls, *work, *shown, *READ_ONLY, *extra, "--", *python]
 
 
@@ -205,7 +207,10 @@ def contained(interpreter: Interpreter) -> Containment:
             raise _unreadable(interpreter)
         stage, seen_at = _unveiling(interpreter), VIEW
     launcher = (*stage, *_dropping(), bwrap)
-    walls = (*_isolation(), *_view(interpreter, seen_at))
+    user = ["--unshare-all", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
+    process = ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--clearenv"]
+    environment = [word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)]
+    walls = (*user, *process, *environment, *_view(interpreter, seen_at))
     return Containment(mode="bwrap", interpreter=interpreter, launcher=launcher, walls=walls, boot=b"")
 
 
@@ -251,14 +256,6 @@ def _unveiling(interpreter: Interpreter) -> list[str]:
     return [unshare, "--mount", "--propagation", "private", "--", shell, "-c", script, str(interpreter.prefix)]
 
 
-def _isolation() -> list[str]:
-    """Name spaces, no capabilities, nothing of the environment."""
-    user = ["--unshare-all", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
-    process = ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--clearenv"]
-    environment = [word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)]
-    return [*user, *process, *environment]
-
-
 def _view(interpreter: Interpreter, seen_at: Path) -> list[str]:
     """The part of the host that is visible, read-only: shared libraries, the interpreter, its standard library.
 
@@ -285,14 +282,6 @@ def scientific_folders(interpreter: Interpreter) -> tuple[Path, ...]:
     site = Path(found.origin).resolve().parent.parent
     folders = [site / name for name in SCIENTIFIC if (site / name).is_dir()]
     return tuple(folder for folder in folders if _closed(folder / "x") is None)
-
-
-def _shown(folders: Sequence[Path]) -> list[str]:
-    # One thread each: a pool of threads would be most of the processes that a program may have.
-    words = ["--setenv", "OPENBLAS_NUM_THREADS", "1"]
-    for folder in folders:
-        words += ["--ro-bind", str(folder), f"{PACKAGES}/{folder.name}"]
-    return words
 
 
 def _libraries() -> list[str]:

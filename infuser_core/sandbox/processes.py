@@ -186,7 +186,8 @@ class Tree:
             for _ in range(100):
                 below = self.members()[1:]
                 for pid in below:
-                    _kill(pid)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
                 if not below:
                     break
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -227,8 +228,3 @@ def _field(pid: int, name: str, place: int) -> bytes:
     with contextlib.suppress(OSError, IndexError):
         return (PROC / str(pid) / name).read_bytes().split()[place]
     return b"0"
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)

@@ -71,8 +71,6 @@ class Limits:
     """One returned value, as tagged JSON."""
     disk_mb: int = 16
     """Files in the working directory, MiB."""
-    processes: int = 24
-    """Processes and threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

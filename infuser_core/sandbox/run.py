@@ -57,7 +57,9 @@ def _find(mode: str, user: int) -> Containment:
 
 def proved(containment: Containment) -> Containment:
     """A containment with its machinery inside, after a start that worked. Raises SandboxError when it did not."""
-    text = inside_text()
+    folder = files("infuser_core.sandbox")
+    parts = [(folder / name).read_text(encoding="utf-8") for name in ("literals.py", "inside.py")]
+    text = "\n".join(parts)
     # Source is data that every interpreter reads; code is not.
     raw = replace(containment, boot=marshal.dumps(text, 2))
     program = Program(source=COMPILE, kind="call", entry="compiled")
@@ -69,12 +71,6 @@ def proved(containment: Containment) -> Containment:
             if cell.answered(PROBE_LIMITS.seconds) is None and not cell.ended:
                 return replace(raw, boot=cell.take(nonce))
     raise SandboxError(f"its interpreter did not answer: {cell.last_words()}", hint="see the message")
-
-
-def inside_text() -> str:
-    """Source of what runs inside."""
-    folder = files("infuser_core.sandbox")
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in ("literals.py", "inside.py"))
 
 
 Stop = Callable[[int, CaseOutcome], bool]
@@ -98,16 +94,12 @@ def run(
     """
     containment = within or find()
     for _ in range(2):
-        batch = _Batch(containment, program, cases, limits, stop or _never)
+        batch = _Batch(containment, program, cases, limits, stop or (lambda number, outcome: False))
         outcomes = batch.whole_programs() if program.kind == "stdin" else batch.calls()
         if not batch.killed:
             break
     outcomes += [NOT_REACHED] * (len(cases) - len(outcomes))
     return RunResult(outcomes=tuple(outcomes), mode=containment.mode)
-
-
-def _never(number: int, outcome: CaseOutcome) -> bool:
-    return False
 
 
 class _Batch:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from infuser_core import sealed
-from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError
-from infuser_core.store import lease, runs, verify
+from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError, UsageError
+from infuser_core.store import lease, pruned, runs, verify
 from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, last_of, newest_of
 from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, read_record
 
@@ -250,3 +250,19 @@ def gradients(catalogue: Catalogue, holder: Holder) -> list[Record]:
     """The run's artifacts with a gradient that was kept for a later phase."""
     found = [catalogue.records[key] for key in sorted(holder.keys) if key in catalogue.records]
     return [record for record in found if record.phase in GRADIENTS]
+
+
+def thinned(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
+    """Keys of those artifacts of which something was removed."""
+    return [record.key for record in records if pruned.read(catalogue.folder(record.key))]
+
+
+def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list[Record]:
+    """The run's checkpoints after so many iterations. Raises UsageError when it has none there."""
+    known = checkpoints(catalogue, holder)
+    found = [record for number, record in known if number == iteration]
+    if not found:
+        numbers = sorted({number for number, _ in known})
+        hint = f"it has them after {numbers[0]} to {numbers[-1]}" if numbers else "it has none yet"
+        raise UsageError(f"run {holder.name} has no checkpoint after {iteration} iterations", hint=hint)
+    return found

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from infuser_core.errors import UsageError
 from infuser_core.store import lease, pruned, runs, verify
 from infuser_core.store.catalogue import (
     CHECKPOINTS,
     GRADIENTS,
     Catalogue,
     Holder,
-    checkpoints,
+    checkpoints_at,
     evaluations,
     gradients,
     held_keys,
     holders,
+    thinned,
 )
+from infuser_core.store.gc import leftovers
 from infuser_core.store.journal import ASIDE, Journal
-from infuser_core.store.leftovers import leftovers
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size
@@ -42,10 +42,10 @@ def examine(root: Path, run: str | None = None, *, progress: Progress = lambda d
     """
     started = time.monotonic()
     scope = _Scope(root, run)
-    checked = verify.check(scope.folders, progress)
-    damaged = {problem.key for problem in checked.problems if problem.damage}
+    found, counts = verify.check(scope.folders, progress)
+    damaged = {problem.key for problem in found if problem.damage}
     problems = [
-        *checked.problems,
+        *found,
         *scope.inputs(damaged),
         *scope.journals(),
         *scope.records(),
@@ -53,10 +53,9 @@ def examine(root: Path, run: str | None = None, *, progress: Progress = lambda d
     ]
     return Health(
         scope=f"run {run}" if run else "store",
-        artifacts=len(scope.folders),
-        checked=checked,
         seconds=time.monotonic() - started,
         problems=sorted(map(scope.with_runs, problems), key=lambda problem: not problem.damage),
+        **counts,
     )
 
 
@@ -86,11 +85,6 @@ class _Scope:
             for key in held_keys(self._catalogue, holder):
                 found.setdefault(key, []).append(holder.name)
         return found
-
-    @cached_property
-    def _held(self) -> frozenset[str]:
-        """Artifacts that a run or an evaluation holds."""
-        return frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
 
     def with_runs(self, problem: Problem) -> Problem:
         """The problem with the runs that hold its artifact, and the remedy for them."""
@@ -155,7 +149,8 @@ class _Scope:
     def leftovers(self) -> Iterator[Problem]:
         """Leftovers; of a run, those of its own keys and folder."""
         own = runs.runs_folder(self._root) / self._run if self._run else None
-        for left in leftovers(self._root, held=self._held):
+        held = frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
+        for left in leftovers(self._root, held=held):
             key = left.path.name.partition(".")[0]
             if own is None or left.path.parent == own or self._run in self._runs_of.get(key, ()):
                 what = _KINDS.get(left.kind, f"what was moved to {left.path.parent.name}")
@@ -172,8 +167,10 @@ def _unreadable(holder: Holder) -> Iterator[Problem]:
     if holder.shelf == runs.EVALUATIONS:
         again = "run the same `infuser eval` again: the answers in the store are kept"
     if holder.lost:
-        # What was begun and has no journal goes on by itself: all it made is found by its key.
-        remedy = again if runs.RECORD in holder.lost or runs.EVALUATION in holder.lost else _resume(holder, again)
+        remedy = again
+        if holder.shelf == runs.RUNS and runs.RECORD not in holder.lost:
+            # What was begun and has no journal goes on by itself: all it made is found by its key.
+            remedy = f"`infuser resume {holder.name}` goes on"
         what = f"{holder.folder}: {holder.lost}"
         yield Problem(kind="record_lost", damage=True, lost=True, what=what, remedy=remedy, runs=(holder.name,))
     for file, what in holder.damaged.items():
@@ -186,33 +183,12 @@ def _unreadable(holder: Holder) -> Iterator[Problem]:
         )
 
 
-def _resume(holder: Holder, again: str) -> str:
-    return f"`infuser resume {holder.name}` goes on" if holder.shelf == runs.RUNS else again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
-    """A damaged artifact that was moved away."""
-
-    key: str
-    """Its key, or the name of a record."""
-    path: Path
-    """Where it lies now."""
-    why: str
-    """The first thing that was wrong with it."""
-
-    @property
-    def line(self) -> str:
-        """For people."""
-        return f"set aside {self.key}: {self.why}; it lies in {self.path}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A store in which what is damaged is missing instead."""
 
-    aside: Sequence[Aside]
-    """Items moved away."""
+    aside: Sequence[str]
+    """Damaged artifacts and records that were moved away, each with the first thing wrong with it and its new place."""
     lost: Mapping[str, str]
     """Digest by key of everything that has to be computed again; empty text where it is unknown."""
     restore: Sequence[str]
@@ -252,19 +228,23 @@ def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, to
     )
 
 
-def _renew(root: Path, holder: Holder) -> Iterator[Aside]:
+def _aside(name: str, path: Path, why: str) -> str:
+    return f"set aside {name}: {why}; it lies in {path}"
+
+
+def _renew(root: Path, holder: Holder) -> Iterator[str]:
     """Move damaged records out of the way: what they told is found again by the commands that wrote them."""
     store, folder = Store(root), root / holder.folder
     for file, why in holder.damaged.items():
         if file == runs.ATTEMPT and not (folder / file).exists():
             continue
         if file == runs.ATTEMPT:
-            yield Aside(key=file, path=store.put_aside(folder / file), why=why)
+            yield _aside(file, store.put_aside(folder / file), why)
         elif not file.endswith(ASIDE):
-            yield Aside(key=file, path=Journal(root, holder.name, file=file, shelf=holder.shelf).set_aside(), why=why)
+            yield _aside(file, Journal(root, holder.name, file=file, shelf=holder.shelf).set_aside(), why)
     for record in (runs.RECORD, runs.EVALUATION):
         if record in holder.lost and (folder / record).exists():
-            yield Aside(key=record, path=store.put_aside(folder / record), why=holder.lost)
+            yield _aside(record, store.put_aside(folder / record), holder.lost)
 
 
 def end_repair(root: Path, names: Collection[str]) -> None:
@@ -279,13 +259,13 @@ def end_repair(root: Path, names: Collection[str]) -> None:
                     Store(root).put_aside(path)
 
 
-def _move(root: Path, damage: Iterable[Problem]) -> list[Aside]:
-    store, moved = Store(root), dict[str, Aside]()
+def _move(root: Path, damage: Iterable[Problem]) -> list[str]:
+    store, moved = Store(root), dict[str, str]()
     # A run's own record has no key: the folder of none would be that of all artifacts.
     for problem in [each for each in damage if each.key and each.kind.startswith(("file_", "record_"))]:
         folder = store.folder(problem.key.rpartition("-")[0], problem.key)
         if problem.key not in moved and (folder.is_dir() or folder.is_symlink()):
-            moved[problem.key] = Aside(key=problem.key, path=store.put_aside(folder), why=problem.what)
+            moved[problem.key] = _aside(problem.key, store.put_aside(folder), problem.what)
     return list(moved.values())
 
 
@@ -300,18 +280,18 @@ def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, 
         user, record = ahead.pop()
         removed = pruned.read(catalogue.folder(record.key))
         phase = user.rpartition("-")[0]
-        if record.key in found or not any(_needs(phase, entry.part) for entry in removed.values()):
+        parts = {entry.part for entry in removed.values()}
+        # Sampling reads weights alone, and a gradient is read by the phases that it was kept for.
+        needed = {
+            pruned.GRADIENT: phase in _DIRECTED,
+            pruned.WEIGHTS: True,
+            pruned.MOMENTS: phase not in _SAMPLING,
+        }
+        if record.key in found or not any(needed[part] for part in parts):
             continue
         found[record.key] = None
         ahead += [(record.key, each) for each in _needed_by(catalogue, record.key, -1)]
     return list(found)
-
-
-def _needs(phase: str, part: str) -> bool:
-    """Whether a phase reads such a file of what it is made from."""
-    if part == pruned.GRADIENT:
-        return phase in _DIRECTED
-    return part == pruned.WEIGHTS or phase not in _SAMPLING
 
 
 def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
@@ -338,22 +318,6 @@ def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
     return list(dict.fromkeys([*wanted, *restoration(catalogue, wanted)]))
 
 
-def thinned(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
-    """Keys of those artifacts of which something was removed."""
-    return [record.key for record in records if pruned.read(catalogue.folder(record.key))]
-
-
-def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list[Record]:
-    """The run's checkpoints after so many iterations. Raises UsageError when it has none there."""
-    known = checkpoints(catalogue, holder)
-    found = [record for number, record in known if number == iteration]
-    if not found:
-        numbers = sorted({number for number, _ in known})
-        hint = f"it has them after {numbers[0]} to {numbers[-1]}" if numbers else "it has none yet"
-        raise UsageError(f"run {holder.name} has no checkpoint after {iteration} iterations", hint=hint)
-    return found
-
-
 def last_place(holder: Holder) -> str:
     """Last stage of an unfinished run, PHASE@ITERATION; empty before the first."""
     worked = [entry for entry in holder.entries if entry.state == "ran"] or list(holder.entries)
@@ -367,7 +331,15 @@ def last_place(holder: Holder) -> str:
 def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Sequence[str]) -> str:
     """Summary of what was computed, after the runs in `ended` have gone over what they hold."""
     catalogue = Catalogue(root)
-    lines = [_fate(catalogue.records.get(key), key, digest) for key, digest in prepared.lost.items()]
+    lines = []
+    for key, digest in prepared.lost.items():
+        record = catalogue.records.get(key)
+        if record is None:
+            lines.append(f"not computed {key}: no run needs it")
+            continue
+        changed = "another digest, so what was made from it ran again"
+        told = "the same digest" if record.digest == digest else changed
+        lines.append(f"computed again {key}: {told if digest else 'no journal knew its digest'}")
     lines += [f"restored {key}: the same digest" for key in dict.fromkeys([*prepared.restore, *restored])]
     for name in ended:
         ran = [entry for entry in Journal(root, name).last_attempt() if entry.state == "ran"]
@@ -375,12 +347,3 @@ def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Seq
     if not lines and prepared.aside:
         lines = ["no run computes these again: `infuser doctor` says what remains to be done"]
     return "\n".join(lines or ["nothing is damaged or pruned there"])
-
-
-def _fate(record: Record | None, key: str, digest: str) -> str:
-    if record is None:
-        return f"not computed {key}: no run needs it"
-    if not digest:
-        return f"computed again {key}: no journal knew its digest"
-    changed = "another digest, so what was made from it ran again"
-    return f"computed again {key}: {'the same digest' if record.digest == digest else changed}"

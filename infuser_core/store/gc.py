@@ -2,13 +2,17 @@
 
 A folder that goes is renamed into `.trash` before it is emptied, the users of an artifact before what they were made
 from; files of a checkpoint are listed in `pruned.json` before they go. Killed anywhere, the store is sound, and the
-next `infuser gc --apply` goes on.
+next `infuser gc --apply` goes on. Leftovers of killed processes go as well, unless somebody still needs them: whoever
+works on a key, to which a workspace in `.staging` belongs, holds its lock, which ends with the process.
 """
 
+import fcntl
+import os
 import shutil
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -17,12 +21,12 @@ from typing import Any
 from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import BusyRunError, StoreError
-from infuser_core.store import pruned, runs
+from infuser_core.store import lease, pruned, runs
 from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, gradients, held_keys, holders
 from infuser_core.store.journal import RUNS
-from infuser_core.store.leftovers import TRASH, leftovers, size_of
-from infuser_core.store.recipe import Record, read_record
+from infuser_core.store.recipe import MANIFEST, read_record
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, spent, verdicts
+from infuser_core.store.store import Store
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
 
@@ -38,6 +42,13 @@ _HEADINGS = {
     "draft": "temporary files",
     "trash": "what an interrupted gc left",
 }
+
+
+TRASH = ".trash"
+DAMAGED = "damaged"
+_DRAFTS = ("*.tmp", ".now.*", "lease.*.dead")
+_UNKNOWN = "an unknown process"
+_FRESH = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +127,12 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     if free and live:
         notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
     elif free:
-        folders = [catalogue.folder(key) for key in users_first(free)]
+        # Users first: no artifact ever lacks what it was made from while they are removed one by one.
+        sources = {
+            key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(free))
+            for key, record in sorted(free.items())
+        }
+        folders = [catalogue.folder(key) for key in [*TopologicalSorter(sources).static_order()][::-1]]
         items += [Item(kind="unreferenced", path=f, bytes=size_of(f), why="no run holds it") for f in folders]
     for left in leftovers(root, held=frozenset(held)):
         if left.needed:
@@ -139,15 +155,6 @@ def _refuse_broken(everybody: Sequence[Holder], free: Sequence[str]) -> None:
                 f"gc cannot know what {holder.folder} holds: {holder.broken}{what}",
                 hint="`infuser doctor` says what to do; or remove that folder if it is not wanted",
             )
-
-
-def users_first(records: Mapping[str, Record]) -> list[str]:
-    """Keys in an order in which no artifact ever lacks what it was made from while they are removed one by one."""
-    sources = {
-        key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(records))
-        for key, record in sorted(records.items())
-    }
-    return list(TopologicalSorter(sources).static_order())[::-1]
 
 
 def _state(catalogue: Catalogue, holder: Holder) -> RunState:
@@ -176,7 +183,7 @@ def _wanted(
     for holder in found:
         for key, verdict in verdicts_of(catalogue, holder, states[holder.name], rule):
             known = strongest.setdefault(key, verdict)
-            if verdict.extent > known.extent:
+            if verdict[0] > known[0]:
                 strongest[key] = verdict
     return strongest
 
@@ -191,23 +198,20 @@ def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rul
 
 
 def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:
-    """Files of checkpoints and gradients that these verdicts do not keep."""
-    return [item for key, verdict in wanted.items() for item in _thinned(catalogue.folder(key), verdict)]
-
-
-def _thinned(folder: Path, verdict: Verdict) -> Iterator[Item]:
-    """Files of an artifact that go; also what an interrupted gc has listed already."""
-    if verdict.extent == Extent.WHOLE:
-        return
-    parts = [pruned.MOMENTS] if verdict.extent == Extent.WEIGHTS else list(pruned.PARTS)
-    files = {
-        path.name: part for part in parts for pattern in pruned.PARTS[part] for path in sorted(folder.glob(pattern))
-    }
-    if files:
-        freed = sum((folder / name).stat().st_size for name in files)
-        widest = max(files.values(), key=list(pruned.PARTS).index)
-        kind = widest if verdict.extent == Extent.FACTS else pruned.MOMENTS
-        yield Item(kind=kind, path=folder, files=files, bytes=freed, why=verdict.why)
+    """Files of checkpoints and gradients that these verdicts do not keep; also what an interrupted gc has listed."""
+    items = []
+    for key, (extent, why) in wanted.items():
+        folder = catalogue.folder(key)
+        # By extent, the less is kept the more goes: everything, moments alone, or nothing.
+        parts = {Extent.FACTS: list(pruned.PARTS), Extent.WEIGHTS: [pruned.MOMENTS]}.get(extent, [])
+        files = {
+            path.name: part for part in parts for pattern in pruned.PARTS[part] for path in sorted(folder.glob(pattern))
+        }
+        if files:
+            freed = sum((folder / name).stat().st_size for name in files)
+            widest = max(files.values(), key=list(pruned.PARTS).index)
+            items.append(Item(kind=widest, path=folder, files=files, bytes=freed, why=why))
+    return items
 
 
 def _kept(
@@ -216,7 +220,7 @@ def _kept(
     kept: dict[str, dict[str, list[int]]] = {}
     for holder in found:
         for number, record in checkpoints(catalogue, holder):
-            extent = wanted[record.key].extent.name.lower()
+            extent = wanted[record.key][0].name.lower()
             numbers = kept.setdefault(holder.name, {}).setdefault(extent, [])
             if number not in numbers:
                 numbers.append(number)
@@ -271,13 +275,9 @@ def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Colle
         pinned=pinned(root, run),
         candidates=candidates,
     )
-    shared = _held(catalogue, [holder for holder in everybody if holder is not own])
+    shared = {key for holder in everybody if holder is not own for key in held_keys(catalogue, holder)}
     wanted = {key: told for key, told in verdicts_of(catalogue, own, state, rule) if key not in shared}
     return Plan(items=thinning(catalogue, wanted), kept={}, notes=[])
-
-
-def _held(catalogue: Catalogue, others: Sequence[Holder]) -> set[str]:
-    return {key for holder in others for key in held_keys(catalogue, holder)}
 
 
 def _thin_out(item: Item) -> None:
@@ -311,3 +311,89 @@ def _throw_away(root: Path, path: Path) -> None:
     else:
         path.unlink()
     faults.point("gc:removed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A file or folder that no artifact consists of."""
+
+    kind: str
+    """staging, pieces, draft, damaged or trash."""
+    path: Path
+    """Where it lies."""
+    owner: str
+    """Process that left it, in words."""
+    needed: str = ""
+    """Why it must stay; empty where it may go."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of all its files."""
+        return size_of(self.path)
+
+
+def leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftover]:
+    """Everything left over. `held`: keys that runs hold, whose damaged remains are kept until they are repaired."""
+    found = list(_drafts(root))
+    # Another machine's locks may be invisible here; while one of its processes lives, its workspaces stay.
+    living = filter(None, map(lease.holder_elsewhere, runs.runs_folder(root).glob("*")))
+    elsewhere = next((f"{each.holder} may work on it" for each in living), "")
+    for path in (root / ".staging").glob("*"):
+        worker, at_work = _worker_on(root, path.name.partition(".")[0])
+        found.append(Leftover(kind="staging", path=path, owner=worker, needed=at_work or elsewhere))
+    for path in (root / ".partial").glob("*"):
+        worker, at_work = _worker_on(root, path.name)
+        unfinished = "" if _committed(root, path.name) else "finished pieces of a stage that is not complete"
+        found.append(Leftover(kind="pieces", path=path, owner=worker, needed=at_work or unfinished))
+    for path in (root / DAMAGED).glob("*"):
+        key = path.name.rpartition(".")[0]
+        waits = key in held and not _committed(root, key)
+        needed = "its artifact is not computed again yet" if waits else ""
+        found.append(Leftover(kind="damaged", path=path, owner=key, needed=needed))
+    found += [Leftover(kind="trash", path=path, owner="an interrupted gc") for path in (root / TRASH).glob("*")]
+    return sorted(found, key=lambda left: (left.kind, left.path))
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder; none for what its owner takes away meanwhile."""
+    alone = path.is_file() or path.is_symlink()
+    files = [path] if alone else [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
+    total = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return total
+
+
+def _drafts(root: Path) -> Iterator[Leftover]:
+    """Temporary files beside what they were to replace, in runs that nobody executes, and in artifacts."""
+    for folder in runs.runs_folder(root).glob("*"):
+        if folder.is_dir() and not runs.is_held(root, folder.name):
+            for path in [path for pattern in _DRAFTS for path in folder.glob(pattern)]:
+                yield Leftover(kind="draft", path=path, owner=f"run {folder.name}")
+    for path in (root / "artifacts").glob("*/*/.*.tmp"):
+        yield Leftover(kind="draft", path=path, owner=path.parent.name)
+    yield from (Leftover(kind="draft", path=path, owner="a start") for path in root.glob(".writable.*"))
+    for path in root.glob(".*.tmp"):
+        with suppress(FileNotFoundError):
+            # Older than any reader needs to replace its record of what it has verified.
+            if time.time() - path.stat().st_mtime > _FRESH:
+                yield Leftover(kind="draft", path=path, owner="a start")
+
+
+def _committed(root: Path, key: str) -> bool:
+    return (Store(root).folder(key.rpartition("-")[0], key) / MANIFEST).is_file()
+
+
+def _worker_on(root: Path, key: str) -> tuple[str, str]:
+    """The process that last took a key's lock, and where it still has it, that it is at work; both in words."""
+    path = root / "locks" / key
+    if not path.is_file():
+        return _UNKNOWN, ""
+    with path.open("r") as handle:
+        name = handle.read().strip() or _UNKNOWN
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return name, f"{name} works on it"
+        return name, ""

@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from infuser_core.errors import BusyRunError, StoreError
+from infuser_core.durable import write_errors
+from infuser_core.errors import BusyRunError
 
 FILE = "lease.json"
 BEAT = 10.0
@@ -70,7 +71,15 @@ class Hold:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._doing: list[str] = []
-        self._mine = _new_lease()
+        self._mine = Lease(
+            pid=os.getpid(),
+            started=_started(),
+            boot=_boot_id(),
+            host=platform.node(),
+            since=time.strftime("%Y-%m-%d %H:%M:%S"),
+            token=uuid.uuid4().hex,
+            killed_for_memory=_killed_for_memory(),
+        )
         self.left: Lease | None = _take(self._path, self._mine)
         """Lease of a holder that died without giving the run back."""
         self._beats = threading.Thread(target=self._beat, name="lease", daemon=True)
@@ -95,7 +104,7 @@ class Hold:
         self._doing = doing
         self._mine = replace(self._mine, doing=AND.join(doing), doing_since=time.time())
         if self._is_ours():
-            _write(self._path, self._mine)
+            _draft(self._path, self._mine).replace(self._path)
 
     def check(self) -> None:
         """Raises BusyRunError when another machine took the run, because this process did not stir for long."""
@@ -130,27 +139,17 @@ def hold(folder: Path, name: str) -> Iterator[Hold]:
     """Own the run in this folder. Raises BusyRunError with the holder when another process lives."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a+") as handle:
-        if not locked(handle):
+        if not locked(handle) or holder_elsewhere(folder) is not None:
             raise _busy(folder, name)
-        if holder_elsewhere(folder) is not None:
-            raise _busy(folder, name)
-        held = _begin(folder, handle)
+        with write_errors(folder, hint="free some space, or set INFUSER_STORE to a folder you may write"):
+            held = Hold(folder)
+            handle.truncate(0)
+            handle.write(held.holder)
+            handle.flush()
         try:
             yield held
         finally:
             held.give_back()
-
-
-def _begin(folder: Path, handle: IO[str]) -> Hold:
-    try:
-        held = Hold(folder)
-        handle.truncate(0)
-        handle.write(held.holder)
-        handle.flush()
-    except OSError as error:
-        hint = "free some space, or set INFUSER_STORE to a folder you may write"
-        raise StoreError(f"cannot write {folder}: {error.strerror or error}", hint=hint) from error
-    return held
 
 
 def is_held(folder: Path) -> bool:
@@ -270,10 +269,6 @@ def _place(path: Path, lease: Lease) -> bool:
     return True
 
 
-def _write(path: Path, lease: Lease) -> None:
-    _draft(path, lease).replace(path)
-
-
 def _draft(path: Path, lease: Lease) -> Path:
     draft = path.with_suffix(f".{lease.token}.tmp")
     draft.write_text(json.dumps(asdict(lease), sort_keys=True) + "\n")
@@ -302,18 +297,6 @@ def _silence(folder: Path) -> float:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
     return now - touched
-
-
-def _new_lease() -> Lease:
-    return Lease(
-        pid=os.getpid(),
-        started=_started(),
-        boot=_boot_id(),
-        host=platform.node(),
-        since=time.strftime("%Y-%m-%d %H:%M:%S"),
-        token=uuid.uuid4().hex,
-        killed_for_memory=_killed_for_memory(),
-    )
 
 
 def _boot_id() -> str:

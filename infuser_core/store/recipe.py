@@ -162,7 +162,12 @@ def read_record(folder: Path) -> Record:
     try:
         record = sealed.read(folder / MANIFEST, key=folder.name)
         recipe = Recipe(**record["recipe"])
-        _refuse_changed(record, recipe)
+        # Digests that contradict the content: a record of an older version has no other seal.
+        content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
+        if sealed.digest_of(content) != record["digest"]:
+            raise ValueError("it names other files than its digest was taken from")
+        if recipe.key != record["key"]:
+            raise ValueError("its recipe gives another key")
         return Record(
             ref=ArtifactRef(kind=record["kind"], key=record["key"], digest=record["digest"]),
             recipe=recipe.parts,
@@ -181,12 +186,3 @@ def read_record(folder: Path) -> Record:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedArtifactError(f"the commit record {folder / MANIFEST} is damaged: {error}", hint=REMEDY) from error
-
-
-def _refuse_changed(record: JSON, recipe: Recipe) -> None:
-    """Raises ValueError where digests contradict the content: a record of an older version has no other seal."""
-    content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
-    if sealed.digest_of(content) != record["digest"]:
-        raise ValueError("it names other files than its digest was taken from")
-    if recipe.key != record["key"]:
-        raise ValueError("its recipe gives another key")

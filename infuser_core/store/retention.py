@@ -13,8 +13,7 @@ from typing import Any
 
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, holders
-from infuser_core.store.doctor import checkpoints_at, thinned
+from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, checkpoints_at, holders, thinned
 
 
 class Extent(IntEnum):
@@ -51,14 +50,8 @@ class RunState:
     """Iterations whose checkpoint may still be selected; None where any may."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Retention of one checkpoint, with its reason."""
-
-    extent: Extent
-    """How much."""
-    why: str
-    """The rule, for people."""
+Verdict = tuple[Extent, str]
+"""Retention of one checkpoint, with its reason: the rule, for people."""
 
 
 def verdicts(state: RunState, rule: Rule) -> dict[int, Verdict]:
@@ -70,30 +63,30 @@ def verdicts(state: RunState, rule: Rule) -> dict[int, Verdict]:
 
 def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) -> Verdict:
     if number == 0:
-        return Verdict(extent=Extent.WHOLE, why="the anchor")
+        return Extent.WHOLE, "the anchor"
     if number in state.pinned:
-        return Verdict(extent=Extent.WHOLE, why="pinned")
+        return Extent.WHOLE, "pinned"
     if number == state.selected:
-        return Verdict(extent=Extent.WHOLE, why="selected")
+        return Extent.WHOLE, "selected"
     if number in newest:
-        return Verdict(extent=Extent.WHOLE, why=f"among the last {rule.keep_full}")
+        return Extent.WHOLE, f"among the last {rule.keep_full}"
     if rule.every and number % rule.every == 0:
-        return Verdict(extent=Extent.WEIGHTS, why=f"weights of every {_ordinal(rule.every)}")
+        return Extent.WEIGHTS, f"weights of every {_ordinal(rule.every)}"
     if state.selected is None and (state.candidates is None or number in state.candidates):
-        return Verdict(extent=Extent.WEIGHTS, why="weights until one is selected")
+        return Extent.WEIGHTS, "weights until one is selected"
     nor = f", nor every {_ordinal(rule.every)}" if rule.every else ""
-    return Verdict(extent=Extent.FACTS, why=f"not among the last {rule.keep_full}{nor}")
+    return Extent.FACTS, f"not among the last {rule.keep_full}{nor}"
 
 
 def spent(iteration: int, state: RunState, *, averaged: bool = False) -> Verdict:
     """A verdict for the gradients of an iteration: they are for its own phases, a running mean for the next one's."""
     if iteration in state.pinned:
-        return Verdict(extent=Extent.WHOLE, why="pinned")
+        return Extent.WHOLE, "pinned"
     if iteration >= state.passed:
-        return Verdict(extent=Extent.WHOLE, why="its iteration is under way")
+        return Extent.WHOLE, "its iteration is under way"
     if averaged and iteration == state.passed - 1:
-        return Verdict(extent=Extent.WHOLE, why="the next mean goes on from it")
-    return Verdict(extent=Extent.FACTS, why="its iteration is over")
+        return Extent.WHOLE, "the next mean goes on from it"
+    return Extent.FACTS, "its iteration is over"
 
 
 def _ordinal(number: int) -> str:

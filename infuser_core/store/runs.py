@@ -58,13 +58,11 @@ def report_folder(root: Path, name: str) -> Path:
 
 def list_runs(root: Path) -> list[str]:
     """Names of all runs, the latest started last; also of one that has lost its record, or its journal."""
-    found = {path.parent for name in _OWN for path in runs_folder(root).glob(f"*/{name}")}
-    return [path.name for path in sorted(found, key=lambda path: (_started(path), path.name))]
-
-
-def _started(folder: Path) -> float:
-    there = next(folder / name for name in _OWN if (folder / name).exists())
-    return there.stat().st_mtime
+    started: dict[str, float] = {}
+    for name in _OWN:
+        for path in runs_folder(root).glob(f"*/{name}"):
+            started.setdefault(path.parent.name, path.stat().st_mtime)
+    return sorted(started, key=lambda name: (started[name], name))
 
 
 def mark_latest(root: Path, name: str) -> None:
@@ -250,7 +248,9 @@ def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]
     Raises BusyRunError with the holder's process when another one lives. Waits while gc removes what nobody holds.
     """
     with lease.hold(root / shelf / name, name) as held:
-        _wait_for_sweep(root)
+        if (root / _SWEEP).exists():
+            with (root / _SWEEP).open("r") as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH)
         yield held
 
 
@@ -274,13 +274,6 @@ def sweeping(root: Path) -> Iterator[None]:
             said = f"another process removes files in {root}"
             raise BusyRunError(said, hint="wait for its end") from error
         yield
-
-
-def _wait_for_sweep(root: Path) -> None:
-    path = root / _SWEEP
-    if path.exists():
-        with path.open("r") as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH)
 
 
 def is_held(root: Path, name: str) -> bool:

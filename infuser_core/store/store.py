@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from infuser_core import faults, sealed
 from infuser_core.adapters import base_of
@@ -83,7 +83,10 @@ class Store:
         with (locks / recipe.key).open("a+") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             with _store_errors(self.root):
-                _sign(handle)
+                # Said for whoever finds the workspace of a dead process.
+                handle.truncate(0)
+                handle.write(f"process {os.getpid()} on {platform.node()}")
+                handle.flush()
             # Whoever worked on this key before and is gone was killed.
             for left in (self.root / ".staging").glob(f"{recipe.key}.*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -131,7 +134,7 @@ class Store:
             faults.point(f"{recipe.phase}:before_rename")
             won = self._rename(workspace, ref)
         faults.point(f"{recipe.phase}:after_rename")
-        self._drop_partial(recipe.key)
+        shutil.rmtree(self.root / ".partial" / recipe.key, ignore_errors=True)
         return ref if won else self.manifest(ref).ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
@@ -142,7 +145,12 @@ class Store:
             # No commit leaves this: somebody deleted the record, or put a link. It is kept, out of the way.
             self.put_aside(target)
         if pruned.read(target):
-            _give_back(source, target, ref)
+            if read_record(target).ref != ref:
+                raise StoreError(
+                    f"computing {ref.key} again gave other bits than the pruned original, digest {ref.digest[:16]}",
+                    hint="its phase is not deterministic here: use the engine and the machine that it was made with",
+                )
+            pruned.restore(source, target)
             return False
         try:
             source.rename(target)
@@ -163,14 +171,11 @@ class Store:
             fsync(parent)
         return aside
 
-    def _drop_partial(self, key: str) -> None:
-        shutil.rmtree(self.root / ".partial" / key, ignore_errors=True)
-
     def sweep(self) -> None:
         """Remove the pieces of complete artifacts: a process was killed between its rename and this."""
         for folder in (self.root / ".partial").glob("*"):
             if (self.folder(folder.name.rpartition("-")[0], folder.name) / MANIFEST).is_file():
-                self._drop_partial(folder.name)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, ref: ArtifactRef, name: str) -> Path:
         """A file of the artifact, its digest checked: see `verify.sound`."""
@@ -244,23 +249,6 @@ def _record(
         "python": platform.python_version(),
         **({"machine": dict(outcome.machine)} if outcome.machine else {}),
     }
-
-
-def _sign(handle: IO[str]) -> None:
-    """Say who holds a key, for whoever finds the workspace of a dead process."""
-    handle.truncate(0)
-    handle.write(f"process {os.getpid()} on {platform.node()}")
-    handle.flush()
-
-
-def _give_back(source: Path, target: Path, ref: ArtifactRef) -> None:
-    """Put a pruned artifact's files, computed again, into its folder."""
-    if read_record(target).ref != ref:
-        raise StoreError(
-            f"computing {ref.key} again gave other bits than the pruned original, digest {ref.digest[:16]}",
-            hint="its phase is not deterministic here: use the engine and the machine that it was made with",
-        )
-    pruned.restore(source, target)
 
 
 def _store_errors(root: Path) -> AbstractContextManager[None]:

@@ -58,9 +58,9 @@ def _arrow_type(hint: Any) -> pa.DataType:
     return _SCALARS[hint]
 
 
-def write_rows(path: Path, rows: Iterable[Any], row_type: type, *, group: int = _GROUP) -> None:
-    """One zstd parquet file in row groups of `group` rows at most; without rows a file with the schema alone."""
-    with row_writer(path, row_type, group=group) as keep:
+def write_rows(path: Path, rows: Iterable[Any], row_type: type) -> None:
+    """One zstd parquet file in row groups of limited size; without rows a file with the schema alone."""
+    with row_writer(path, row_type) as keep:
         for row in rows:
             keep(row)
 
@@ -187,8 +187,9 @@ class TableRows(Sequence[Row]):
         with pq.ParquetFile(self._path, metadata=self._metadata) as own:
             # A column at a time, so that its arrow form is gone before the next one.
             columns = [
-                _values(own.read_row_group(number, columns=[name]).column(name), name in self._series)
+                _slices(column) if name in self._series else column.to_pylist()
                 for name in self._names
+                for column in [own.read_row_group(number, columns=[name]).column(name)]
             ]
         return [self._type(**dict(zip(self._names, row, strict=True))) for row in zip(*columns, strict=True)]
 
@@ -204,13 +205,12 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     return found
 
 
-def _values(column: pa.ChunkedArray, is_series: bool) -> list[Any]:
-    return [each for chunk in column.chunks for each in _slices(chunk)] if is_series else list(column.to_pylist())
-
-
-def _slices(chunk: pa.ListArray) -> Iterator[Series]:
-    flat: Numbers = narrowed(chunk.values.to_numpy())
-    return (Series(flat[start:end]) for start, end in pairwise(chunk.offsets.to_numpy()))
+def _slices(column: pa.ChunkedArray) -> list[Series]:
+    found: list[Series] = []
+    for chunk in column.chunks:
+        flat: Numbers = narrowed(chunk.values.to_numpy())
+        found += [Series(flat[start:end]) for start, end in pairwise(chunk.offsets.to_numpy())]
+    return found
 
 
 def concatenate(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, column: str) -> None:
@@ -255,15 +255,14 @@ def head(path: Path, count: int) -> list[dict[str, Any]]:
     return [] if batch is None else list(batch.to_pylist())
 
 
-def foreign_rows(path: Path, *, at_once: int = 512, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Rows of somebody else's parquet file as dictionaries, `at_once` of them in memory.
+def foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of somebody else's parquet file as dictionaries, some hundred of them in memory.
 
-    With `columns` only those are read; one that the file does not have is left out. Raises DocumentError when the
-    file is no parquet file.
+    Raises DocumentError when the file is no parquet file.
     """
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=at_once, columns=columns):
+            for batch in file.iter_batches(batch_size=512):
                 yield from batch.to_pylist()
     except pa.ArrowInvalid as error:
         raise DocumentError(f"{path} is no parquet file: {error}", hint="fetch the file again") from error

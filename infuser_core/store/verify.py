@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any, TypeVar
 
 from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.sealed import digest_of_file
 from infuser_core.store import pruned
 from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, read_record
 
@@ -67,20 +67,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """Findings about some artifacts."""
-
-    problems: Sequence[Problem]
-    """Damage and notes, artifact by artifact; without the runs."""
-    files: int
-    """Files whose digests were compared."""
-    bytes: int
-    """Their sizes."""
-    pruned: int
-    """Artifacts that gc thinned out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """Findings about a run or the whole store."""
 
@@ -88,8 +74,12 @@ class Health:
     """Run, or `store`."""
     artifacts: int
     """Artifacts looked at."""
-    checked: Checked
-    """Their files."""
+    files: int
+    """Files whose digests were compared."""
+    bytes: int
+    """Their sizes."""
+    pruned: int
+    """Artifacts that gc thinned out."""
     seconds: float
     """Time of the look, seconds."""
     problems: Sequence[Problem]
@@ -119,7 +109,9 @@ class Health:
             "state": self.state,
             "healthy": not self.damage,
             "artifacts": self.artifacts,
-            **{name: getattr(self.checked, name) for name in ("files", "bytes", "pruned")},
+            "files": self.files,
+            "bytes": self.bytes,
+            "pruned": self.pruned,
             "seconds": round(self.seconds, 3),
             "damage": [asdict(problem) for problem in self.damage],
             "notes": [asdict(problem) for problem in self.notes],
@@ -127,9 +119,8 @@ class Health:
 
     def text(self) -> str:
         """The finding for people: one line per problem."""
-        found = self.checked
-        looked = f"{self.artifacts} artifacts, {found.files} files, {size(found.bytes)} in {self.seconds:.1f} s"
-        pruned = f"; {found.pruned} checkpoints pruned by gc" if found.pruned else ""
+        looked = f"{self.artifacts} artifacts, {self.files} files, {size(self.bytes)} in {self.seconds:.1f} s"
+        pruned = f"; {self.pruned} checkpoints pruned by gc" if self.pruned else ""
         lost = sum(problem.lost for problem in self.damage)
         state = f"{len(self.damage)} damaged" + (f", {lost} of it lost" if lost else "") if self.damage else "healthy"
         lines = [problem.line for problem in (*self.damage, *self.notes)]
@@ -163,7 +154,7 @@ class _File:
         """Problem with the content; None where nothing is."""
         why = "does not match the digest recorded when it was written"
         try:
-            if digest(self.path) == self.sha256:
+            if digest_of_file(self.path) == self.sha256:
                 return None
         except OSError as error:
             why = f"cannot be read: {error.strerror or error}"
@@ -179,7 +170,7 @@ def describe(path: Path) -> dict[str, Any]:
     """Digest and size of a file, as commit records have them. This process need not read it again to know them."""
     identity = _identity(path)
     found, sha256 = _ahead.pop(path, (None, ""))
-    sha256 = sha256 if found == identity else digest(path)
+    sha256 = sha256 if found == identity else digest_of_file(path)
     _known.add((identity, sha256))
     return {"sha256": sha256, "bytes": path.stat().st_size}
 
@@ -196,7 +187,7 @@ def known_ahead(path: Path, sha256: str) -> None:
 
 def digests(paths: Sequence[Path]) -> list[str]:
     """sha256 of the content of several files, hex; of large ones at the same time."""
-    return _mapped(digest, paths)
+    return _mapped(digest_of_file, paths)
 
 
 def _mapped(look: Callable[[Path], Value], paths: Sequence[Path]) -> list[Value]:
@@ -205,12 +196,6 @@ def _mapped(look: Callable[[Path], Value], paths: Sequence[Path]) -> list[Value]
         return [look(path) for path in paths]
     with ThreadPoolExecutor(_WORKERS) as pool:
         return list(pool.map(look, paths))
-
-
-def digest(path: Path) -> str:
-    """sha256 of a file's content, hex."""
-    with path.open("rb") as handle:
-        return file_digest(handle, "sha256").hexdigest()
 
 
 def sound(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
@@ -242,7 +227,10 @@ def _file(root: Path, record: Record, name: str) -> _File:
 def _compare(root: Path, files: Sequence[_File]) -> None:
     """Raises DamagedArtifactError for the first of these files whose content is another than it was."""
     large = [file for file in files if file.bytes >= _LARGE]
-    remembered = _remembered(root) if large else {}
+    remembered: dict[str, list[Any]] = {}
+    # Nothing is remembered where that is damaged.
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        remembered = dict(sealed.read(root / REMEMBERED)["files"]) if large else {}
     known = {file.path for file in large if remembered.get(_place(root, file)) == [*_identity(file.path), file.sha256]}
     before = {file.path: _identity(file.path) for file in files}
     unread = [file for file in files if file.path not in known]
@@ -260,7 +248,7 @@ def _compare(root: Path, files: Sequence[_File]) -> None:
 def link_to(folder: Path, name: str) -> Path | None:
     """The symbolic link by which a file of an artifact is reached, if it is."""
     parts = Path(name).parts
-    places = [folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    places = (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1))
     return next((place for place in places if place.is_symlink()), None)
 
 
@@ -271,14 +259,6 @@ def _identity(path: Path) -> Identity:
 
 def _place(root: Path, file: _File) -> str:
     return file.path.relative_to(root).as_posix()
-
-
-def _remembered(root: Path) -> dict[str, list[Any]]:
-    """Identity and digest of large files that were read before, by their place; nothing where that is damaged."""
-    try:
-        return dict(sealed.read(root / REMEMBERED)["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
 
 
 def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], known: dict[str, list[Any]]) -> None:
@@ -295,8 +275,8 @@ def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], k
             sealed.write(root / REMEMBERED, {"files": files})
 
 
-def check(folders: Sequence[Path], progress: Progress = lambda done, total: None) -> Checked:
-    """Look at artifacts' folders, several files at once: digests are computed outside Python's lock."""
+def check(folders: Sequence[Path], progress: Progress) -> tuple[list[Problem], dict[str, int]]:
+    """Problems of artifacts, without their runs, and the counts of `Health`. Several files are looked at at once."""
     found = [each for folder in folders for each in _look(folder)]
     problems = [each for each in found if isinstance(each, Problem)]
     files = [each for each in found if isinstance(each, _File)]
@@ -307,7 +287,7 @@ def check(folders: Sequence[Path], progress: Progress = lambda done, total: None
             done += file.bytes
             progress(done, total)
     thin = sum((folder / pruned.FILE).is_file() for folder in folders)
-    return Checked(problems=problems, files=len(files), bytes=total, pruned=thin)
+    return problems, {"artifacts": len(folders), "files": len(files), "bytes": total, "pruned": thin}
 
 
 def _damage(kind: str, key: str, what: str) -> Problem:

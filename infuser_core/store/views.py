@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from threading import Timer
 from types import NoneType
@@ -148,13 +147,9 @@ class Lens:
         self._links = [link for link in links if iterations is None or link[1] in iterations]
         self._records = [self.catalogue.record(key) for key in sorted({link[3] for link in self._links})]
 
-    @cached_property
-    def _tables(self) -> set[str]:
-        return {table for record in self._records for table in record.tables}
-
     def views(self) -> list[str]:
         """Names that `query` can select from."""
-        return [*_MADE, *VIEWS, *sorted({*self._tables, *TABLES})]
+        return [*_MADE, *VIEWS, *sorted({*TABLES, *(table for record in self._records for table in record.rows)})]
 
     def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
         """The rows of one statement. Raises UsageError with DuckDB's message when the statement cannot run."""
@@ -277,27 +272,25 @@ class Lens:
 
     def _fill(self, name: str) -> None:
         """One of the tables made from journals and commit records."""
-        lines = {"run_artifacts": lambda: self._links, "artifacts": self._artifacts, "artifact_inputs": self._inputs}
+        lines: list[tuple[Any, ...]] = self._links
+        if name == "artifacts":
+            lines = [_facts(record) for record in self._records]
+        elif name == "artifact_inputs":
+            lines = [(row.key, name, made.split("@")[0]) for row in self._records for name, made in row.inputs.items()]
         self._connection.execute(f"create table {name} ({_MADE[name]})")
-        columns = list(zip(*lines[name](), strict=True))
+        columns = list(zip(*lines, strict=True))
         if columns:
             holes = ", ".join("unnest(?)" for _ in columns)
             self._connection.execute(f"insert into {name} select {holes}", [list(column) for column in columns])
 
-    def _artifacts(self) -> list[tuple[Any, ...]]:
-        return [_facts(record) for record in self._records]
-
-    def _inputs(self) -> list[tuple[Any, ...]]:
-        return [
-            (record.key, name, identity.split("@")[0])
-            for record in self._records
-            for name, identity in record.inputs.items()
-        ]
-
     def _define(self, table: str) -> None:
         paths = self.catalogue.paths([record.key for record in self._records if table in record.tables], table)
         if not paths:
-            self._define_empty(table)
+            # Not by way of arrow, which takes a tenth of a second to import.
+            own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
+            columns = {**own, **_columns(TABLES[table])}.items()
+            listed = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns)
+            self._connection.execute(f'create view "{table}" as select {listed} where false')
             return
         self._files.update(map(str, paths))
         # Files may be older than a column of their rows.
@@ -311,13 +304,6 @@ class Lens:
             from {_parquet(paths)} t
             join run_artifacts l on l.artifact_key = parse_path(t.artifact_file)[-2]
         """)
-
-    def _define_empty(self, table: str) -> None:
-        # Not by way of arrow, which takes a tenth of a second to import.
-        own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
-        columns = own | _columns(TABLES[table])
-        listed = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns.items())
-        self._connection.execute(f'create view "{table}" as select {listed} where false')
 
 
 def _columns(row_type: type | None) -> dict[str, str]:

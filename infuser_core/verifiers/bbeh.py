@@ -17,6 +17,8 @@ phrase, and its numbers are whatever Python reads as a float.
 """
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 from infuser_core.schemas import Question
 from infuser_core.verifiers import exact
@@ -24,10 +26,15 @@ from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
 
-_ONE_LETTER = re.compile(r"\(([a-z])\)")
 _WORDS = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathtt)\{([^{}]*)\}")
 _ESCAPED = re.compile(r"\\([_$%&#])")
-_QUOTES = str.maketrans("", "", "'\"")
+_LOOSER: dict[Reason, Callable[[str], str]] = {
+    Reason.PARENTHESES: partial(re.compile(r"\A\(([a-z])\)\Z").sub, r"\1"),
+    Reason.QUOTES: lambda text: re.sub("['\"]", "", text).strip(),
+    Reason.BRACKETS: lambda text: re.sub(r"\A\[(.*)\]\Z", r"\1", text, flags=re.DOTALL).strip(),
+    Reason.QUESTION_MARK: lambda text: text.removesuffix("?").rstrip(),
+}
+"""Form of a text in which two that are equal otherwise are compared."""
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
@@ -48,17 +55,13 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason | None:
     """The first rule under which the two are equal, or None. `as_float`: `1e400` and `inf` are numbers, too."""
-    left, right = plain(_first_line(found)), plain(reference)
+    left, right = plain(unwrap(found).strip().partition("\n")[0]), plain(reference)
     if left == right:
         return Reason.TEXT
-    if extract.same_float(left, right) if as_float else ", " not in found and _same_number(left, right):
+    value = exact.number(left) if ", " not in found and "," not in right else None
+    if extract.same_float(left, right) if as_float else value is not None and value == exact.number(right):
         return Reason.NUMBER
-    for reason, without in (
-        (Reason.PARENTHESES, _without_parentheses),
-        (Reason.QUOTES, _without_quotes),
-        (Reason.BRACKETS, _without_brackets),
-        (Reason.QUESTION_MARK, _without_question_mark),
-    ):
+    for reason, without in _LOOSER.items():
         if without(left) == without(right) != "":
             return reason
     return None
@@ -69,31 +72,3 @@ def plain(text: str) -> str:
     bare = unwrap(_WORDS.sub(r"\1", text.replace("**", "").strip().strip("$")))
     bare = _ESCAPED.sub(r"\1", bare)
     return bare.lower().replace(", ", ",").strip().removesuffix(".").rstrip()
-
-
-def _first_line(text: str) -> str:
-    return unwrap(text).strip().partition("\n")[0]
-
-
-def _same_number(left: str, right: str) -> bool:
-    if "," in right:
-        return False
-    value = exact.number(left)
-    return value is not None and value == exact.number(right)
-
-
-def _without_parentheses(text: str) -> str:
-    match = _ONE_LETTER.fullmatch(text)
-    return match.group(1) if match else text
-
-
-def _without_quotes(text: str) -> str:
-    return text.translate(_QUOTES).strip()
-
-
-def _without_brackets(text: str) -> str:
-    return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
-
-
-def _without_question_mark(text: str) -> str:
-    return text.removesuffix("?").rstrip()

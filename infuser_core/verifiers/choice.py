@@ -2,7 +2,7 @@
 
 `paper`: the first boxed span must be one letter and nothing else, after taking off spaces, dollar signs, text wrappers,
 one pair of brackets and one final period. `strict-last`: the last closed box may also say `B. because` or `Option B`.
-`phrase`: the same, and without a box the last phrase that announces a letter (`parts/phrases.py`). `official`: see
+`phrase`: the same, and without a box the last phrase that announces a letter. `official`: see
 `parts/extract.py`. Only the last reads the first character of a word, or of a list of letters, as an answer. Without a
 box or phrase there is no answer; a box that holds no letter is a wrong one.
 """
@@ -11,9 +11,8 @@ import re
 
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
-from infuser_core.verifiers.parts.extract import Reading, boxed, unwrap
+from infuser_core.verifiers.parts.extract import Reading, announced_letter, boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, grading_of, no_answer, wrong
-from infuser_core.verifiers.parts.phrases import announced_letter
 
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
@@ -42,9 +41,10 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 def _judged(found: Reading | None, content: str, question: Question) -> Finding:
     if found is None:
         return wrong(Reason.NO_LETTER, content)
-    if question.choices and ord(found.text) - ord("A") >= len(question.choices):
-        return wrong(Reason.BEYOND_CHOICES, found.text)
-    return _compared(found.text, question, found.reason)
+    letter, reason = found
+    if question.choices and ord(letter) - ord("A") >= len(question.choices):
+        return wrong(Reason.BEYOND_CHOICES, letter)
+    return _compared(letter, question, reason)
 
 
 def _official(response: str, question: Question) -> Finding:
@@ -52,7 +52,7 @@ def _official(response: str, question: Question) -> Finding:
     found = extract.letter(response, route=route)
     if found is None:
         return no_answer(Reason.NO_PHRASE if route in ("mmlu_pro", "medqa") else Reason.NO_BOX)
-    return _compared(found.text, question, found.reason)
+    return _compared(found[0], question, found[1])
 
 
 def _compared(letter: str, question: Question, reason: Reason) -> Finding:
@@ -69,7 +69,7 @@ def _lenient(content: str) -> Reading | None:
     if named:
         inner = _strict(named.group(1))
         if inner is not None:
-            return Reading(text=inner.text, reason=Reason.NAMED_LETTER)
+            return inner[0], Reason.NAMED_LETTER
         bare = named.group(1)
     with_text = _WITH_TEXT.fullmatch(bare)
     if with_text is None or _NEXT_CHOICE.search(with_text.group(2)) or _LETTERS.fullmatch(with_text.group(2)):
@@ -95,4 +95,4 @@ def _bare(content: str) -> str:
 def _letter(text: str, reason: Reason) -> Reading | None:
     # `isascii` first: upper-casing turns a dotless i into I.
     letter = text.upper() if text.isascii() else text
-    return Reading(text=letter, reason=reason) if len(letter) == 1 and "A" <= letter <= "Z" else None
+    return (letter, reason) if len(letter) == 1 and "A" <= letter <= "Z" else None

@@ -21,7 +21,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import ConfigError, DocumentError
@@ -63,7 +62,10 @@ def program(response: str, *, preset: str, entry: str = "") -> str | None:
     elif preset in ("strict-last", "phrase"):
         found = last_block(answer, entry=entry) or boxed(answer, last=True)
     else:
-        found = _official(answer, entry)
+        found = last_block(answer, entry=entry)
+        if found is None and (start := _CODE_LINE.search(answer)):
+            found = answer[start.start() :]
+        found = _definitions(found) if found and entry else found
     return found if found and found.strip() else None
 
 
@@ -162,14 +164,6 @@ def _bare(text: str, *, last: bool) -> str | None:
     return verbatim.group(2) if verbatim else content
 
 
-def _official(text: str, entry: str) -> str | None:
-    found = last_block(text, entry=entry)
-    if found is None:
-        start = _CODE_LINE.search(text)
-        found = text[start.start() :] if start else None
-    return _definitions(found) if found and entry else found
-
-
 def _definitions(source: str) -> str:
     """Top-level statements that define something; tests, prints and prose after them are dropped."""
     try:
@@ -179,14 +173,12 @@ def _definitions(source: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _defining_lines(source)
     lines = source.split("\n")
-    spans = [_span(each) for each in statements if isinstance(each, _DEFINITIONS)]
-    return "\n".join(line for start, end in spans for line in lines[start:end])
-
-
-def _span(statement: ast.stmt) -> tuple[int, int]:
-    """Lines of a statement with its decorators."""
-    first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", []))])
-    return first - 1, statement.end_lineno or statement.lineno
+    kept: list[str] = []
+    for each in statements:
+        if isinstance(each, _DEFINITIONS):
+            first = min([each.lineno, *(above.lineno for above in getattr(each, "decorator_list", []))])
+            kept += lines[first - 1 : each.end_lineno]
+    return "\n".join(kept)
 
 
 def _defining_lines(source: str) -> str:
@@ -252,6 +244,7 @@ WORKERS = 2
 """Sandboxes at once."""
 KEPT_TESTS = 8
 """Problems whose tests stay in memory: those of one contest problem can be tens of megabytes."""
+_tests = lru_cache(maxsize=KEPT_TESTS)(read_tests)
 _HINT = 'each test is {"stdin", "stdout"} or {"call", "args", "expected"}'
 
 
@@ -320,24 +313,14 @@ def _check(job: Job, *, preset: str, trouble: str) -> Finding:
     if not (grading.tests or grading.cases):
         return unverified("question without tests", found)
     try:
-        path = str(data_root() / grading.tests)
-        tests = _given(grading.cases) if grading.cases else _tests(path, grading.tests_sha256)
+        path = data_root() / grading.tests
+        tests = parse_tests(json.loads(grading.cases)) if grading.cases else _tests(path, grading.tests_sha256)
     except DocumentError as error:
         return unverified(f"unreadable tests: {error.message}", found)
+    except ValueError as error:
+        return unverified(f"unreadable tests: cases {grading.cases[:80]!r}: {error}", found)
     found = program(job.response, preset=preset, entry=tests.entry) or found
     return _judged(found, tests, trouble)
-
-
-@lru_cache(maxsize=KEPT_TESTS)
-def _tests(path: str, sha256: str) -> CodeTests:
-    return read_tests(Path(path), sha256)
-
-
-def _given(cases: str) -> CodeTests:
-    try:
-        return parse_tests(json.loads(cases))
-    except ValueError as error:
-        raise DocumentError(f"cases {cases[:80]!r}: {error}", hint="the format of a test file") from error
 
 
 def _judged(source: str, tests: CodeTests, trouble: str) -> Finding:

@@ -24,25 +24,16 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
         return no_answer()
     found = unwrap(box)
     if preset == "official":
-        return _official(found, question.answer)
+        equal = extract.same_text(found, question.answer)
+        if equal is None:
+            return unverified(Reason.INFINITE, found)
+        return correct(Reason.TEXT, found) if equal else wrong(Reason.OTHER_TEXT, found)
     reason = agreement(found, question.answer)
     return wrong(Reason.OTHER_TEXT, found) if reason is None else correct(reason, found)
 
 
-def _official(found: str, reference: str) -> Finding:
-    equal = extract.same_text(found, reference)
-    if equal is None:
-        return unverified(Reason.INFINITE, found)
-    return correct(Reason.TEXT, found) if equal else wrong(Reason.OTHER_TEXT, found)
-
-
-def same(found: str, reference: str) -> bool:
-    """Equality of two short texts; `10.50` equals `10.5`, `1,000` equals `1000`."""
-    return agreement(found, reference) is not None
-
-
 def agreement(found: str, reference: str) -> Reason | None:
-    """The rule by which two short texts are equal, or None."""
+    """The rule by which two short texts are equal, or None; `10.50` equals `10.5`, `1,000` equals `1000`."""
     left, right = _plain(found), _plain(reference)
     if left == right:
         return Reason.TEXT

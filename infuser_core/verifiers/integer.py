@@ -28,18 +28,14 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
         return no_answer()
     found = unwrap(box)
     if preset == "official":
-        return _official(found, question.answer)
+        equal = extract.same_integer(found, question.answer)
+        if equal is None:
+            return unverified(Reason.INFINITE, found)
+        return (correct if equal else wrong)(Reason.TRUNCATED, found)
     reference = value(question.answer)
     if reference is None:
         return unverified(Reason.NO_INTEGER, found)
     return (correct if value(found) == reference else wrong)(Reason.INTEGER, found)
-
-
-def _official(found: str, reference: str) -> Finding:
-    equal = extract.same_integer(found, reference)
-    if equal is None:
-        return unverified(Reason.INFINITE, found)
-    return (correct if equal else wrong)(Reason.TRUNCATED, found)
 
 
 def value(text: str) -> int | None:

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts import compare
@@ -47,20 +47,8 @@ _MATH_WORDS = frozenset(_WORDS_OF_MATH.split())
 _PHRASE = re.compile(r"(?:final answer is[ \t]*+:?|\banswer[ \t]*+:)[ \t]*+(\S[^\n]*)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
-    """The two sides of a comparison and its rules: the key under which a decision is kept."""
-
-    found: str
-    """Content of the box."""
-    reference: str
-    """Reference answer."""
-    rules: Rules
-    """The question's rules."""
-    official: bool
-    """Whether the authors' way decides."""
-
-
+_Pair = tuple[str, str, Rules, bool]
+"""Content of the box, reference answer, the question's rules, and whether the authors' way decides."""
 _KEPT: dict[_Pair, Finding] = {}
 """Decisions of this process. Each access is a single operation of a dictionary, which threads may share."""
 
@@ -82,7 +70,7 @@ def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
         _KEPT.clear()
     # A limit may let the same pair through another time.
     _KEPT.update((pair, found) for pair, found in decided.items() if found.verdict != Verdict.UNVERIFIED)
-    return [no_answer() if pair is None else replace(decided[pair], extracted=pair.found) for pair in pairs]
+    return [no_answer() if pair is None else replace(decided[pair], extracted=pair[0]) for pair in pairs]
 
 
 def canonical(answer: str) -> str:
@@ -99,7 +87,7 @@ def parseable(answer: str) -> bool:
     # math-verify reads "hello world" as a product of ten variables.
     if not text or len(words) > 1 or "\\boxed" in text or not _is_small(text):
         return False
-    return pool().ask({"ask": "parse", "text": text}).text == "same"
+    return pool().ask({"ask": "parse", "text": text})[0] == "same"
 
 
 def _pair(job: Job, preset: str) -> _Pair | None:
@@ -108,8 +96,7 @@ def _pair(job: Job, preset: str) -> _Pair | None:
     found = (last_box(job.response) or _phrase(job.response)) if own else boxed(job.response, preset=preset)
     if found is None:
         return None
-    rules = rules_of(job.question)
-    return _Pair(found=found, reference=job.question.answer, rules=rules, official=preset == "official")
+    return found, job.question.answer, rules_of(job.question), preset == "official"
 
 
 def _phrase(response: str) -> str | None:
@@ -119,20 +106,17 @@ def _phrase(response: str) -> str | None:
 
 
 def _decided(pair: _Pair) -> Finding:
+    found, reference, rules, official = pair
     oracle = _Budget()
-    if not pair.official:
-        return compare.decide(pair.found, pair.reference, pair.rules, oracle)
-    found, reference = unwrap(pair.found).strip(), unwrap(pair.reference).strip()
+    if not official:
+        return compare.decide(found, reference, rules, oracle)
+    found, reference = unwrap(found).strip(), unwrap(reference).strip()
     if found.casefold() == reference.casefold():
         return correct(Stage.TEXT)
     if max(len(found), len(reference)) > _MAX_LENGTH:
         return unverified(Stage.LIMIT)
-    sides = {"answer": _wrapped(found), "gold": _wrapped(reference)}
+    sides = {name: f"${text.strip('$')}$" for name, text in (("answer", found), ("gold", reference))}
     return oracle({"ask": "wrapped", **sides, "first": True, "swapped": True})
-
-
-def _wrapped(text: str) -> str:
-    return f"${text.strip('$')}$"
 
 
 class _Budget:
@@ -144,9 +128,9 @@ class _Budget:
     def __call__(self, request: dict[str, object]) -> Finding:
         if self._left <= 0.0:
             return _REPLIES["late"]
-        reply = pool().ask(request, seconds=self._left)
-        self._left -= reply.seconds
-        return _REPLIES[reply.text]
+        word, seconds = pool().ask(request, seconds=self._left)
+        self._left -= seconds
+        return _REPLIES[word]
 
 
 def _is_small(text: str) -> bool:

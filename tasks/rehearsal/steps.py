@@ -27,8 +27,7 @@ from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
 from tasks.rehearsal.accelerators import Meter
 from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_anchor
-from tasks.rehearsal.refit import Refit, refit
-from tasks.rehearsal.table import FAILED, UNREACHED, Forecast, Line, judged, peak_memory
+from tasks.rehearsal.table import FAILED, UNREACHED, Forecast, Line, Refit, judged, peak_memory, refit
 
 LEARNING_RATE = 1e-2
 """Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
@@ -256,8 +255,10 @@ class Rehearsal:
 
     def _distance(self, drawn: Sequence[Sequence[Completion]]) -> Agreement:
         """Difference between the sampler's log-probabilities and the trainer's after the update."""
-        pairs = zip(self._groups, drawn, strict=True)
-        groups = [scored_group(group, completions) for group, completions in pairs]
+        groups = []
+        for group, completions in zip(self._groups, drawn, strict=True):
+            rows = [TrainRow(token_ids=c.token_ids, advantage=1.0, sampler_logprobs=c.logprobs) for c in completions]
+            groups.append(TrainGroup(group_id=group.group_id, prompt_token_ids=group.token_ids, rows=rows))
         temperature = self._config.cotrain.sampling.temperature
         found = self._pool.trainer(self._after).logprobs(groups, temperature=temperature)
         gaps = [
@@ -308,12 +309,6 @@ def check_drawn(groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completi
                 )
             if len(row.logprobs) != len(row.token_ids) or not all(map(math.isfinite, row.logprobs)):
                 raise EngineError(f"{group.group_id}: log-probabilities are missing or not finite", hint=HINT)
-
-
-def scored_group(group: PromptGroup, completions: Sequence[Completion]) -> TrainGroup:
-    """A sampler's completions as the trainer scores them."""
-    rows = [TrainRow(token_ids=row.token_ids, advantage=1.0, sampler_logprobs=row.logprobs) for row in completions]
-    return TrainGroup(group_id=group.group_id, prompt_token_ids=group.token_ids, rows=rows)
 
 
 def pids_of(engine: Any) -> list[int]:

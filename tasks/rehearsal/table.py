@@ -1,13 +1,17 @@
-"""Measured lines of a rehearsal beside the planner's forecast: passed, failed, slower than planned, not reached."""
+"""Measured lines of a rehearsal beside the planner's forecast, and the planner's constants fitted to them."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.forecast import held
-from infuser_core.capacity.phases import Phase, phases_of
+from infuser_core.capacity.forecast import Timed, held, timed
+from infuser_core.capacity.hardware import Efficiency
+from infuser_core.capacity.phases import OTHER, phases_of
+from infuser_core.capacity.training import Work
+from infuser_core.capacity.volume import Volume
+from infuser_core.planning.calibrate import Observed, fitted
 from infuser_core.terminal import table
 
 PASSED, FAILED, SLOWER, UNREACHED = "passed", "failed", "slower than planned", "not reached"
@@ -51,17 +55,16 @@ class Forecast:
     @classmethod
     def of(cls, asked: Asked) -> "Forecast":
         """That of a question to the planner."""
-        rates = {phase.name: rate for phase in phases_of(asked) if (rate := _rate(phase))}
+        rates = {}
+        for phase in phases_of(asked):
+            computing = sum(seconds for term, seconds in phase.terms.items() if term not in LOADING)
+            if phase.tokens and computing:
+                rates[phase.name] = phase.tokens / computing
         return cls(rates=rates, bytes={each.role: each.total for each in held(asked)})
 
     def seconds(self, phase: str, tokens: int) -> float | None:
         """Seconds of a phase for so many tokens."""
         return tokens / self.rates[phase] if phase in self.rates else None
-
-
-def _rate(phase: Phase) -> float:
-    computing = sum(seconds for term, seconds in phase.terms.items() if term not in LOADING)
-    return phase.tokens / computing if computing else 0.0
 
 
 def judged(seconds: float, planned: float | None) -> str:
@@ -114,3 +117,63 @@ def as_text(lines: list[Line], forecast: Forecast | None) -> str:
     counts = {name: sum(line.status == name for line in lines) for name in (PASSED, SLOWER, FAILED, UNREACHED)}
     words.append("; ".join(f"{count} {name}" for name, count in counts.items() if count))
     return "\n".join([table(rows, width=100), *words])
+
+
+STEPS = {
+    "generation": "generate_questions",
+    "dev gradient": "dev_gradient",
+    "scoring": "score_influence",
+    "update": "update_solver",
+}
+"""Steps whose seconds the planner knows, and their phases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refit:
+    """Outcome of a fit."""
+
+    constants: Efficiency
+    """Constants that the timings agree with."""
+    before: Timed
+    """The run by the constants that the rehearsal began with."""
+    after: Timed
+    """The same by these."""
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        between = sum(phase.seconds for phase in self.after.phases if phase.name == OTHER)
+        return (
+            f"forecast by these timings: {self.after.iteration:,.0f} s per iteration, {self.after.hours:,.1f} h in all "
+            f"(before: {self.before.iteration:,.0f} s, {self.before.hours:,.1f} h); {between:,.1f} s of it lie between "
+            "phases, which is no timing but the published runs'"
+        )
+
+
+def refit(asked: Asked, lines: Sequence[Line], *, sampled: Work, trained: Work) -> Refit | None:
+    """Constants for the work that was rehearsed; None where nothing was timed."""
+    passed = [each for each in lines if each.step in STEPS and each.status in (PASSED, SLOWER)]
+    if not passed:
+        return None
+    seconds = {STEPS[each.step]: each.seconds for each in passed}
+    observed = Observed(run="rehearsal", asked=batch_of(asked, sampled=sampled, trained=trained), seconds=seconds)
+    constants = fitted([observed], asked.efficiency)
+    return Refit(constants=constants, before=timed(asked), after=timed(replace(asked, efficiency=constants)))
+
+
+def batch_of(asked: Asked, *, sampled: Work, trained: Work) -> Asked:
+    """The planner's question about a rehearsal's batch alone.
+
+    Its disk takes no time: files come from the page cache, and weights were taken in a step of their own.
+    """
+    work = Volume(
+        dev=None,
+        dev_trained=trained,
+        written=sampled,
+        answered=None,
+        scored=trained,
+        generator=None,
+        solver=trained,
+        validation=sampled,
+    )
+    return replace(asked, batch=work, disk=float("inf"))

@@ -30,10 +30,10 @@ from measure import Row, shown
 from corpus.audit import audit, shingles
 from corpus.audit.audit import SUMMARY, audit_pool
 from corpus.audit.index import SHARED, Matcher
-from corpus.audit.minhash import signatures
 from corpus.audit.ngrams import grams, words
 from corpus.audit.overlap import config_of
 from corpus.audit.scan import PoolText, pool_texts
+from corpus.audit.shingles import signatures
 from corpus.pool import DOCUMENTS
 from infuser_core import child
 from infuser_core.child import kill_group
@@ -121,7 +121,7 @@ def signature_rows(texts: list[str], few: int) -> Iterator[Row]:
 def memory_row(pool: list[str], texts: list[str]) -> Row:
     """The exact scan without reading: records that are in memory already."""
     begin = time.process_time()
-    matcher = Matcher(pool, config_of("exact").rule)
+    matcher = Matcher(pool, config_of("exact"))
     build = time.process_time() - begin
     rate = len(texts) / seconds(lambda: list(matcher.pairs(texts)), 3)
     mean = sum(map(len, texts)) / len(texts)
@@ -232,7 +232,7 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
     documents = pool_texts(pool)
     passages = [part for file in files for part in _passages(file.read_text(encoding="utf-8", errors="replace"))]
     records = random.Random(7).sample(passages, min(NEGATIVES, len(passages)))
-    matcher = Matcher([row.text for row in documents], config_of("exact").rule)
+    matcher = Matcher([row.text for row in documents], config_of("exact"))
     pairs = list(matcher.pairs(records, every=True))
     wrong = {pair.scanned for pair in pairs if pair.rule}
     told = ", ".join(repr(" ".join(records[number][:60].split())) for number in sorted(wrong)[:5])

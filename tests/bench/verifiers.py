@@ -81,7 +81,7 @@ def library(*, official: bool) -> Callable[[list[dict[str, Any]]], list[str]]:
     def grade(case: dict[str, Any]) -> str:
         answer, gold = case["answer"], case["gold"]
         wrapped = {"answer": f"${answer}$" if official else rf"\boxed{{{answer}}}", "gold": f"${gold.strip('$')}$"}
-        word = workers.pool().ask({"ask": "wrapped", **wrapped, "first": official, "swapped": official}).text
+        word = workers.pool().ask({"ask": "wrapped", **wrapped, "first": official, "swapped": official})[0]
         return {"same": "correct", "other": "wrong", "lost": "late"}.get(word, word)
 
     def all_of(cases: list[dict[str, Any]]) -> list[str]:

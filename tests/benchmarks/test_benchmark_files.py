@@ -14,7 +14,8 @@ import pytest
 
 from infuser_core import plugins
 from infuser_core.benchmarks import math500
-from infuser_core.benchmarks.parts.files import files_in, locate, rows_of, source_of
+from infuser_core.benchmarks.parts.files import rows_of
+from infuser_core.benchmarks.parts.spec import files_in, locate, source_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.schemas import Question

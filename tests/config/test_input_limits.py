@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from infuser_core.config.limited_yaml import BYTES, DEPTH, VALUES, parse_yaml, read_yaml
 from infuser_core.config.overlays import load, merge, parse_override, validate
+from infuser_core.config.shipped import BYTES, DEPTH, VALUES, parse_yaml, read_yaml
 from infuser_core.errors import ConfigError, InfuserError
 
 NANO = ROOT / "configs" / "nano.yaml"

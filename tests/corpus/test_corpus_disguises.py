@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.audit.disguises import DISGUISES, LOOK_ALIKES
 from corpus.audit.ngrams import places, words
+from corpus.audit.planted_controls import DISGUISES, LOOK_ALIKES
 
 # A passage as a textbook prints it, with a contraction, a compound, formulas and a quotation.
 PASSAGE = (

@@ -3,9 +3,10 @@
 import pytest
 from corpus_rows import document, question, writer
 
-from corpus.audit.disguises import DISGUISES
+from corpus.audit.index import OverlapConfig
 from corpus.audit.ngrams import compare, grams, words
-from corpus.audit.overlap import OverlapConfig, audit
+from corpus.audit.overlap import audit
+from corpus.audit.planted_controls import DISGUISES
 
 prose = writer(7)
 POOL = [document(f"d{n}", prose(400)) for n in range(12)]
@@ -13,7 +14,7 @@ FEW = OverlapConfig(controls_per_kind=5)
 
 
 def matches(documents, references, config=FEW):
-    rows = audit(documents, references, config).rows
+    rows, _ = audit(documents, references, config)
     return {(r.document_id, r.reference_id): r for r in rows if r.matched and not r.reference_id.startswith("control:")}
 
 
@@ -52,14 +53,14 @@ def test_a_long_quotation_in_two_long_texts_is_found_by_its_run():
 def test_short_questions_are_found_at_their_own_length_and_counted():
     pool = [document("d", f"{prose(50)} how many legs has one wug {prose(50)}")]
     references = [question("short", "How many legs has one wug?"), question("tiny", "legs?")]
-    result = audit(pool, references, FEW)
-    assert {row.reference_id for row in result.rows if row.matched and row.document_id == "d"} >= {"short"}
-    assert not [row for row in result.rows if row.reference_id == "tiny" and row.matched]
-    assert (result.summary["short_references"], result.summary["tiny_references"]) == (2, 1)
+    rows, summary = audit(pool, references, FEW)
+    assert {row.reference_id for row in rows if row.matched and row.document_id == "d"} >= {"short"}
+    assert not [row for row in rows if row.reference_id == "tiny" and row.matched]
+    assert (summary["short_references"], summary["tiny_references"]) == (2, 1)
 
 
 def test_controls_are_found_and_chance_is_not():
-    summary = audit(POOL, [question("q", prose(25))], FEW).summary
+    _, summary = audit(POOL, [question("q", prose(25))], FEW)
     recalls = {name: value for name, value in summary.items() if name.startswith("recall_")}
     assert set(recalls) == {
         *(f"recall_verbatim_{n}_characters" for n in (150, 300, 500, 1000, 1500)),
@@ -91,5 +92,5 @@ def test_the_papers_mode_finds_copies_and_misses_quotations():
 
 @pytest.mark.parametrize("documents", [[], [document("empty", "...")]])
 def test_empty_sides_are_no_match(documents):
-    result = audit(documents, [], FEW)
-    assert result.summary["matches"] == 0
+    _, summary = audit(documents, [], FEW)
+    assert summary["matches"] == 0

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.audit.audit import MODES, measure
+from corpus.audit.index import OverlapConfig
 from corpus.audit.ngrams import grams, words
-from corpus.audit.overlap import OverlapConfig
 from corpus.audit.planted_controls import CHARS, LEAST_WORDS, Plant, plant
 from corpus.audit.scan import PoolText
 

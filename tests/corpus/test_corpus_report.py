@@ -44,34 +44,32 @@ SPANS = [
     replace(SPAN, stage="judge", reason="index"),
     replace(SPAN, stage="judge", reason="undecided: x"),
 ]
-GIVEN = report.ReportInput(
-    documents=DOCUMENTS,
-    discarded=SPANS,
-    sources=[SOURCE, replace(SOURCE, status="rejected", stage="convert", reason="needs_ocr: 3 pages", num_documents=0)],
-    text_of=lambda row: f"<b>{row.reason}</b> `code`",
-    told=report.Told(
-        judge="none",
-        tokenizer="rule",
-        coverage=[
-            Coverage(domain="Physics", subdomain=name, source_id=source, rank=0)
-            for name, source in (("Optics", "s"), ("Waves", ""))
-        ],
-        audit={
-            "mode": "exact",
-            "documents": 30,
-            "matches": 0,
-            "matched_documents": 0,
-            "dropped_documents": 0,
-            "absent": {"benchmark x": "no file"},
-            "references": [{"name": "dev.jsonl", "read": 4, "texts": 8, "short": 1, "matched_documents": 0}],
-            "controls": [{"kind": "edited", "planted": 3, "expected": True, "exact": 1.0}],
-        },
-    ),
+SOURCES = [
+    SOURCE,
+    replace(SOURCE, status="rejected", stage="convert", reason="needs_ocr: 3 pages", num_documents=0),
+]
+TOLD = report.Told(
+    judge="none",
+    tokenizer="rule",
+    coverage=[
+        Coverage(domain="Physics", subdomain=name, source_id=source, rank=0)
+        for name, source in (("Optics", "s"), ("Waves", ""))
+    ],
+    audit={
+        "mode": "exact",
+        "documents": 30,
+        "matches": 0,
+        "matched_documents": 0,
+        "dropped_documents": 0,
+        "absent": {"benchmark x": "no file"},
+        "references": [{"name": "dev.jsonl", "read": 4, "texts": 8, "short": 1, "matched_documents": 0}],
+        "controls": [{"kind": "edited", "planted": 3, "expected": True, "exact": 1.0}],
+    },
 )
 
 
 def test_facts_count_documents_sources_and_reasons():
-    facts = report.facts(GIVEN)
+    facts = report.facts(DOCUMENTS, SPANS, SOURCES, TOLD)
     assert (facts["documents"], facts["mean_characters"], facts["mean_tokens"], facts["tokens"]) == (30, 4.0, 2.0, 60)
     assert [(row["discipline"], row["share"]) for row in facts["disciplines"]] == [
         ("Physics", round(20 / 30, 4)),
@@ -87,7 +85,8 @@ def test_facts_count_documents_sources_and_reasons():
 
 
 def test_the_report_shows_samples_and_the_audit():
-    text = report.markdown(GIVEN, report.facts(GIVEN))
+    samples = report.samples_of(DOCUMENTS, SPANS, SOURCES, lambda row: f"<b>{row.reason}</b> `code`")
+    text = report.markdown(report.facts(DOCUMENTS, SPANS, SOURCES, TOLD), SOURCES, TOLD, samples)
     assert "judge: none" in text and "10 random documents" in text and "3 random discarded spans" in text
     assert (
         "| edited | 3 | 1.00 |" in text
@@ -98,7 +97,7 @@ def test_the_report_shows_samples_and_the_audit():
 
 
 def test_an_empty_pool_has_a_report():
-    empty = report.ReportInput(
-        documents=[], discarded=[], sources=[], text_of=lambda row: "", told=report.Told(judge="none", tokenizer="rule")
-    )
-    assert report.facts(empty)["mean_tokens"] == 0.0 and "none was made" in report.markdown(empty, report.facts(empty))
+    told = report.Told(judge="none", tokenizer="rule")
+    facts = report.facts([], [], [], told)
+    text = report.markdown(facts, [], told, report.samples_of([], [], [], lambda row: ""))
+    assert facts["mean_tokens"] == 0.0 and "none was made" in text

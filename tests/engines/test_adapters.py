@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from infuser_core.adapters import CONFIG, WEIGHTS, base_of, pointer
-from infuser_core.config.optimizer import AdapterSettings
+from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import compute_in_own_dtype, copy_model, load_model
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_adapter

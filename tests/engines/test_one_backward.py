@@ -6,7 +6,7 @@ from engine_tiny import make_checkpoint, objective_settings
 from safetensors.torch import load_file
 from test_influence_study import rollouts
 
-from infuser_core.config.optimizer import OptimizerSettings
+from infuser_core.config.roles import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.phases.score_influence import ScoreSettings

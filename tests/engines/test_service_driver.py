@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from places import SUPPORT
 from scripted_engine import DIE, HANG, TOGETHER, reply
 
-from infuser_core.config.optimizer import AdapterSettings
+from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams

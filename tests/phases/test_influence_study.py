@@ -11,7 +11,7 @@ from engine_tiny import make_checkpoint, make_groups, objective_settings
 from safetensors.torch import load_file
 
 from infuser_core.algorithm.advantage import centre
-from infuser_core.config.optimizer import OptimizerSettings
+from infuser_core.config.roles import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
 from infuser_core.phases.studies.effects import reweighted, sample_questions, step_effects

@@ -12,7 +12,7 @@ from solver_rows import question
 from test_influence_study import rollouts
 from test_one_backward import DEV, OBJECTIVE
 
-from infuser_core.config.optimizer import OptimizerSettings
+from infuser_core.config.roles import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
 from infuser_core.phases import dev_gradient, score_influence, update_solver

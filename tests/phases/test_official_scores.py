@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.preset import PRESETS
-from infuser_core.config.optimizer import OptimizerSettings
+from infuser_core.config.roles import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.phases.score_influence import ScoreSettings

@@ -204,7 +204,7 @@ def test_what_stays_is_what_retention_keeps(iterations: int):
     kept = verdicts(
         RunState(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()), Rule(keep_full=2, every=5)
     )
-    total = found.checkpoint * sum(size[verdict.extent] for verdict in kept.values())
+    total = found.checkpoint * sum(size[verdict[0]] for verdict in kept.values())
     assert found.after_gc == pytest.approx(total)
 
 
@@ -230,7 +230,7 @@ def test_the_peak_with_retention_is_that_of_the_rules_iteration_by_iteration(ite
         for best in [(number,) for number in validated] or [()]:
             state = RunState(iterations=range(done + 1), passed=done, selected=None, pinned=(), candidates=best)
             kept = verdicts(state, Rule(keep_full=full, every=every))
-            roles = sum(size[kept[number].extent] for number in range(1, done + 1))
+            roles = sum(size[kept[number][0]] for number in range(1, done + 1))
             peaks.append(1.0 + 2 * (roles + 1) + 1 / 3)
     assert found.peak == pytest.approx(found.checkpoint * max(peaks))
 

@@ -33,7 +33,7 @@ def machine(*gibibytes: float, memory: float = 1024, disk: float = math.inf) -> 
 
 
 def told(*overlays: str, on: Machine, base: str = "qwen3-8b") -> str:
-    return "; ".join(each.what for each in shortages(config(*overlays, base=base), on))
+    return "; ".join(what for what, _ in shortages(config(*overlays, base=base), on))
 
 
 def test_accelerators_that_are_too_small_are_named_with_both_numbers():
@@ -64,14 +64,14 @@ def test_nobody_knows_the_accelerators_so_only_the_disk_is_judged():
 def test_a_disk_that_is_too_small_is_named_unless_the_store_holds_the_run_already():
     small = machine(*[80] * 8, disk=1e11)
     found = shortages(config("eight-gpus"), small)
-    assert [each.what.partition(" in ")[0] for each in found] == ["the run keeps 2.0 TB"]
-    assert "INFUSER_STORE" in found[0].remedy
+    assert [what.partition(" in ")[0] for what, _ in found] == ["the run keeps 2.0 TB"]
+    assert "INFUSER_STORE" in found[0][1]
     assert shortages(config("eight-gpus"), small, held=2e12) == []
 
 
 def test_without_retention_the_remedy_is_retention():
     found = shortages(config("eight-gpus", "store.keep=null"), machine(*[80] * 8, disk=2e12))
-    assert "store.keep={full: 2, weights_every: 5}" in found[0].remedy
+    assert "store.keep={full: 2, weights_every: 5}" in found[0][1]
 
 
 def test_a_processor_is_judged_by_its_main_memory():

@@ -42,7 +42,7 @@ def test_showing_changes_nothing_and_removing_frees_what_was_shown(tmp_path: Pat
     assert extents(run, 8) == extents(run, 8, "generator") == ["mw", "", "", "mw", "", "w", "", "mw", "mw"]
     assert plan(tmp_path).items == []
     found = examine(tmp_path)
-    assert (found.problems, found.checked.pruned) == ([], 10)
+    assert (found.problems, found.pruned) == ([], 10)
     (run.checkpoint(5) / "model.safetensors").unlink()
     assert [problem.kind for problem in examine(tmp_path).damage] == ["file_missing"]
 
@@ -217,7 +217,7 @@ def states(draw: st.DrawFn) -> RunState:
 
 @given(states(), st.builds(Rule, keep_full=st.integers(1, 5), every=st.integers(0, 7)))
 def test_what_training_goes_on_from_stays_whole_and_keeping_more_removes_nothing(state: RunState, rule: Rule):
-    found = {number: verdict.extent for number, verdict in verdicts(state, rule).items()}
+    found = {number: extent for number, (extent, _) in verdicts(state, rule).items()}
     behind = [number for number in state.iterations if number <= state.passed]
     ahead = [number for number in state.iterations if number > state.passed]
     chosen = [] if state.selected is None else [state.selected]
@@ -228,4 +228,4 @@ def test_what_training_goes_on_from_stays_whole_and_keeping_more_removes_nothing
         if state.selected is None or (rule.every and number % rule.every == 0):
             assert extent >= Extent.WEIGHTS
     more = verdicts(state, Rule(keep_full=rule.keep_full + 1, every=rule.every))
-    assert all(more[number].extent >= extent for number, extent in found.items())
+    assert all(more[number][0] >= extent for number, extent in found.items())

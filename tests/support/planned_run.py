@@ -11,7 +11,7 @@ from flows.life_cycle import life_cycle
 from flows.plan import walk
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.history import History, history_of
+from infuser_core.planning.fork import History, history_of
 from infuser_core.planning.place import Place, Repeat, Salts, asked_of
 from infuser_core.schemas import Selection
 from infuser_core.store import runs

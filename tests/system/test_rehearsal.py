@@ -16,9 +16,20 @@ from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.training import Work
 from infuser_core.config.overlays import load
 from tasks.rehearsal.accelerators import Meter
-from tasks.rehearsal.refit import STEPS, batch_of, refit
 from tasks.rehearsal.steps import asked_of, rehearse
-from tasks.rehearsal.table import FAILED, PASSED, SLOWER, UNREACHED, Forecast, Line, as_text, judged
+from tasks.rehearsal.table import (
+    FAILED,
+    PASSED,
+    SLOWER,
+    STEPS,
+    UNREACHED,
+    Forecast,
+    Line,
+    as_text,
+    batch_of,
+    judged,
+    refit,
+)
 
 NANO = ROOT / "configs/nano.yaml"
 SMALL = ["cotrain.group_size=4", "cotrain.prompt_tokens=48", "cotrain.generator_tokens=24"]

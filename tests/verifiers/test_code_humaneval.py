@@ -37,7 +37,7 @@ GOOD = "def spread(numbers: List[int]):\n    return max(numbers) - min(numbers),
 
 def stored_tests(row: dict[str, Any], cache: Path) -> CodeTests:
     stored = store_tests(humaneval.tests_from_evalplus(row, cache), cache / "stored")
-    return read_tests(stored.path, stored.sha256)
+    return read_tests(*stored)
 
 
 def test_expected_values_are_what_the_reference_returns(tmp_path: Path):

@@ -127,7 +127,7 @@ def test_functional_rows_call_a_method(source: dict[str, str], tmp_path: Path):
     assert (found["kind"], found["entry"]) == ("call", "Solution.pairUp")
     assert found["cases"] == [{"args": [[1, 2], 3], "expected": [[1, 3], [2, 3]]}]
     stored = store_tests(found, tmp_path)
-    assert judge(SOLUTION, read_tests(stored.path, stored.sha256)).passed
+    assert judge(SOLUTION, read_tests(*stored)).passed
 
 
 def test_functional_rows_without_a_name_are_refused():
@@ -137,7 +137,7 @@ def test_functional_rows_without_a_name_are_refused():
 
 def test_a_whole_row_judges_programs(tmp_path: Path):
     stored = store_tests(livecode.tests_from_livecode(row()), tmp_path)
-    tests = read_tests(stored.path, stored.sha256)
+    tests = read_tests(*stored)
     assert judge("print(int(input()) ** 2)", tests).passed
     assert judge("print(2 * int(input()))", tests).reason == "wrong output"
 

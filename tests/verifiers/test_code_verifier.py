@@ -20,11 +20,11 @@ DOUBLE = {"kind": "call", "entry": "double", "cases": [{"args": [n], "expected":
 RIGHT = "\\boxed{\n```python\nprint(input().upper())\n```\n}"
 
 
-def question(stored: "code_tests.StoredTests | None", *, relative_to: Path | None = None, digest: str = "") -> Question:
+def question(stored: tuple[Path, str] | None, *, relative_to: Path | None = None, digest: str = "") -> Question:
     grading = ""
     if stored is not None:
-        path = stored.path.relative_to(relative_to) if relative_to else stored.path
-        grading = as_text(Grading(tests=str(path), tests_sha256=digest or stored.sha256))
+        path = stored[0].relative_to(relative_to) if relative_to else stored[0]
+        grading = as_text(Grading(tests=str(path), tests_sha256=digest or stored[1]))
     return Question(
         question_id="q", text="?", choices=[], answer="", verifier="code", domain="", subdomain="", grading=grading,
     )  # fmt: skip
@@ -66,8 +66,8 @@ def test_tests_lie_below_the_data_folder_and_are_named_by_their_digest(tmp_path:
     assert code.check(RIGHT, question(stored, relative_to=tmp_path)).verdict == Verdict.CORRECT
     other = code.check(RIGHT, question(stored, relative_to=tmp_path, digest="0" * 64))
     assert other.verdict == Verdict.UNVERIFIED
-    assert f"digest {stored.sha256[:16]}, not 0000000000000000" in other.reason
-    stored.path.unlink()
+    assert f"digest {stored[1][:16]}, not 0000000000000000" in other.reason
+    stored[0].unlink()
     code._tests.cache_clear()
     assert "No such file" in code.check(RIGHT, question(stored)).reason
 
@@ -119,17 +119,17 @@ def test_bare_solutions_need_tests_of_the_documented_shape(tests: list[Any]):
 def test_stored_tests_are_one_file_per_content(tmp_path: Path):
     first, again = code_tests.store_tests(DOUBLE, tmp_path), code_tests.store_tests(dict(DOUBLE), tmp_path)
     assert first == again
-    assert [path.name for path in tmp_path.iterdir()] == [first.path.name]
-    read = code_tests.read_tests(first.path, first.sha256)
+    assert [path.name for path in tmp_path.iterdir()] == [first[0].name]
+    read = code_tests.read_tests(*first)
     assert [case.expected for case in read.cases] == [0, 2, 4, 6, 8]
 
 
 def test_large_tests_are_compressed_to_the_same_bytes_every_time(tmp_path: Path):
     large = {"kind": "stdin", "cases": [{"stdin": "x" * 100_000, "stdout": "y"}]}
     first, again = (code_tests.store_tests(large, tmp_path / name) for name in ("one", "two"))
-    assert first.path.suffixes == [".json", ".gz"]
-    assert (first.sha256, first.path.stat().st_size < 1000) == (again.sha256, True)
-    assert code_tests.read_tests(first.path, first.sha256).cases[0].stdin == "x" * 100_000
+    assert first[0].suffixes == [".json", ".gz"]
+    assert (first[1], first[0].stat().st_size < 1000) == (again[1], True)
+    assert code_tests.read_tests(*first).cases[0].stdin == "x" * 100_000
 
 
 def test_tagged_tests_hold_what_json_cannot(tmp_path: Path):
@@ -138,7 +138,7 @@ def test_tagged_tests_hold_what_json_cannot(tmp_path: Path):
     stored = code_tests.store_tests(
         {**tests, "cases": [{"args": code_tests.tagged([value]), "expected": code_tests.tagged(value)}]}, tmp_path
     )
-    (case,) = code_tests.read_tests(stored.path, stored.sha256).cases
+    (case,) = code_tests.read_tests(*stored).cases
     assert (case.args, case.expected) == ((value,), value)
 
 

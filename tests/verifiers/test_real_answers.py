@@ -11,7 +11,7 @@ from places import DATA
 
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import choice
-from infuser_core.verifiers.parts.phrases import announced_letter
+from infuser_core.verifiers.parts.extract import announced_letter
 
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "real_answers.jsonl").read_text().splitlines()]
 

@@ -5,8 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 
 from corpus.find import licences
-from corpus.find.catalogue import Offer, Params, Site, ask_xml, text_of
-from corpus.find.dspace import get_record
+from corpus.find.catalogue import Offer, Params, Site, ask_xml, get_record, text_of
 from corpus.find.identifiers import path_of
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
@@ -34,7 +33,11 @@ PAGES = re.compile(r"\b(\d{2,4})\s*(?:\+\s*\d+\s*)?p(?:ages|p)\b", re.IGNORECASE
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """Books and lecture notes from `GET {base}/api/query` (Atom); one more question each, for the licence."""
-    reply = ask_xml(site.client, f"{site.base}/api/query", _params(query), expected=EXPECTED)
+    # Words of the query anywhere, and one of the words by which authors announce teaching material.
+    about = " AND ".join(f"all:{word}" for word in re.findall(r"[\w-]+", query))
+    kinds = 'ti:"lecture notes" OR ti:lectures OR ti:textbook OR co:"lecture notes" OR co:textbook OR co:book'
+    params: Params = {"search_query": f"({about}) AND ({kinds})", "start": 0, "max_results": MAX_RESULTS}
+    reply = ask_xml(site.client, f"{site.base}/api/query", params, expected=EXPECTED)
     if reply.data.tag != f"{ATOM}feed":
         raise CatalogueError(f"catalogue {site.base}: the answer is no Atom feed", hint=EXPECTED)
     for entry in reply.data.findall(f"{ATOM}entry"):
@@ -48,17 +51,15 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) -> Offer:
     paper = path_of(_text(entry, "id")).removeprefix("/abs/")
     licence = _licence(site, re.sub(r"v\d+$", "", paper))
-    return Offer(
-        catalogue=site.name,
+    return site.offer(
+        topic,
+        licence,
         offer_id=paper,
         title=_text(entry, "title"),
         author="; ".join(_text(author, "name") for author in entry.findall(f"{ATOM}author")),
         description=_text(entry, "summary"),
         category="notes" if "lecture" in _said(entry).lower() else "textbook",
         keywords=[row.get("term", "") for row in entry.findall(f"{ATOM}category")],
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
         source_url=f"https://arxiv.org/abs/{paper}",
         download_url=f"https://arxiv.org/pdf/{paper}",
         doi=text_of(entry.findtext(f"{ARXIV}doi")),
@@ -75,14 +76,6 @@ def _licence(site: Site, paper: str) -> licences.Licence:
     if isinstance(root, licences.Licence):
         return root
     return licences.agree([licences.read("arXivRaw.license", text_of(row.text)) for row in root.iter(f"{RAW}license")])
-
-
-def _params(query: str) -> Params:
-    """Words of the query anywhere, and one of the words by which authors announce teaching material."""
-    words = re.findall(r"[\w-]+", query)
-    about = " AND ".join(f"all:{word}" for word in words)
-    kinds = 'ti:"lecture notes" OR ti:lectures OR ti:textbook OR co:"lecture notes" OR co:textbook OR co:book'
-    return {"search_query": f"({about}) AND ({kinds})", "start": 0, "max_results": MAX_RESULTS}
 
 
 def _teaches(entry: ElementTree.Element) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from corpus.find import dspace
 from corpus.find.catalogue import Offer, Site
+from corpus.find.catalogues import oapen
 from infuser_core.schemas import Topic
 
 BASE = "https://directory.doabooks.org"
@@ -13,6 +13,6 @@ BASE = "https://directory.doabooks.org"
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """`GET {base}/rest/search`, and `{base}/oai/request` for each book's licence and file."""
     # The quotes keep the words together, as the directory's matching is loose.
-    for item in dspace.search(site.client, site.base, f'"{query}"'):
-        record = dspace.record(site.client, site.base, f"oai:{urlsplit(BASE).hostname}:{item.handle}")
-        yield dspace.offer(site, topic, item, record.licence, next(iter(record.downloads), ""))
+    for item in oapen.search(site.client, site.base, f'"{query}"'):
+        licence, downloads = oapen.record(site.client, site.base, f"oai:{urlsplit(BASE).hostname}:{item.handle}")
+        yield oapen.offer(site, topic, item, licence, next(iter(downloads), ""))

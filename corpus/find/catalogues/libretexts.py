@@ -36,16 +36,14 @@ def _offer(site: Site, book: dict[str, Any], topic: Topic, digest: str) -> Offer
     number = text_of(book.get("bookID"))
     links = book.get("links")
     licence = licences.read("license", book.get("license"))
-    return Offer(
-        catalogue=site.name,
+    return site.offer(
+        topic,
+        licence,
         offer_id=number,
         title=text_of(book.get("title")),
         author=text_of(book.get("author")),
         description=plain(book.get("summary")),
         keywords=[text_of(book.get("subject")), text_of(book.get("library"))],
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
         source_url=f"{site.base}/book/{number}",
         download_url=text_of(links.get("pdf")) if isinstance(links, dict) else "",
         isbn=text_of(book.get("isbn")),

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from corpus.find import licences
-from corpus.find.catalogue import Offer, Site, ask_json, subject
+from corpus.find.catalogue import Offer, Site, ask_json, objects, subject
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
@@ -39,32 +39,26 @@ def _offer(site: Site, entry: Any, topic: Topic, digest: str) -> Offer:
     missing = [key for key in ("id", "title", "pdf") if not isinstance(entry.get(key), str | int)]
     if missing:
         raise CatalogueError(f"catalogue {site.base}: entry {entry!r} lacks {', '.join(missing)}", hint=EXPECTED)
-    licence = _licence(entry.get("license"))
-    return Offer(
-        catalogue=site.name,
+    licence, pairs, pdf = _licence(entry.get("license")), objects(entry.get("subjects")), str(entry["pdf"])
+    if pdf.startswith(f"{site.base}/") or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", pdf):
+        # The port of a loopback server differs in every run and must not reach the registry.
+        pdf = f"{SCHEME}/{pdf.removeprefix(site.base).lstrip('/')}"
+    return site.offer(
+        topic,
+        licence,
         offer_id=str(entry["id"]),
         title=str(entry["title"]),
         author=str(entry.get("author") or ""),
         description=str(entry.get("description") or ""),
         category=str(entry.get("category") or "textbook"),
-        subjects=_subjects(entry.get("subjects")),
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
+        subjects=[subject(str(pair.get("domain", "")), str(pair.get("subdomain", ""))) for pair in pairs],
         source_url=f"{SCHEME}/catalogue.json#{entry['id']}",
-        download_url=_relative(site, str(entry["pdf"])),
+        download_url=pdf,
         doi=str(entry.get("doi") or ""),
         isbn=str(entry.get("isbn") or ""),
         arxiv=str(entry.get("arxiv") or ""),
         answer=digest,
     )
-
-
-def _relative(site: Site, pdf: str) -> str:
-    """`local:/path`: the port of a loopback server differs in every run and must not reach the registry."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", pdf) and not pdf.startswith(f"{site.base}/"):
-        return pdf
-    return f"{SCHEME}/{pdf.removeprefix(site.base).lstrip('/')}"
 
 
 def address(site: Site, download_url: str) -> str:
@@ -79,8 +73,3 @@ def _licence(field: Any) -> licences.Licence:
         evidence = f"license.spdx={spdx}; license.url={field.get('url', '')}"
         return licences.Licence(spdx=licences.spdx_of(spdx) or spdx, evidence=evidence)
     return licences.read("license", field)
-
-
-def _subjects(field: Any) -> list[str]:
-    rows = field if isinstance(field, list) else []
-    return [subject(str(r.get("domain", "")), str(r.get("subdomain", ""))) for r in rows if isinstance(r, dict)]

@@ -29,7 +29,9 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     first = _feed(site, template.replace("{searchTerms}", quote(query))) if template else root
     for reply in _pages(site, first):
         for entry in reply.data.findall(f"{ATOM}entry"):
-            link = _file(entry)
+            free = [link for link in entry.findall(f"{ATOM}link") if link.get("rel") in FREE]
+            kinds = {link.get("type", "").partition(";")[0].strip(): link for link in reversed(free)}
+            link = next((kinds[kind] for kind in FORMATS if kind in kinds), None)
             # What the catalogue itself found needs no second filter.
             if link is not None and (template or mentions(_words(entry), query)):
                 yield _offer(site, entry, link, topic, reply)
@@ -51,7 +53,10 @@ def _template(site: Site, root: Reply) -> str:
             urls = [row for row in about.findall(f"{SEARCH}Url") if "atom" in row.get("type", "")]
             href = absolute(href, urls[0].get("template", "")) if urls else ""
         if "{searchTerms}" in href:
-            return _plain_template(href)
+            # Without optional parameters, `{startPage?}` and the like.
+            head, _, query = href.partition("?")
+            kept = [part for part in query.split("&") if "{" not in part or "{searchTerms}" in part]
+            return f"{head}?{'&'.join(kept)}" if kept and query else head
     return ""
 
 
@@ -74,37 +79,21 @@ def _offer(site: Site, entry: ElementTree.Element, link: ElementTree.Element, to
     names = [text_of(row.text) for tag in DC for row in entry.findall(f"{tag}identifier")]
     licence = _licence(entry)
     alternate = next((row.get("href", "") for row in entry.findall(f"{ATOM}link[@rel='alternate']")), "")
-    return Offer(
-        catalogue=site.name,
+    return site.offer(
+        topic,
+        licence,
         offer_id=next(filter(None, [text_of(entry.findtext(f"{ATOM}id")), *names]), link.get("href", "")),
         title=text_of(entry.findtext(f"{ATOM}title")),
         author="; ".join(text_of(row.text) for row in entry.findall(f"{ATOM}author/{ATOM}name")),
         description=plain(entry.findtext(f"{ATOM}summary") or entry.findtext(f"{ATOM}content")),
         keywords=_terms(entry),
         language=next((text_of(row.text) for tag in DC for row in entry.findall(f"{tag}language")), ""),
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
         source_url=absolute(reply.url, alternate) if alternate else reply.url,
         download_url=absolute(reply.url, link.get("href", "")),
         doi=next((name for name in names if identifiers.doi(name)), ""),
         isbn="; ".join(name for name in names if identifiers.isbn(name)),
         answer=reply.sha256,
     )
-
-
-def _plain_template(href: str) -> str:
-    """The template without optional parameters, `{startPage?}` and the like."""
-    head, _, query = href.partition("?")
-    kept = [part for part in query.split("&") if "{" not in part or "{searchTerms}" in part]
-    return f"{head}?{'&'.join(kept)}" if kept and query else head
-
-
-def _file(entry: ElementTree.Element) -> ElementTree.Element | None:
-    """The link to a free file that can be read, PDF before text."""
-    free = [link for link in entry.findall(f"{ATOM}link") if link.get("rel") in FREE]
-    kinds = {link.get("type", "").partition(";")[0].strip(): link for link in reversed(free)}
-    return next((kinds[kind] for kind in FORMATS if kind in kinds), None)
 
 
 def _onward(page: Reply) -> Iterator[str]:

@@ -29,17 +29,15 @@ def _offer(site: Site, fields: dict[str, Any], topic: Topic, digest: str) -> Off
     number = text_of(fields.get("id"))
     licence = licences.read("license", fields.get("license"))
     pdf = next((f for f in objects(fields.get("formats")) if "pdf" in text_of(f.get("type")).lower()), {})
-    return Offer(
-        catalogue=site.name,
+    return site.offer(
+        topic,
+        licence,
         offer_id=number,
         title=text_of(fields.get("title")),
         author="; ".join(filter(None, map(_person, objects(fields.get("contributors"))))),
         description=plain(fields.get("description")),
         keywords=[text_of(row.get("name")) for row in objects(fields.get("subjects"))],
         language=text_of(fields.get("language")),
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
         source_url=f"{site.base}/textbooks/{number}",
         download_url=text_of(pdf.get("url")),
         doi=text_of(fields.get("doi")),

@@ -35,7 +35,8 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
             raise CatalogueError(f"catalogue {url}: no meta", hint=EXPECTED)
         for book in books:
             live = text_of(book.get("book_state")).lower() not in RETIRED
-            if live and mentions(_words(book), query):
+            words = [text_of(book.get("title")), plain(book.get("description")), *_subjects(book)]
+            if live and mentions(" ".join(words), query):
                 yield _offer(site, book, topic, reply.sha256)
         total = meta.get("total_count")
         if (page + 1) * PAGE_SIZE >= (total if isinstance(total, int) else 0):
@@ -48,19 +49,18 @@ def _offer(site: Site, book: dict[str, Any], topic: Topic, digest: str) -> Offer
     if book.get("license_url"):
         found.append(licences.read("license_url", book["license_url"]))
     licence = licences.agree(found)
+    authors = [row.get("value", row) for row in objects(book.get("authors"))]
     meta = book.get("meta")
     about: dict[str, Any] = meta if isinstance(meta, dict) else {}
-    return Offer(
-        catalogue=site.name,
+    return site.offer(
+        topic,
+        licence,
         offer_id=text_of(book.get("cnx_id")) or text_of(book.get("id")),
         title=text_of(book.get("title")),
-        author="; ".join(_authors(book)),
+        author="; ".join(text_of(row.get("name")) for row in objects(authors) if row.get("name")),
         description=plain(book.get("description")),
         keywords=_subjects(book),
         language=text_of(about.get("locale")),
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
         source_url=text_of(about.get("html_url")) or site.base,
         download_url=text_of(book.get("high_resolution_pdf_url")) or text_of(book.get("low_resolution_pdf_url")),
         isbn=texts_of(book, "digital_isbn_13", "print_isbn_13"),
@@ -69,15 +69,6 @@ def _offer(site: Site, book: dict[str, Any], topic: Topic, digest: str) -> Offer
     )
 
 
-def _authors(book: dict[str, Any]) -> list[str]:
-    rows = [row.get("value", row) for row in objects(book.get("authors"))]
-    return [text_of(row.get("name")) for row in objects(rows) if row.get("name")]
-
-
 def _subjects(book: dict[str, Any]) -> list[str]:
     rows = objects(book.get("book_subjects"))
     return [name for row in rows if (name := text_of(row.get("subject_name")) or text_of(row.get("name")))]
-
-
-def _words(book: dict[str, Any]) -> str:
-    return " ".join([text_of(book.get("title")), plain(book.get("description")), *_subjects(book)])

@@ -34,17 +34,15 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 def _offer(site: Site, book: dict[str, Any], about: dict[str, Any], topic: Topic, digest: str) -> Offer:
     link = text_of(book.get("link")).rstrip("/")
     licence = _licence(about.get("license"))
-    return Offer(
-        catalogue=site.name,
+    return site.offer(
+        topic,
+        licence,
         offer_id=link or text_of(book.get("id")),
         title=text_of(about.get("name")),
         author="; ".join(_names(about.get("author"))),
         description=plain(about.get("description") or about.get("disambiguatingDescription")),
         keywords=_subjects(about),
         language=text_of(about.get("inLanguage")),
-        discipline=topic.domain,
-        licence=licence.spdx,
-        licence_evidence=licence.evidence,
         source_url=link,
         download_url=f"{link}/open/download?type=pdf" if link else "",
         doi=_doi(about.get("identifier")),

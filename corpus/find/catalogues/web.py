@@ -1,6 +1,7 @@
 """The open web, through a search command of the user's own. A page's own statements decide on licence and file."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from corpus.find import landing, licences
@@ -29,40 +30,28 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 
 
 def _offer(site: Site, result: dict[str, Any], topic: Topic) -> Offer:
-    if path_of(result["url"]).lower().endswith(".pdf"):
-        return _bare(result, topic, "no page states the licence of this file", pdf=result["url"])
+    url, title, snippet = result["url"], text_of(result.get("title")), text_of(result.get("snippet"))
+    bare = partial(site.offer, topic, offer_id=url, title=title, description=snippet, source_url=url)
+    if path_of(url).lower().endswith(".pdf"):
+        licence = licences.Licence(spdx=licences.UNKNOWN, evidence="no page states the licence of this file")
+        return bare(licence=licence, download_url=url)
     try:
-        reply = ask_text(site.client, result["url"])
+        reply = ask_text(site.client, url)
     except CatalogueError as error:
-        return _bare(result, topic, f"not readable: {error.message}")
+        licence = licences.Licence(spdx=licences.UNKNOWN, evidence=f"not readable: {error.message}")
+        return bare(licence=licence, download_url="")
     page = landing.read(reply.data, reply.url)
-    return Offer(
-        catalogue=site.name,
-        offer_id=result["url"],
-        title=page.first("title") or text_of(result.get("title")),
+    return site.offer(
+        topic,
+        page.licence,
+        offer_id=url,
+        title=page.first("title") or title,
         author="; ".join(page.values.get("author", [])),
-        description=page.first("description") or text_of(result.get("snippet")),
+        description=page.first("description") or snippet,
         language=page.first("language"),
-        discipline=topic.domain,
-        licence=page.licence.spdx,
-        licence_evidence=page.licence.evidence,
         source_url=reply.url,
         download_url=next(iter(page.pdfs), ""),
         doi=page.first("doi"),
         isbn="; ".join(page.values.get("isbn", [])),
         answer=reply.sha256,
-    )
-
-
-def _bare(result: dict[str, Any], topic: Topic, evidence: str, pdf: str = "") -> Offer:
-    return Offer(
-        catalogue="web",
-        offer_id=result["url"],
-        title=text_of(result.get("title")),
-        description=text_of(result.get("snippet")),
-        discipline=topic.domain,
-        licence=licences.UNKNOWN,
-        licence_evidence=evidence,
-        source_url=result["url"],
-        download_url=pdf,
     )

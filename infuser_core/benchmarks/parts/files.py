@@ -1,23 +1,15 @@
-"""Data files of a benchmark: located by path, data folder or hub, and read row by row."""
+"""Rows of data files of any kind: parquet, CSV, JSON or JSON lines, read one by one and written in part."""
 
 import csv
 import itertools
 import json
-import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infuser_core import durable
-from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import ConfigError, DocumentError
-from infuser_core.hub import DATA, HubAddress, fetched, snapshot
-from infuser_core.settings import data_root
-
-if TYPE_CHECKING:
-    from infuser_core.benchmarks.parts.spec import Benchmark
+from infuser_core.errors import DocumentError
 
 _LISTS = ("examples", "data", "questions", "rows")
 
@@ -137,91 +129,3 @@ def _shaped(source: Path, rows: list[dict[str, Any]]) -> Any:
         return rows
     name = next((name for name in _LISTS if isinstance(held, dict) and isinstance(held.get(name), list)), None)
     return rows if name is None else {**held, name: rows}
-
-
-def download(benchmark: "Benchmark", *, local: bool = False) -> list[Path]:
-    """One folder per data set, holding the benchmark's files alone. Raises ConfigError when they cannot be had.
-
-    `local`: from the hub's cache on this machine alone.
-    """
-    patterns = " ".join(benchmark.files).split()
-    remedy = f"check the network{', HF_TOKEN' if benchmark.gated else ''}; {by_hand(benchmark)}"
-    return [
-        snapshot(
-            HubAddress(repo=repo, kind="dataset", revision=benchmark.revision),
-            patterns,
-            what=f"benchmark {benchmark.name}",
-            remedy=remedy,
-            local=local,
-        )
-        for repo in benchmark.repos
-    ]
-
-
-def by_hand(benchmark: "Benchmark") -> str:
-    """Hint for machines that do not reach the hub."""
-    folder = data_root() / benchmark.name
-    files = " or ".join(benchmark.files[:2])
-    return f"or put {files} into {folder}, or name them in the benchmark's `path`"
-
-
-def locate(benchmark: "Benchmark", settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
-    """The files of the benchmark's split, in a fixed order. Raises ConfigError when there are none.
-
-    `local`: without asking the network.
-    """
-    if settings.path:
-        return _named(benchmark, fetched(settings.path))
-    root = data_root()
-    for place in (root / benchmark.name, *(root / f"{benchmark.name}{suffix}" for suffix in DATA)):
-        if place.exists():
-            return _named(benchmark, place)
-    if not benchmark.repos:
-        raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
-    return [file for folder in download(benchmark, local=local) for file in _named(benchmark, folder)]
-
-
-def _named(benchmark: "Benchmark", place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    if not place.is_dir():
-        raise ConfigError(
-            f"benchmark {benchmark.name}: path = {str(place)!r}: no such file or folder",
-            hint="correct the path; relative ones start where you run",
-        )
-    found = files_in(benchmark, place)
-    if not found:
-        raise ConfigError(
-            f"benchmark {benchmark.name}: {place} holds no file of its {benchmark.split} split",
-            hint=f"expected {' or '.join(benchmark.files) or 'a data file'}, or one {', '.join(DATA)} file",
-        )
-    return found
-
-
-def files_in(benchmark: "Benchmark", folder: Path) -> list[Path]:
-    """Files of the split: by the data set's own layout, else by the split's name, else all data files there are."""
-    # A snapshot of the hub is a folder of links, which are followed; hidden files are nobody's data.
-    names = sorted(
-        (Path(at) / name).relative_to(folder).as_posix()
-        for at, _, files in os.walk(folder, followlinks=True)
-        for name in files
-        if name.endswith(DATA) and not name.startswith(".")
-    )
-    # A benchmark in several data sets has several folders in a local copy: a layout may start anywhere.
-    for layout in benchmark.files:
-        patterns = [pattern for each in layout.split() for pattern in (each, f"*/{each}")]
-        found = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
-        if found:
-            return [folder / name for name in found]
-    of_split = [name for name in names if benchmark.split in Path(name).stem]
-    return [folder / name for name in of_split or names]
-
-
-def source_of(benchmark: "Benchmark", file: Path) -> str:
-    """Label of one of a benchmark's files: the data set's short name, a task's folder, or the file's stem."""
-    shorts = [repo.split("/")[-1] for repo in benchmark.repos]
-    path = file.as_posix().lower()
-    there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
-    if len(shorts) > 1 and there:
-        return max(there)[1]
-    return file.parent.name if file.stem in ("task", "data") else file.stem

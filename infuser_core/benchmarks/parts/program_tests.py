@@ -62,7 +62,10 @@ def tests_from_hf(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     """
     name = _name(row)
     try:
-        check = _function(ast.parse(str(row["test"])), "check")
+        defined = [node for node in ast.parse(str(row["test"])).body if isinstance(node, ast.FunctionDef)]
+        check = next((node for node in defined if node.name == "check"), None)
+        if check is None:
+            raise ValueError("no function check")
         inputs = [list(args) for args in _assigned(check, "inputs") or ()]
         entry = str(row["entry_point"])
         results = _assigned(check, "results")
@@ -142,13 +145,6 @@ def _list(value: object) -> list[Any]:
     return list(found)
 
 
-def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return node
-    raise ValueError(f"no function {name}")
-
-
 def _assigned(check: ast.FunctionDef, name: str) -> list[Any] | None:
     """The literal list assigned to `name`, None where nothing is. Raises ValueError for anything but a literal list."""
     for node in check.body:
@@ -207,8 +203,10 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
         entry = _entry(row, cases)
         if not cases:
             raise ValueError("no test cases")
-        read = _functional if entry else _stdin
-        tests = [read(case) for case in cases]
+        tests = [
+            _functional(case) if entry else {"stdin": str(case["input"]), "stdout": str(case["output"])}
+            for case in cases
+        ]
     except KeyError as error:
         raise DocumentError(f"question {name}: no field {error}", hint=_HINT) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -238,8 +236,7 @@ def unpack(private: object) -> list[Any]:
         packed = base64.b64decode(private, validate=True)
     except binascii.Error as error:
         raise ValueError(f"private tests are neither JSON nor base64: {error}") from error
-    text = _unpickled(_inflated(packed))
-    return _plain(text)
+    return _plain(_unpickled(_inflated(packed)))
 
 
 def _inflated(packed: bytes) -> bytes:
@@ -278,10 +275,6 @@ def _plain(cases: object) -> list[Any]:
 
 def _json_of(value: object) -> Any:
     return json.loads(value) if isinstance(value, str) else value
-
-
-def _stdin(case: Mapping[str, Any]) -> dict[str, Any]:
-    return {"stdin": str(case["input"]), "stdout": str(case["output"])}
 
 
 def _functional(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Question sets: from the micro-world, from files in the layout of the published sets, or sampled from benchmarks."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -44,7 +45,9 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
     if source.size is not None and source.size != len(rows):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
     questions = [question_of(row, f"{source.path}, row {number}") for number, row in enumerate(rows, 1)]
-    _refuse_duplicates(questions, source.path)
+    twice = next((name for name, times in Counter(each.question_id for each in questions).items() if times > 1), None)
+    if twice is not None:
+        raise DocumentError(f"{source.path}: question_id {twice} twice", hint="identifiers are unique")
     return questions
 
 
@@ -177,11 +180,3 @@ def _letter(truth: Any, choices: Sequence[str], where: str) -> str:
     if isinstance(truth, str) and truth in LETTERS[: len(choices)] and len(truth) == 1:
         return truth
     raise DocumentError(f"{where}: the answer {truth!r} is none of the choices", hint="give the text of a choice")
-
-
-def _refuse_duplicates(questions: Sequence[Question], path: str) -> None:
-    seen: set[str] = set()
-    for question in questions:
-        if question.question_id in seen:
-            raise DocumentError(f"{path}: question_id {question.question_id} twice", hint="identifiers are unique")
-        seen.add(question.question_id)

@@ -1,20 +1,24 @@
-"""Benchmarks as data: their rows, how the paper samples them, and how files become checked questions."""
+"""Benchmarks as data: where their files are, how the paper samples them, and how rows become checked questions."""
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatch
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable, settings
-from infuser_core.benchmarks.parts.files import locate, rows_of, source_of
+from infuser_core import durable
+from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.hub import DATA, HubAddress, fetched, snapshot
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
+from infuser_core.settings import data_root, store_root
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
 MOST_WRONG = 0.01
@@ -87,6 +91,89 @@ class Benchmark:
         return list(_loaded(self, tuple(stamps)))
 
 
+def download(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
+    """One folder per data set, holding the benchmark's files alone. Raises ConfigError when they cannot be had.
+
+    `local`: from the hub's cache on this machine alone.
+    """
+    patterns = " ".join(benchmark.files).split()
+    token, files = ", HF_TOKEN" if benchmark.gated else "", " or ".join(benchmark.files[:2])
+    folder = data_root() / benchmark.name
+    remedy = f"check the network{token}; or put {files} into {folder}, or name them in the benchmark's `path`"
+    return [
+        snapshot(
+            HubAddress(repo=repo, kind="dataset", revision=benchmark.revision),
+            patterns,
+            what=f"benchmark {benchmark.name}",
+            remedy=remedy,
+            local=local,
+        )
+        for repo in benchmark.repos
+    ]
+
+
+def locate(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
+    """The files of the benchmark's split, in a fixed order. Raises ConfigError when there are none.
+
+    `local`: without asking the network.
+    """
+    if settings.path:
+        return _named(benchmark, fetched(settings.path))
+    root = data_root()
+    for place in (root / benchmark.name, *(root / f"{benchmark.name}{suffix}" for suffix in DATA)):
+        if place.exists():
+            return _named(benchmark, place)
+    if not benchmark.repos:
+        raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
+    return [file for folder in download(benchmark, local=local) for file in _named(benchmark, folder)]
+
+
+def _named(benchmark: Benchmark, place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        raise ConfigError(
+            f"benchmark {benchmark.name}: path = {str(place)!r}: no such file or folder",
+            hint="correct the path; relative ones start where you run",
+        )
+    found = files_in(benchmark, place)
+    if not found:
+        raise ConfigError(
+            f"benchmark {benchmark.name}: {place} holds no file of its {benchmark.split} split",
+            hint=f"expected {' or '.join(benchmark.files) or 'a data file'}, or one {', '.join(DATA)} file",
+        )
+    return found
+
+
+def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
+    """Files of the split: by the data set's own layout, else by the split's name, else all data files there are."""
+    # A snapshot of the hub is a folder of links, which are followed; hidden files are nobody's data.
+    names = sorted(
+        (Path(at) / name).relative_to(folder).as_posix()
+        for at, _, files in os.walk(folder, followlinks=True)
+        for name in files
+        if name.endswith(DATA) and not name.startswith(".")
+    )
+    # A benchmark in several data sets has several folders in a local copy: a layout may start anywhere.
+    for layout in benchmark.files:
+        patterns = [pattern for each in layout.split() for pattern in (each, f"*/{each}")]
+        found = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+        if found:
+            return [folder / name for name in found]
+    of_split = [name for name in names if benchmark.split in Path(name).stem]
+    return [folder / name for name in of_split or names]
+
+
+def source_of(benchmark: Benchmark, file: Path) -> str:
+    """Label of one of a benchmark's files: the data set's short name, a task's folder, or the file's stem."""
+    shorts = [repo.split("/")[-1] for repo in benchmark.repos]
+    path = file.as_posix().lower()
+    there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
+    if len(shorts) > 1 and there:
+        return max(there)[1]
+    return file.parent.name if file.stem in ("task", "data") else file.stem
+
+
 def question(
     name: str,
     text: str,
@@ -113,7 +200,7 @@ def question(
 
 def cache_folder(name: str, *, of: str = "tests") -> Path:
     """Folder for a benchmark's unpacked tests, and what else is made from its rows: in the store, safe to delete."""
-    return settings.store_root() / "cache" / of / name
+    return store_root() / "cache" / of / name
 
 
 def remembered(name: str, files: Sequence[Mapping[str, Any]], make: Callable[[], Iterable[Question]]) -> list[Question]:

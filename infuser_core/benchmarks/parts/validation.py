@@ -6,7 +6,6 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
@@ -23,18 +22,13 @@ def content(questions: Sequence[Question]) -> str:
     """sha256 over everything the questions say, in order; where a problem's tests lie is not part of it."""
     total = hashlib.sha256()
     for question in questions:
-        total.update(json.dumps(_plain(_placeless(question)), sort_keys=True).encode() + b"\n")
+        grading = grading_of(question)
+        if grading.tests:
+            question = replace(question, grading=as_text(replace(grading, tests="")))
+        # What `asdict` makes, which copies every list first: this is called for every question of every benchmark.
+        plain = {name: getattr(question, name) for name in _NAMES}
+        total.update(json.dumps(plain, sort_keys=True).encode() + b"\n")
     return total.hexdigest()
-
-
-def _plain(question: Question) -> dict[str, Any]:
-    # What `asdict` makes, which copies every list first: this is called for every question of every benchmark.
-    return {name: getattr(question, name) for name in _NAMES}
-
-
-def _placeless(question: Question) -> Question:
-    grading = grading_of(question)
-    return replace(question, grading=as_text(replace(grading, tests=""))) if grading.tests else question
 
 
 MANY_WORDS = 12
@@ -145,7 +139,8 @@ def sample(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = 
     With `leak_free` no question that `evaluated` will ask is drawn. What a quota lacks is announced as a DataWarning
     and drawn from the others, or left lacking, as `source.shortfall` says. Raises ConfigError when nothing is left.
     """
-    asked = _asked(evaluated) if source.leak_free else frozenset()
+    settled = evaluated if source.leak_free else ()
+    asked = frozenset(key(question) for settings in settled for question in plugins.benchmark(settings.name)(settings))
     wanted = {_name(quota): quota.count for quota in source.quotas}
     pools = {_name(quota): _pool(quota, source, asked) for quota in source.quotas}
     there = {name: len(pool) for name, pool in pools.items()}
@@ -161,31 +156,25 @@ def sample(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = 
     return [question for name, pool in pools.items() for question in draw(pool, given[name], seed=source.seed)]
 
 
-def _asked(evaluated: Sequence[BenchmarkSettings]) -> frozenset[str]:
-    return frozenset(key(question) for settings in evaluated for question in plugins.benchmark(settings.name)(settings))
-
-
 def _name(quota: Quota) -> str:
     return "+".join(quota.benchmarks) + (f"/{quota.subdomain}" if quota.subdomain else "")
 
 
 def _pool(quota: Quota, source: BenchmarkQuestions, asked: frozenset[str]) -> list[Question]:
     """The questions that a quota may draw from."""
-    pool = [
-        replace(question, question_id=f"{benchmark}:{question.question_id}")
-        for benchmark in quota.benchmarks
-        for question in _questions(benchmark, source)
-        if quota.subdomain in ("", question.subdomain)
-    ]
+    pool = []
+    for benchmark in quota.benchmarks:
+        settings = BenchmarkSettings(name=benchmark, path=source.paths.get(benchmark, ""))
+        pool += [
+            replace(question, question_id=f"{benchmark}:{question.question_id}")
+            for question in plugins.benchmark(benchmark)(settings)
+            if quota.subdomain in ("", question.subdomain)
+        ]
     if not pool:
         raise ConfigError(
             f"data.validation.quotas: {_name(quota)} has no questions", hint="check `subdomain`, or leave the quota out"
         )
     return [one for one in pool if not asked or key(one) not in asked]
-
-
-def _questions(benchmark: str, source: BenchmarkQuestions) -> list[Question]:
-    return plugins.benchmark(benchmark)(BenchmarkSettings(name=benchmark, path=source.paths.get(benchmark, "")))
 
 
 def _announce(wanted: dict[str, int], given: dict[str, int], *, leak_free: bool) -> None:

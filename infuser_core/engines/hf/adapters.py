@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from infuser_core.adapters import CONFIG, NAMED, WEIGHTS, peft_names
-from infuser_core.config.optimizer import ALL_LINEAR, AdapterSettings
+from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.engines.training.checkpoint import fill
 from infuser_core.errors import ConfigError
 from infuser_core.seeding import seed_of

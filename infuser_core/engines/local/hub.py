@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from infuser_core.adapters import CONFIG, NAMED, pointer
 from infuser_core.adapters import WEIGHTS as ADAPTER
-from infuser_core.config.optimizer import AdapterSettings
+from infuser_core.config.roles import AdapterSettings
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf import gguf
 from infuser_core.engines.hf.causal_lm import (

@@ -92,7 +92,14 @@ class Ruling:
 
 def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatModel) -> list[Ruling]:
     """One ruling per job, in order."""
-    asked = [place for place, finding in enumerate(findings) if _is_open(finding)]
+    asked = [
+        place
+        for place, found in enumerate(findings)
+        if found.verdict in (Verdict.WRONG, Verdict.UNVERIFIED)
+        and found.reason in MAY_ERR
+        and found.extracted is not None
+        and len(found.extracted) <= MAX_ANSWER
+    ]
     template = load(PROMPT, profile="paper")
     prompts = []
     for place in asked:
@@ -101,11 +108,6 @@ def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatMode
     replies = model.complete(prompts, max_tokens=MAX_TOKENS) if prompts else []
     said = dict(zip(asked, replies, strict=True))
     return [_ruling(finding, said.get(place, "")) for place, finding in enumerate(findings)]
-
-
-def _is_open(finding: Finding) -> bool:
-    undecided = finding.verdict in (Verdict.WRONG, Verdict.UNVERIFIED) and finding.reason in MAY_ERR
-    return undecided and finding.extracted is not None and len(finding.extracted) <= MAX_ANSWER
 
 
 def _ruling(rule: Finding, reply: str) -> Ruling:

@@ -85,16 +85,6 @@ class CodeTests:
     """Longest expected output, or value as tagged JSON, characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTests:
-    """A stored test file."""
-
-    path: Path
-    """The file."""
-    sha256: str
-    """Digest of the file's bytes."""
-
-
 def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
     """Checked tests. Raises DocumentError naming the field at fault."""
     kind, entry = tests.get("kind"), tests.get("entry", "")
@@ -167,8 +157,8 @@ def _unpacked(content: bytes) -> bytes:
     return unpacked
 
 
-def store_tests(tests: Mapping[str, Any], folder: Path) -> StoredTests:
-    """Writes checked tests to `folder/<digest>.json[.gz]` in one rename; the same tests are the same file."""
+def store_tests(tests: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
+    """Writes checked tests to `folder/<digest>.json[.gz]` in one rename; the file, and the digest of its bytes."""
     parse_tests(tests)
     content = json.dumps(tests, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     suffix = ".json"
@@ -178,7 +168,7 @@ def store_tests(tests: Mapping[str, Any], folder: Path) -> StoredTests:
     path = folder / f"{sha256[:32]}{suffix}"
     if not path.exists():
         durable.write(path, content)
-    return StoredTests(path=path, sha256=sha256)
+    return path, sha256
 
 
 def tagged(value: object) -> Any:

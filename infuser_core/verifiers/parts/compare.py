@@ -107,7 +107,7 @@ class _Comparison:
         return worst
 
     def _in_any_order(self, found: Node, wanted: Node, *, is_set: bool) -> Finding:
-        parts, golds = (_distinct(node.items) if is_set else node.items for node in (found, wanted))
+        parts, golds = (tuple(dict.fromkeys(node.items)) if is_set else node.items for node in (found, wanted))
         if (len(parts) != len(golds) and not is_set) or max(len(parts), len(golds)) > MAX_PARTS:
             return wrong(Stage.STRUCTURE) if len(parts) != len(golds) else unverified(Stage.LIMIT)
         table = [[self.nodes(part, gold, place) for place, gold in enumerate(golds)] for part in parts]
@@ -228,10 +228,6 @@ def _named_value(sides: list[Node]) -> Node | None:
     if _is_name(sides[0]):
         return sides[1]
     return sides[0] if _is_name(sides[1]) else None
-
-
-def _distinct(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    return tuple(dict.fromkeys(items))
 
 
 def _covers(table: list[list[bool]], width: int, *, is_set: bool) -> bool:

@@ -4,16 +4,37 @@ A point is evidence only where both sides have a value and neither is zero there
 point are none. One point at which the two have different values decides against them. Too little evidence is "open",
 never "same". Agreement is to 80 digits, and a number too small or too large for that to mean anything is open as well:
 `1+e^{-1000}` is not 1. Imported by the worker alone.
+
+An unknown is whole where the expressions ask for it: in a factorial, a binomial coefficient, a limit of a sum, the
+exponent of a negative base, or a floor that whole numbers do not make trivial. Such unknowns get every small number,
+the numbers beside the divisors in floors and remainders, and larger ones in every order, so that `n` above `r` and
+below it both occur. Other unknowns get irrational numbers of several sizes and both signs. Points depend on both
+texts, so that nobody writes an answer for them.
 """
 
+import hashlib
 import itertools
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
 from sympy.core.function import AppliedUndef
 
-from infuser_core.verifiers.parts.sampling import DIGITS, ROUNDED, Point, fractional_names, points, whole_names
+Point = dict[Any, Any]
+"""A number for each unknown, in the library's own types."""
 
+DIGITS = 100
+"""Digits with which values are worked out."""
+_ROWS = 28
+_SMALL = 16
+_SIZES = (0.037, 0.23, 0.61, 0.88, 1.9, 3.4, 7.3, 19.0, 53.0, 410.0)
+_TAME = 5
+"""Sizes that are kept where one power or factorial stands inside another."""
+_COUNTED = (sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product, sympy.factorial2, sympy.RisingFactorial)
+ROUNDED = (sympy.floor, sympy.ceiling, sympy.Mod)
+"""Functions whose values jump."""
+_REAL_NAMES = frozenset(["x", "y", "z", "t", "u", "v", "w", "alpha", "beta", "gamma", "theta", "phi", "lambda"])
 AGREED = 80
 """Digits to which equal values agree."""
 ENOUGH = 12
@@ -36,12 +57,17 @@ def equal(gold: Any, found: Any) -> str:
     """`exact`, `numeric`, `other` or `open`."""
     matrices = [isinstance(side, sympy.MatrixBase) for side in (gold, found)]
     if any(matrices):
-        return _matrices(gold, found) if all(matrices) and gold.shape == found.shape else "other"
+        if not all(matrices) or gold.shape != found.shape:
+            return "other"
+        words = [equal(left, right) for left, right in zip(gold, found, strict=True)]
+        return next((word for word in ("other", "open", "numeric") if word in words), "exact")
     gold, found = _exact(gold), _exact(found)
     if not gold.free_symbols and not found.free_symbols:
         return _constants(gold, found)
     whole = whole_names(gold, found)
-    gold, found = (_with_whole(side, whole) for side in (gold, found))
+    # Declared so, whole unknowns let the library simplify `(-1)^{2n}`.
+    declared = {name: sympy.Symbol(str(name), integer=True, positive=True) for name in whole}
+    gold, found = gold.subs(declared), found.subs(declared)
     if _is_zero(gold - found):
         return "exact"
     names = {name for name in gold.free_symbols | found.free_symbols if name.is_integer}
@@ -114,27 +140,19 @@ def _constants(gold: Any, found: Any) -> str:
     if _is_zero(gold - found):
         return "exact"
     pair = values_at(gold, found, {})
-    if pair is not None and not _near(*pair, scale=_scale(gold, found)):
+    # What is left of terms that cancel is measured by the largest of them.
+    terms = (term.evalf(20) for side in (gold, found) for term in sympy.Add.make_args(side))
+    scale = max((abs(term) for term in terms if term.is_number), default=sympy.Integer(0))
+    if pair is not None and not _near(*pair, scale=scale):
         return "other"
     if pair is None or _extreme(gold) or _extreme(found):
         return "exact" if _simplifies(gold - found) else "open"
     return "numeric"
 
 
-def _scale(*sides: Any) -> Any:
-    """The largest term of two sums: what is left of terms that cancel is measured by them."""
-    terms = (term.evalf(20) for side in sides for term in sympy.Add.make_args(side))
-    return max((abs(term) for term in terms if term.is_number), default=sympy.Integer(0))
-
-
 def _near(left: Any, right: Any, *, scale: Any = 0) -> bool:
     largest = max(abs(left), abs(right), scale)
     return bool(abs(left - right) <= sympy.Float(10, DIGITS) ** -AGREED * largest)
-
-
-def _matrices(gold: Any, found: Any) -> str:
-    words = [equal(left, right) for left, right in zip(gold, found, strict=True)]
-    return next((word for word in ("other", "open", "numeric") if word in words), "exact")
 
 
 def _exact(side: Any) -> Any:
@@ -143,11 +161,6 @@ def _exact(side: Any) -> Any:
     exact |= {name: sympy.I for name in side.free_symbols if str(name) == "i"}
     exact |= {value: sympy.Symbol(str(value), real=True) for value in side.atoms(AppliedUndef)}
     return side.subs(exact) if exact else side
-
-
-def _with_whole(side: Any, whole: set[Any]) -> Any:
-    """The expression with whole unknowns declared so, which lets the library simplify `(-1)^{2n}`."""
-    return side.subs({name: sympy.Symbol(str(name), integer=True, positive=True) for name in whole})
 
 
 def _is_zero(difference: Any) -> bool:
@@ -197,3 +210,104 @@ def _extreme(side: Any) -> bool:
             if size.is_finite and size != 0 and not -_EXTREME < sympy.log(size, 10).evalf(8) < _EXTREME:
                 return True
     return False
+
+
+def whole_names(*sides: Any) -> set[Any]:
+    """The unknowns that stand for whole numbers."""
+    found: set[Any] = set()
+    for side in sides:
+        for part in sympy.preorder_traversal(side):
+            if isinstance(part, _COUNTED):
+                found |= part.free_symbols
+            elif isinstance(part, sympy.Pow) and part.base.is_negative:
+                found |= part.exp.free_symbols
+            elif isinstance(part, ROUNDED) and not _is_whole_by_itself(part):
+                found |= part.free_symbols
+    return found
+
+
+def fractional_names(*sides: Any) -> set[Any]:
+    """Unknowns in floors and remainders whose letters are usual for numbers that are not whole."""
+    parts = (part for side in sides for part in sympy.preorder_traversal(side) if isinstance(part, ROUNDED))
+    return {name for part in parts for name in part.free_symbols if str(name).strip("\\") in _REAL_NAMES}
+
+
+def points(gold: Any, found: Any, whole: set[Any]) -> Iterator[Point]:
+    """Points in an order that tells differences early."""
+    names = sorted(gold.free_symbols | found.free_symbols, key=str)
+    dice = random.Random(hashlib.sha256(f"{gold}|{found}".encode()).digest())
+    growth = max(_growth(gold), _growth(found))
+    if growth > 2:
+        return
+    counted = [name for name in names if name in whole]
+    numbers = _whole_rows(len(counted), growth, _edges(gold, found), dice)
+    for row, values in enumerate(numbers):
+        point = dict(zip(counted, map(sympy.Integer, values), strict=True))
+        rest = [name for name in names if name not in whole]
+        yield point | dict(zip(rest, _real_row(len(rest), row, growth, dice), strict=True))
+
+
+def _whole_rows(count: int, growth: int, edges: list[int], dice: random.Random) -> Iterator[tuple[int, ...]]:
+    """Rows of whole numbers: neighbours, small ones, then large ones in every order."""
+    if not count:
+        yield from itertools.repeat((), _ROWS)
+        return
+    top = {0: 9973, 1: 36, 2: 5}[growth]
+    small = list(range(1, min(_SMALL, top) + 1))
+    if count == 1:
+        large = (dice.randint(top // 2, top) for _ in range(8))
+        several = [*dice.sample(small, len(small)), *(edge for edge in edges[:_ROWS] if edge <= top), *large]
+        yield from ((value,) for value in several)
+        return
+    orders = list(itertools.islice(itertools.permutations(range(count)), 24))
+    for row in range(2 * max(_ROWS, len(orders))):
+        values = sorted(dice.sample(range(1, max(top, count + 1) + 1) if row % 2 else range(1, count + 8), count))
+        yield tuple(values[place] for place in orders[row // 2 % len(orders)])
+    for edge in edges[:_ROWS]:
+        yield tuple(edge if edge <= top else dice.choice(small) for _ in range(count))
+
+
+def _real_row(count: int, row: int, growth: int, dice: random.Random) -> list[Any]:
+    """Irrational numbers: first all of one size and positive, then of mixed sizes and signs."""
+    sizes = _SIZES[:_TAME] if growth > 1 else _SIZES
+    alike = row % 4 < 2
+    scale = sizes[(3 * row + dice.randrange(2)) % len(sizes)]
+    values = []
+    for _ in range(count):
+        size = scale if alike else dice.choice(sizes)
+        sign = 1 if row % 3 != 2 or row < 2 else dice.choice((1, -1, -1))
+        prime = sympy.Integer(dice.choice((2, 3, 5, 7, 11, 13, 17, 19, 23)))
+        values.append(sign * sympy.sqrt(prime).evalf(DIGITS + 40) * sympy.Rational(size).limit_denominator(1000) / 3)
+    return values
+
+
+def _edges(*sides: Any) -> list[int]:
+    """Whole numbers beside multiples of the divisors in floors and remainders."""
+    divisors: set[int] = set()
+    for side in sides:
+        for part in side.atoms(*ROUNDED):
+            numbers = part.atoms(sympy.Rational)
+            divisors |= {abs(value) for one in numbers for value in (int(one.p), int(one.q)) if 1 < abs(value) < 5000}
+    near = {scale * each + step for each in divisors for scale in (1, 2, 3) for step in (-1, 0, 1)}
+    return sorted(value for value in near if value > _SMALL)
+
+
+def _is_whole_by_itself(part: Any) -> bool:
+    """Whether whole unknowns alone make a floor or a remainder trivial: then they are not meant to be whole."""
+    argument = part.args[0]
+    names = sorted(argument.free_symbols, key=str)
+    if not names or isinstance(part, sympy.Mod):
+        return False
+    polynomial = argument.as_poly(*names)
+    return polynomial is not None and all(value.is_integer for value in polynomial.coeffs())
+
+
+def _growth(part: Any) -> int:
+    """Depth of powers, exponentials and factorials of unknowns inside each other."""
+    inner = max((_growth(each) for each in part.args), default=0)
+    if not part.free_symbols:
+        return 0
+    grows = isinstance(part, (*_COUNTED, sympy.gamma, sympy.exp, sympy.sinh, sympy.cosh)) or (
+        isinstance(part, sympy.Pow) and bool(part.exp.free_symbols)
+    )
+    return inner + grows

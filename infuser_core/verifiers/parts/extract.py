@@ -8,16 +8,14 @@ not close there is no answer.
 
 An empty box is no box: a prompt's own `\boxed{}` that a model repeats is not an answer.
 
-The second half is preset `official` alone: how the authors' evaluation reads and compares answers, defects included.
+The last part is preset `official` alone: how the authors' evaluation reads and compares answers, defects included.
 The route in `Question.grading` chooses among its benchmark-specific readers; every other route has the general one.
 """
 
 import re
 from collections import deque
-from dataclasses import dataclass
 
 from infuser_core.errors import ConfigError
-from infuser_core.verifiers.parts import phrases
 from infuser_core.verifiers.parts.grading import Reason
 
 PRESETS = ("paper", "official", "strict-last", "phrase")
@@ -46,7 +44,7 @@ def boxed(response: str, *, preset: str) -> str | None:
     if preset == "strict-last":
         return last_box(response)
     if preset == "phrase":
-        return last_box(response) or phrases.announced(response)
+        return last_box(response) or announced(response)
     if preset == "official":
         return last_opened_box(response)
     raise ConfigError(f"verifiers: unknown preset {preset!r}", hint=f"presets: {', '.join(PRESETS)}")
@@ -144,6 +142,53 @@ def _closing_braces(content: str) -> dict[int, int]:
     return pairs
 
 
+# An answer announced by a phrase: `answer` (also `answer choice`, `answer option`) followed by `is`, `would be`,
+# `should be` or a colon, outside a think block; bold marks and line breaks may stand between. The last phrase that
+# holds an answer counts. For a choice the answer is one letter in brackets, or one capital letter ended by
+# punctuation, a bold mark, the line, or a reason, so that "the answer is A natural number", "is closest" and "is 100
+# degrees F" name none. For anything else it is the formula between dollar signs that follows, or the rest of the
+# sentence.
+_ANNOUNCED = (
+    r"\banswer(?:\s++(?:choice|option))?+(?:\s++(?:is|would\s++be|should\s++be)\b[ \t]*+:?+|[ \t*_]*+:)"
+    r"[ \t*_]*+\n{0,2}+[ \t*_]*+"
+)
+_ANNOUNCED_LETTER = re.compile(
+    rf"{_ANNOUNCED}(?:(?:option|choice|letter)\s++)?+(?:\\text\w*\{{|\$)?+"
+    r"(?:\(\s*+(?P<round>[A-J])\s*+\)|\[\s*+(?P<square>[A-J])\s*+\]"
+    r"|(?P<bare>[A-J])(?=[ \t]*+(?:[.,;:)}*$]|\n|\Z|because\b|since\b)))",
+    re.IGNORECASE,
+)
+# Looked at, not taken: the sentence may hold the next phrase.
+_ANNOUNCED_TEXT = re.compile(
+    rf"{_ANNOUNCED}(?=\$\$?+(?P<formula>[^$\n]{{1,512}})\$|(?P<rest>[^\s$][^\n]{{0,512}}))", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"\.(?=\s|\Z)|\*\*")
+
+
+def announced_letter(response: str) -> str | None:
+    """The letter of the last phrase that names one; None when there is none."""
+    found = None
+    for match in _ANNOUNCED_LETTER.finditer(_outside(response)):
+        letter: str = match["round"] or match["square"] or match["bare"]
+        # Case is ignored in words alone: a bare small letter is a word.
+        if match["bare"] is None or letter.isupper():
+            found = letter.upper()
+    return found
+
+
+def announced(response: str) -> str | None:
+    """The text that the last phrase announces, without dollar signs, bold marks and the sentence's end."""
+    found = None
+    for match in _ANNOUNCED_TEXT.finditer(_outside(response)):
+        text = match["formula"] or _SENTENCE.split(match["rest"], maxsplit=1)[0]
+        found = text.strip(" \t*_$") or found
+    return found
+
+
+def _outside(response: str) -> str:
+    return response.rpartition("</think>")[2]
+
+
 _MMLU_PRO_PHRASES = (re.compile(r"answer is \(?([A-J])", re.IGNORECASE), re.compile(r"[Aa]nswer:\s*+([A-J])"))
 _MMLU_PRO_LONE = re.compile(r"\b[A-J]\b")
 _MEDQA_PHRASE = re.compile(r"answer(?:\s++is|:)\s*+\(?([A-D])\b", re.IGNORECASE)
@@ -156,14 +201,8 @@ _BBEH_PHRASES = (
 _DEGREE_OR_PERCENT = re.compile(r"\^\s*+\{?\s*+\\circ\s*+\}?|°|\\?%")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """The text read from a response, and the rule that read it."""
-
-    text: str
-    """A letter, or the whole box where that begins with none."""
-    reason: Reason
-    """The rule."""
+Reading = tuple[str, Reason]
+"""A letter, or the whole box where that begins with none, and the rule that read it."""
 
 
 def letter(response: str, *, route: str) -> Reading | None:
@@ -182,15 +221,15 @@ def _first_character(response: str) -> Reading | None:
     if not content:
         return None
     if content[0].isalpha():
-        return Reading(text=content[0].upper(), reason=Reason.FIRST_CHARACTER)
-    return Reading(text=content, reason=Reason.WHOLE_BOX)
+        return content[0].upper(), Reason.FIRST_CHARACTER
+    return content, Reason.WHOLE_BOX
 
 
 def _mmlu_pro(response: str) -> Reading | None:
     """Phrases before any box, and the letter need not end a word: `the answer is incorrect` is I."""
     for phrase in _MMLU_PRO_PHRASES:
         if found := phrase.search(response):
-            return Reading(text=found.group(1).upper(), reason=Reason.PHRASE)
+            return found.group(1).upper(), Reason.PHRASE
     return _last_lone(_MMLU_PRO_LONE, response)
 
 
@@ -200,13 +239,13 @@ def _medqa(response: str) -> Reading | None:
     if boxed is not None:
         return boxed
     if found := _MEDQA_PHRASE.search(response):
-        return Reading(text=found.group(1).upper(), reason=Reason.PHRASE)
+        return found.group(1).upper(), Reason.PHRASE
     return _last_lone(_MEDQA_LONE, response.upper())
 
 
 def _last_lone(pattern: re.Pattern[str], text: str) -> Reading | None:
     found = deque(pattern.finditer(text), maxlen=1)
-    return Reading(text=found[0].group(), reason=Reason.LONE_LETTER) if found else None
+    return (found[0].group(), Reason.LONE_LETTER) if found else None
 
 
 def bbeh(response: str) -> str | None:
@@ -216,15 +255,12 @@ def bbeh(response: str) -> str | None:
     here they do, as evidently meant.
     """
     box = last_opened_box(response)
-    return box if box is not None else _after_phrase(response.replace("**", ""), _BBEH_PHRASES)
-
-
-def _after_phrase(text: str, phrases: tuple[re.Pattern[str], ...]) -> str | None:
-    """Text after the last occurrence of the first phrase that occurs."""
-    for phrase in phrases:
-        if found := phrase.findall(text):
-            return str(found[-1]).strip()
-    return None
+    if box is not None:
+        return box
+    text = response.replace("**", "")
+    # After the last occurrence of the first phrase that occurs.
+    found = next((found for phrase in _BBEH_PHRASES if (found := phrase.findall(text))), None)
+    return str(found[-1]).strip() if found else None
 
 
 def same_text(found: str, reference: str) -> bool | None:

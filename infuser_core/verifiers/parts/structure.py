@@ -148,7 +148,9 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
         both = (_signed(found, "+", "-"), _signed(found, "-", "+"))
         return Node(kind=Kind.LIST, items=tuple(Node(kind=Kind.VALUE, tokens=part) for part in both))
     if found and found[0] in _MATRICES and found[-1] == found[0].replace("begin", "end"):
-        return _matrix(found)
+        rows = [split(row, frozenset(["&"])) for row in split(found[1:-1], frozenset(["\\\\"])) if row]
+        cells = [tuple(Node(kind=Kind.VALUE, tokens=cell) for cell in row) for row in rows]
+        return Node(kind=Kind.MATRIX, items=tuple(Node(kind=Kind.ROW, items=row) for row in cells))
     return _bracketed(found) or Node(kind=Kind.VALUE, tokens=found)
 
 
@@ -176,22 +178,12 @@ def _bracketed(found: Tokens) -> Node | None:
         if len(builder) == 2:
             return read(builder[1], thousands=False)
         items = tuple(_one(part, thousands=False) for part in split(_apart(found[1:-1]), COMMA))
-        return Node(kind=Kind.SET, items=tuple(part for item in items for part in _spread(item)))
+        spread = (part for item in items for part in (item.items if item.kind == Kind.LIST else (item,)))
+        return Node(kind=Kind.SET, items=tuple(spread))
     if first == r"\langle" and last == r"\rangle":
         items = tuple(_one(part, thousands=False) for part in split(_apart(found[1:-1]), COMMA))
         return Node(kind=Kind.TUPLE, items=items)
     return None
-
-
-def _spread(item: Node) -> tuple[Node, ...]:
-    return item.items if item.kind == Kind.LIST else (item,)
-
-
-def _matrix(found: Tokens) -> Node:
-    inner = found[1:-1]
-    rows = [row for row in split(inner, frozenset(["\\\\"])) if row]
-    cells = [[Node(kind=Kind.VALUE, tokens=cell) for cell in split(row, frozenset(["&"]))] for row in rows]
-    return Node(kind=Kind.MATRIX, items=tuple(Node(kind=Kind.ROW, items=tuple(row)) for row in cells))
 
 
 def _relation(found: Tokens, *, thousands: bool) -> Node:

@@ -98,14 +98,8 @@ _OPERATOR_NAMES = r"\int \iint \iiint \oint \sum \prod \lim \max \min \gcd \lcm 
 _OPERATORS = frozenset(_OPERATOR_NAMES.split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
-    """Tolerance: the distance that an answer may have from the reference."""
-
-    absolute: Fraction | None
-    """In the reference's unit; None where nothing is declared."""
-    relative: Fraction
-    """Share of the reference; absolute where that is zero. 0: exact."""
+Allowed = tuple[Fraction | None, Fraction]
+"""Distance from the reference in its unit, None where nothing is declared, and as a share of it; 0: exact."""
 
 
 def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: Oracle) -> Finding:
@@ -113,7 +107,9 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     if spell(found) == spell(wanted) or _same_words(found, wanted):
         return correct(Stage.TEXT)
     if r"\ln" in wanted and r"\log" not in wanted:
-        found = _natural(found)
+        # Logarithms without a base are natural ones where the reference writes `\ln`.
+        following = zip(found, (*found[1:], ""), strict=True)
+        found = tuple(r"\ln" if one == r"\log" and after != "_" else one for one, after in following)
     gold = _measured(wanted, rules, letters=False)
     if gold is None or _is_wordy(gold.value):
         return wrong(Stage.WORDS)
@@ -123,18 +119,11 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     factors = _factors(given, gold, rules)
     if not factors:
         return wrong(Stage.UNITS)
-    allowed = _allowed(found, wanted, place, rules)
+    absolute = rules.tolerance(place)
+    decimal = any("." in token for token in (*found, *wanted) if token[0].isdigit() or token[0] == ".")
+    allowed = absolute, rules.relative if absolute is None and decimal else Fraction(0)
     outcomes = [_scaled(given.value, gold.value, factor, allowed, oracle) for factor in factors]
     return next((outcome for outcome in outcomes if outcome.verdict == Verdict.CORRECT), outcomes[0])
-
-
-def _natural(found: Tokens) -> Tokens:
-    """Logarithms without a base as natural ones: what they are where the reference writes `\\ln`."""
-    following = (*found[1:], "")
-    return tuple(
-        r"\ln" if pair == (r"\log", pair[1]) and pair[1] != "_" else pair[0]
-        for pair in zip(found, following, strict=True)
-    )
 
 
 def _measured(found: Tokens, rules: Rules, *, letters: bool) -> tokens.Measure | None:
@@ -198,31 +187,25 @@ def _scaled(found: Tokens, wanted: Tokens, factor: Value, allowed: Allowed, orac
     if scale is None:
         return unverified(Stage.UNITS)
     answer = tex(found) if scale == 1 else rf"({tex(found)})\cdot\frac{{{scale.numerator}}}{{{scale.denominator}}}"
-    within = [float(allowed.absolute or 0), float(allowed.relative)]
+    within = [float(limit or 0) for limit in allowed]
     return oracle({"ask": "equal", "answer": answer, "gold": tex(wanted), "within": within})
-
-
-def _allowed(found: Tokens, wanted: Tokens, place: int, rules: Rules) -> Allowed:
-    absolute = rules.tolerance(place)
-    decimal = any("." in token for token in (*found, *wanted) if token[0].isdigit() or token[0] == ".")
-    return Allowed(absolute=absolute, relative=rules.relative if absolute is None and decimal else Fraction(0))
 
 
 def _exactly(given: Value, gold: Value, allowed: Allowed) -> Finding | None:
     """The decision of exact algebra; None where it leaves the matter open."""
-    same = algebra.same(given, gold)
+    same, (absolute, relative) = algebra.same(given, gold), allowed
     if same:
         return correct(Stage.EXACT)
-    if allowed.absolute is None and not allowed.relative:
+    if absolute is None and not relative:
         return None if same is None else wrong(Stage.EXACT)
     left, right = algebra.rational(given), algebra.rational(gold)
     if left is not None and right is not None:
-        limit = allowed.relative * (abs(right) or 1) if allowed.absolute is None else allowed.absolute
+        limit = relative * (abs(right) or 1) if absolute is None else absolute
         return correct(Stage.TOLERANCE) if abs(left - right) <= limit else wrong(Stage.TOLERANCE)
     near, far = algebra.approximate(given), algebra.approximate(gold)
     if near is None or far is None:
         return None if same is None else wrong(Stage.EXACT)
-    reach = float(allowed.relative) * (abs(far) or 1.0) if allowed.absolute is None else float(allowed.absolute)
+    reach = float(relative) * (abs(far) or 1.0) if absolute is None else float(absolute)
     return correct(Stage.TOLERANCE) if abs(near - far) <= reach else wrong(Stage.TOLERANCE)
 
 
@@ -237,7 +220,9 @@ def _without_algebra(found: Tokens, wanted: Tokens) -> Finding | None:
         mine = spell(found)
         return correct(Stage.EXACT) if mine == digits or mine == f"{digits}_{base}" else wrong(Stage.EXACT)
     two = any(left[0].isdigit() and right[0].isdigit() for left, right in itertools.pairwise(found))
-    if two and _thousands(found) is None and not _is_mixed(found):
+    bare = found[1:] if found[0] in ("-", "+") else found
+    mixed = len(bare) == 4 and bare[2] == "/" and all(bare[n].isdigit() for n in (0, 1, 3))
+    if two and _thousands(found) is None and not mixed:
         return wrong(Stage.STRUCTURE)
     if r"\ldots" in found and r"\ldots" not in wanted:
         return wrong(Stage.STRUCTURE)
@@ -265,11 +250,6 @@ def _thousands(found: Tokens) -> str | None:
     if len(found) < 2 or not all(token.isdigit() for token in found) or len(found[0]) > 3 or found[0] == "0":
         return None
     return "".join(found) if all(len(token) == 3 for token in found[1:]) else None
-
-
-def _is_mixed(found: Tokens) -> bool:
-    bare = found[1:] if found[0] in ("-", "+") else found
-    return len(bare) == 4 and bare[2] == "/" and all(bare[n].isdigit() for n in (0, 1, 3))
 
 
 def _never_ends(found: Tokens) -> bool:

@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from queue import LifoQueue
@@ -31,14 +30,8 @@ SCRIPT = Path(__file__).with_name("symbolic.py")
 """The program of a worker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The reply to a request."""
-
-    text: str
-    """The worker's word, or `late` or `lost` where the worker had to be given up."""
-    seconds: float
-    """Time the worker had it, without waiting for a worker."""
+Reply = tuple[str, float]
+"""A worker's word, or `late` or `lost` where it had to be given up, and the seconds that it had the request."""
 
 
 class Worker:
@@ -48,9 +41,12 @@ class Worker:
         requests, self._outbox = Pipe(duplex=False)
         self._inbox, replies = Pipe(duplex=False)
         ends = (requests.fileno(), replies.fileno())
+        # An isolated interpreter ignores PYTHONPATH: those of this project and of math-verify.
+        found = importlib.util.find_spec("math_verify")
+        folders = [SCRIPT.parents[3], *([Path(found.origin).parents[1]] if found and found.origin else [])]
         with requests, replies:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(script), *map(str, ends), *_library_folders()],
+                [sys.executable, "-I", str(script), *map(str, (*ends, *folders))],
                 pass_fds=ends,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -156,7 +152,7 @@ class Pool:
                 if text == "lost" and not self._closed and worker.killed():
                     return None
             # It may have been stopped as this process was: nothing is late by that.
-            return Reply(text=text, seconds=watch.seconds) if text != "late" or not watch.missed else None
+            return (text, watch.seconds) if text != "late" or not watch.missed else None
         finally:
             if kept is not worker:
                 self._workers.discard(worker)
@@ -189,13 +185,6 @@ class Pool:
 def pool() -> Pool:
     """The process's own pool."""
     return _POOL
-
-
-def _library_folders() -> list[str]:
-    """The folders of this project and of math-verify, for an interpreter that ignores PYTHONPATH."""
-    found = importlib.util.find_spec("math_verify")
-    library = [str(Path(found.origin).parent.parent)] if found and found.origin else []
-    return [str(SCRIPT.parents[3]), *library]
 
 
 def _own_pool() -> Pool:
