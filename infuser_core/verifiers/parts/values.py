@@ -220,7 +220,7 @@ def _without_algebra(found: Tokens, wanted: Tokens) -> Finding | None:
         mine = spell(found)
         return correct(Stage.EXACT) if mine == digits or mine == f"{digits}_{base}" else wrong(Stage.EXACT)
     two = any(left[0].isdigit() and right[0].isdigit() for left, right in itertools.pairwise(found))
-    bare = found[1:] if found[0] in ("-", "+") else found
+    bare = found[1:] if found[:1] in (("-",), ("+",)) else found
     mixed = len(bare) == 4 and bare[2] == "/" and all(bare[n].isdigit() for n in (0, 1, 3))
     if two and _thousands(found) is None and not mixed:
         return wrong(Stage.STRUCTURE)
