@@ -110,7 +110,7 @@ def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search:
     # A model that is asked is one for all.
     asking = Lock() if documents.asks_model(run) else nullcontext()
     with ThreadPoolExecutor(current(run).crew.number) as threads:
-        groups = list(threads.map(lambda pair: _judged(run, *pair, asking), pairs))
+        groups = list(threads.map(lambda pair: _judged(run, pair[0], pair[1], asking), pairs))
     comparison = _compared(run, groups, build)
     return pool.built_pool(run, items, found, groups, comparison, build)
 
