@@ -207,9 +207,7 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
     board = Board(dtype)
     first = checkpoint(name, folder, seed=21)
     trained = trainer(first, board=board)
-    sampler = SpoiledSampler(
-        lambda tensors: None, dtype=dtype, device="cpu", python=WHERE, max_num_seqs=16, board=board
-    )
+    sampler = SpoiledSampler(None, dtype=dtype, device="cpu", python=WHERE, max_num_seqs=16, board=board)
     sampler.load(first)
     for number in range(3):
         step(trained, make_groups([(4, [5, 6])]))
@@ -226,7 +224,7 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
     if dtype == "float32":
         last = Checkpoint(checkpoint_id="last", role="solver", step=3, path=str(after))
         assert tokens(sampler.sample(groups(), GREEDY)) == tokens(local(last).sample(groups(), GREEDY))
-        sampler._spoil = wrong
+        sampler._stations[0].spoil = wrong  # type: ignore[attr-defined]
         step(trained, make_groups([(4, [5, 6])]))
         trained.save(after)
         with pytest.warns(EngineWarning, match="checksums of 1 of .* tensors differ"):

@@ -35,11 +35,11 @@ def nudged(tensors: Tensors) -> None:
 class SpoiledStation(Station):
     """Shows running engines other weights than it was asked to."""
 
-    spoil: Callable[[Tensors], None]
+    spoil: Callable[[Tensors], None] | None = None
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
         super().show(folder, weights)
-        if self.engines and self._scratch is not None:
+        if self.engines and self._scratch is not None and self.spoil is not None:
             file = self._scratch / VIEW / "model.safetensors"
             tensors = load_file(file)
             file.unlink()
@@ -50,7 +50,7 @@ class SpoiledStation(Station):
 class SpoiledSampler(ServiceSampler):
     """`spoil` says what happens to the weights on their way to engines that run."""
 
-    def __init__(self, spoil: Callable[[Tensors], None], **options: object) -> None:
+    def __init__(self, spoil: Callable[[Tensors], None] | None, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
         self._spoil = spoil
 

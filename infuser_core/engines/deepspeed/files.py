@@ -46,12 +46,16 @@ def entries(path: Path) -> dict[str, Entry]:
     return found
 
 
-def fill(path: Path, values: Values) -> None:
-    """Write this rank's fragments into a file that somebody has made, of any dtype."""
-    found = laid_file.entries(path)
-    with path.open("r+b") as handle:
-        for name, (fragment, tensor) in values.items():
-            put(handle, found[name], fragment.start, tensor)
+def fill(path: Path, values: Values) -> str:
+    """Write this rank's fragments into a file that somebody has made, of any dtype; the reason where it cannot."""
+    try:
+        found = laid_file.entries(path)
+        with path.open("r+b") as handle:
+            for name, (fragment, tensor) in values.items():
+                put(handle, found[name], fragment.start, tensor)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def write(path: Path, shapes: Shapes, values: Values) -> None:

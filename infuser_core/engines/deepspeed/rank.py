@@ -26,7 +26,7 @@ from infuser_core.engines.deepspeed.probe import Against, ShardProbe, company
 from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
-from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name, tied_names
+from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
@@ -44,7 +44,7 @@ from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
 from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.packing import Packer, Segment
-from infuser_core.engines.training.policy import ModelPolicy
+from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
 
 COLLECTIVE = timedelta(hours=1)
@@ -289,11 +289,7 @@ class DeepSpeedRank:
 
     def lay(self, path: str) -> str:
         """Fill its part into a file of any dtype; the reason where it cannot, which must not end the others."""
-        try:
-            files.fill(Path(path), self._placed(self._loaded().shard.data))
-        except OSError as error:
-            return str(error)
-        return ""
+        return files.fill(Path(path), self._placed(self._loaded().shard.data))
 
     def checksums(self, dtype: str) -> dict[str, list[Block]]:
         """Blocks of its part of every parameter, rounded to that dtype."""

@@ -233,13 +233,6 @@ def outer_layers(model: PreTrainedModel) -> set[str]:
     return {name for name, each in model.named_parameters() if any(each is layer.weight for layer in layers)}
 
 
-def tied_names(model: nn.Module) -> dict[str, str]:
-    """Further names of parameters that a model has twice, with the name that its checkpoints know them by."""
-    own = {id(parameter): name for name, parameter in model.named_parameters()}
-    every = model.named_parameters(remove_duplicate=False)
-    return {name: own[id(parameter)] for name, parameter in every if own[id(parameter)] != name}
-
-
 def read_config(folder: Path) -> PretrainedConfig:
     """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
 

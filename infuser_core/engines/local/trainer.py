@@ -22,7 +22,6 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     outer_layers,
     repeat_exactly,
-    tied_names,
 )
 from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
@@ -37,7 +36,7 @@ from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.laid_file import Shapes, entries, put
 from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
-from infuser_core.engines.training.policy import ModelPolicy
+from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.schemas import Checkpoint
 

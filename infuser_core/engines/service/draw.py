@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
-from infuser_core.engines.service.fixed import FORCED
 from infuser_core.engines.service.process import Engine
+from infuser_core.engines.service.worker import FORCED
 from infuser_core.series import Series
 
 
@@ -75,7 +75,7 @@ TICK_SECONDS = 1.0
 class Draw:
     """One call of `sample`: the queue, what has come back, and the engines that compute the rest.
 
-    `forced` are responses, by place of group and seed, whose log-probabilities alone are wanted (see fixed).
+    `forced` are responses, by place of group and seed, whose log-probabilities alone are wanted.
     """
 
     def __init__(

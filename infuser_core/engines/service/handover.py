@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from infuser_core.engines.protocols import TrainGroup, TrainRow
-from infuser_core.engines.service import fixed
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 
 if TYPE_CHECKING:
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 
 SHARE = 0.5
 """Share of the free main memory that weights may take: a machine without memory kills whom it likes."""
+
+PROMPTS, TOKENS, TEMPERATURE = 4, 12, 0.7
+"""Fixed prompts, by whose responses a change of weights is proved: tokens of each and the most of a response."""
 
 Identity = tuple[tuple[str, int, int, int, int], ...]
 """Files by name, device, inode, size and last change: a checkpoint keeps them when it moves into the store."""
@@ -139,7 +141,7 @@ class Board:
         names = {name: name for name in shapes} | dict(giver.tied())
         sums = giver.checksums(self._dtype)
         groups = fixed_groups(int(read_config(folder).get_text_config().vocab_size), self.responses)
-        scores = giver.logprobs(groups, temperature=fixed.TEMPERATURE)
+        scores = giver.logprobs(groups, temperature=TEMPERATURE)
         return Handover(
             memory=memory,
             shapes={name: list(shapes[own]) for name, own in names.items()},
@@ -149,16 +151,26 @@ class Board:
         )
 
 
+def prompt(place: int, vocabulary: int) -> list[int]:
+    """Tokens spread over the vocabulary."""
+    return [(7 + 1009 * place + 7919 * token) % vocabulary for token in range(TOKENS)]
+
+
+def seeds(place: int) -> list[int]:
+    """Of the two responses to a fixed prompt."""
+    return [2 * place, 2 * place + 1]
+
+
 def fixed_groups(vocabulary: int, responses: Sequence[Sequence[int]]) -> list[TrainGroup]:
     """The fixed prompts with responses, as a trainer scores them."""
     rows = [TrainRow(token_ids=each, advantage=1.0, sampler_logprobs=[0.0] * len(each)) for each in responses]
     return [
         TrainGroup(
             group_id=f"fixed/{place}",
-            prompt_token_ids=fixed.prompt(place, vocabulary),
-            rows=[rows[seed] for seed in fixed.seeds(place)],
+            prompt_token_ids=prompt(place, vocabulary),
+            rows=[rows[seed] for seed in seeds(place)],
         )
-        for place in range(fixed.PROMPTS)
+        for place in range(PROMPTS)
     ]
 
 

@@ -20,12 +20,11 @@ from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import choose_dtype, read_config, read_model
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.service import fixed
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import Handover
+from infuser_core.engines.service.handover import PROMPTS, TEMPERATURE, TOKENS, Handover, prompt, seeds
 from infuser_core.errors import EngineError
 
-PARAMS = SamplingParams(temperature=fixed.TEMPERATURE, top_p=0.9, top_k=50, max_tokens=fixed.TOKENS)
+PARAMS = SamplingParams(temperature=TEMPERATURE, top_p=0.9, top_k=50, max_tokens=TOKENS)
 """How the fixed prompts are continued."""
 
 LIMITS = {"float64": (1e-3, 1e-2), "float32": (1e-3, 1e-2), "bfloat16": (0.1, 1.0), "fp8": (0.6, 3.0)}
@@ -74,8 +73,8 @@ class Agreement:
 def fixed_groups(vocabulary: int) -> list[PromptGroup]:
     """The fixed prompts: tokens spread over the vocabulary, two samples each."""
     return [
-        PromptGroup(group_id=f"check/{place}", token_ids=fixed.prompt(place, vocabulary), seeds=fixed.seeds(place))
-        for place in range(fixed.PROMPTS)
+        PromptGroup(group_id=f"check/{place}", token_ids=prompt(place, vocabulary), seeds=seeds(place))
+        for place in range(PROMPTS)
     ]
 
 
@@ -84,7 +83,7 @@ Drawn = Sequence[Sequence[Completion]]
 
 
 class Claim(ABC):
-    """What a checkpoint's weights are and say, to compare engines of that `dtype` with."""
+    """Checksums and log-probabilities of a checkpoint, to compare engines of that `dtype` with."""
 
     forced: Sequence[Sequence[int]] = ()
     """Responses whose log-probabilities are wanted; none for what engines draw themselves."""
@@ -160,7 +159,7 @@ class Claim(ABC):
 class HandedOver(Claim):
     """Weights that the trainer gave, by its own word: nobody reads the checkpoint's files."""
 
-    params = SamplingParams(temperature=fixed.TEMPERATURE, max_tokens=fixed.TOKENS)
+    params = SamplingParams(temperature=TEMPERATURE, max_tokens=TOKENS)
 
     def __init__(self, folder: Path, dtype: str, handed: Handover) -> None:
         super().__init__(folder, dtype)

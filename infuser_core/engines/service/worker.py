@@ -18,6 +18,9 @@ from typing import Any, Protocol
 BEAT_SECONDS = 1.0
 """Longest silence of an engine at work: the sampler tells a slow engine from a hung one by it."""
 
+FORCED = "forced"
+"""Parameter of requests that want the log-probabilities of given responses: these, by the key of the request."""
+
 COMMANDS = ("load", "checksums", "errors", "sleep", "wake")
 """Methods of an engine that are called from outside. Only engines that quantise have `errors(names, dtype)`: of their
 matrices, the largest distance from the checkpoint's over what the format explains."""
@@ -50,7 +53,7 @@ class Engine(Protocol):
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
         """Take one more response to compute; `params` are SamplingParams by name, the tokens that end a response, and
-        for fixed responses FORCED (see fixed)."""
+        for fixed responses FORCED."""
         ...
 
     def step(self) -> list[Row]:

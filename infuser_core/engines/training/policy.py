@@ -56,3 +56,10 @@ class ModelPolicy:
         if self.compute_dtype == torch.bfloat16:
             return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
         return nullcontext()
+
+
+def tied_names(model: nn.Module) -> dict[str, str]:
+    """Further names of parameters that a model has twice, with the name that its checkpoints know them by."""
+    own = {id(parameter): name for name, parameter in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    return {name: own[id(parameter)] for name, parameter in every if own[id(parameter)] != name}

@@ -1,7 +1,7 @@
 """A vLLM engine as a process of the sampling service.
 
 Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in whichever environment holds vllm, and imports
-nothing of the project but its pipe, its checksums, the fixed responses and the logits processors.
+nothing of the project but its pipe, its checksums and the logits processors.
 """
 
 import sys
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.engines.service.checksum import whole
-from infuser_core.engines.service.fixed import FORCED
-from infuser_core.engines.service.worker import Row, main
+from infuser_core.engines.service.worker import FORCED, Row, main
 
 PROCESSORS = "infuser_core.engines.vllm.logits:"
 """Where vllm's own processes find the logits processors."""
