@@ -128,6 +128,16 @@ BOOKS: dict[str, tuple[dict[str, str], list[str]]] = {
         | {f"p/{n}.html": f"<h1>{n}</h1><p>Text.</p>" for n in "abc"},
         ["# c", "# a", "# b"],
     ),
+    "contents": (
+        {
+            "index.html": '<link rel="contents" href="toc.html"><link rel="index" href="keys.html"><a href="a.html">a</a>'
+            '<a href="toc.html">c</a><a href="keys.html">k</a>',
+            "toc.html": "".join(f'<a href="{n}.html#top">{n}</a>' for n in ("keys", "c", "a", "b")),
+            "keys.html": "<h1>Index</h1><p>Text.</p>",
+        }
+        | {f"{n}.html": f"<h1>{n}</h1><p>Text.</p>" for n in "abc"},
+        ["# c", "# a", "# b"],
+    ),
 }
 
 
