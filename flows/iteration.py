@@ -7,7 +7,7 @@ from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
 from tasks.run import current
-from tasks.safe_points import alongside
+from tasks.safe_points import Lane, Promise, alongside
 from tasks.stage import subflow
 from tasks.training_pool import Measured
 
@@ -43,7 +43,7 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         return _dev_only(run, number, dev, players)
     scores = None
     with alongside(run) as lane:
-        gradient = lane.start(_dev_gradient, run, number, dev, players)
+        gradient = _dev_gradient(lane, run, number, dev, players)
         bandit = settings.budget.mode == "bandit"
         allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
         questions = phase.generate_questions(run, number, pool, players.generator, allocation, players.questions)
@@ -69,13 +69,23 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     return replace(players, solver=solver, generator=written, recent=recent, gradient=last, questions=shown)
 
 
-def _dev_gradient(run: str, number: int, dev: ArtifactRef, players: Players) -> ArtifactRef | None:
+def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Promise[ArtifactRef | None]:
     """The direction that the generator is rewarded for, where its reward looks at it."""
     settings = current(run).history.at(number).cotrain
     if not (settings.updates("generator", number) and plugins.reward(settings.reward.name).needs_influence):
-        return None
-    rollouts = phase.rollout_dev(run, number, dev, players.solver)
-    return phase.dev_gradient(run, number, rollouts, players.solver, players.gradient if settings.dev_mean else None)
+        return lane.start(lambda: None)
+
+    def answer() -> ArtifactRef:
+        return phase.rollout_dev(run, number, dev, players.solver)
+
+    def differentiate(rollouts: ArtifactRef) -> ArtifactRef:
+        before = players.gradient if settings.dev_mean else None
+        return phase.dev_gradient(run, number, rollouts, players.solver, before)
+
+    if current(run).overlaps:
+        return lane.start(lambda: differentiate(answer()))
+    # Only its file is written beside what follows.
+    return lane.hand_over(differentiate, answer())
 
 
 def _dev_only(run: str, number: int, dev: ArtifactRef, players: Players) -> Players:

@@ -8,6 +8,9 @@ from infuser_core.capacity.hardware import of_size
 from infuser_core.capacity.memory import cache_tokens
 from infuser_core.capacity.sampling import Batch, Engine, sample
 from infuser_core.capacity.training import (
+    FILE,
+    HASHED,
+    HASHERS,
     Terms,
     Trainers,
     Work,
@@ -101,10 +104,12 @@ def phases_of(asked: Asked) -> list[Phase]:
     volume, trainers, disk = asked.volume, _trainers(asked), asked.disk
     parameters, trained = float(asked.shape.parameters), float(asked.shape.trained)
     synced = 4 * parameters / disk + trainers.copied(_weights(asked))
-    written, read = 4 * trained / disk, 4 * trained / disk
+    gradient = 4 * trained
+    read = trainers.cached(gradient) if trainers.beside_disk else gradient / disk
     # One trainer for both roles changes them: a sharded one exchanges what it holds with what waits in host memory, as
     # it comes back from there after it made room for a sampler; an unsharded one keeps nothing and loads.
-    layout, loaded = asked.layout, 4 * (parameters + asked.shape.moments(asked.layout.optimizer)) / disk
+    layout, checkpoint = asked.layout, 4 * (parameters + asked.shape.moments(asked.layout.optimizer))
+    loaded = checkpoint / disk
     waited = 2 * trainers.copied(12 * trained / trainers.ranks) if layout.zero_stage else loaded
     changed = waited if layout.warm_trainers == 1 else 0.0
     parked = trainers.copied(16 * trained / trainers.ranks) if layout.zero_stage else loaded
@@ -117,6 +122,7 @@ def phases_of(asked: Asked) -> list[Phase]:
     ]
     if volume.dev_trained:
         done = packed(trainers, volume.dev_trained)
+        written = _written(asked, trainers, gradient, files=1, beside=True)
         phases.append(_trained("dev_gradient", volume.dev_trained, done, written + again))
     if volume.scored:
         done = packed_questions(trainers, volume.scored)
@@ -130,7 +136,8 @@ def phases_of(asked: Asked) -> list[Phase]:
             done = added(packed(trainers, work), _steps(trainers, work))
             if fresh and work.steps > 1:
                 done = added(done, packed(trainers, replace(work, steps=1), backward=False))
-            files = loaded + changed
+            beside = name == "update_generator"
+            files = _written(asked, trainers, checkpoint, files=checkpoint / FILE, beside=beside) + changed
             if asked.config.cotrain.loss.kl:
                 # The anchor's log-probabilities: it is loaded, and then the policy again.
                 done = added(done, packed(trainers, replace(work, steps=1), backward=False))
@@ -152,6 +159,21 @@ def _sampled(asked: Asked, name: str, work: Work | None, synced: float) -> Phase
     )
     terms = {**sample(_engine(asked), batch), "weights": synced}
     return Phase(name=name, terms=terms, rows=rows, tokens=work.tokens)
+
+
+def _written(asked: Asked, trainers: Trainers, size: float, *, files: float, beside: bool) -> float:
+    """Seconds in which an artifact of so many bytes is written, hashed and flushed before the next phase begins.
+
+    `beside`: whether `engine.write_beside` hashes and flushes it while later phases run, which take longer.
+    """
+    hashed, flushed = size / (HASHED * min(HASHERS, max(1.0, files))), size / asked.disk
+    if not asked.layout.zero_stage:
+        # One pass does it all.
+        return max(hashed, flushed)
+    hidden = beside and asked.config.engine.write_beside
+    if trainers.beside_disk:
+        return trainers.cached(size) + (0.0 if hidden else max(hashed, flushed))
+    return flushed + (0.0 if hidden else hashed)
 
 
 def _trained(name: str, work: Work, done: Terms, files: float) -> Phase:

@@ -15,6 +15,10 @@ from infuser_core.capacity.shape import Shape
 
 HOP_INSIDE, HOP_OUTSIDE = 3e-6, 12e-6
 """Seconds for a message to the next GPU of a ring, in a node and between nodes."""
+HASHED, CACHED = 0.9e9, 1e9
+"""Bytes/s that a core hashes, and that a rank copies to or from the host's page cache (measured on a CPU)."""
+FILE, HASHERS = 5e9, 16
+"""Bytes of a checkpoint's files, and files hashed at a time."""
 HOST_SWEEP = 25e9
 """Bytes/s at which one rank's share of a host updates AdamW's state there."""
 
@@ -102,6 +106,15 @@ class Trainers:
     def copied(self, size: float) -> float:
         """Seconds to move so many bytes between one GPU and its host."""
         return size / (self.cluster.gpu.host * self.efficiency.link)
+
+    @property
+    def beside_disk(self) -> bool:
+        """Whether ranks of one machine write to its page cache, and the commit alone waits for the disk."""
+        return self.layout.zero_stage > 0 and self.cluster.nodes == 1
+
+    def cached(self, size: float) -> float:
+        """Seconds in which all ranks copy their parts of so many bytes to or from the page cache."""
+        return size / self.ranks / CACHED
 
     def micro_batches(
         self, tokens: float, fair: float, sequences: float, *, passes: int, count: float, exchange: float

@@ -45,8 +45,9 @@ class EngineSettings(Settings):
     """Whether independent phases run beside each other: dev rollouts and dev gradient beside question generation, a
     validation beside the next iteration. It changes no result and is no part of a recipe."""
     write_beside: bool = False
-    """Whether the generator's checkpoint is hashed, flushed and committed while the solver is updated, whatever the
-    placement. It changes no result; a kill meanwhile costs the generator's update again."""
+    """Whether the dev gradient is hashed, flushed and committed while questions are generated, and the generator's
+    checkpoint while the solver is updated, whatever the placement. It changes no result; a kill meanwhile costs that
+    phase again."""
     tensor_parallel: int = Field(default=1, gt=0, le=4096)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)

@@ -77,6 +77,19 @@ def test_a_checkpoint_is_committed_beside_the_next_update_and_a_kill_meanwhile_c
     assert digests(launch, store) == digests(launch, small_run.root)
 
 
+@pytest.mark.slow
+def test_the_dev_gradient_is_committed_beside_generation(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    store, points = store_without(small_run, tmp_path / "store", *LOOP), tmp_path / "points"
+    beside = ("--set", "engine.write_beside=true")
+    # Its file lies complete only when questions are generated: in turn it would wait in vain.
+    meets = "until-generate_questions:start@dev_gradient:before_rename"
+    ended = launch(*small_run.arguments, *beside, store=store, INFUSER_POINTS=str(points), INFUSER_CRASH_AT=meets)
+    assert ended.code == 0, ended.err
+    passed = points.read_text().split()
+    assert passed.index("rollout_dev:after_rename") < passed.index("generate_questions:start")
+    assert digests(launch, store) == digests(launch, small_run.root)
+
+
 @pytest.mark.long
 def test_overlap_survives_a_failure_a_kill_and_a_signal(launch: Launcher, small_run: SmallRun, tmp_path: Path):
     store = store_without(small_run, tmp_path / "store", *LOOP)

@@ -58,8 +58,11 @@ def fill(path: Path, values: Values) -> str:
     return ""
 
 
-def write(path: Path, shapes: Shapes, values: Values) -> None:
-    """Write together with all ranks: the first makes the files, each fills in its fragments."""
+def write(path: Path, shapes: Shapes, values: Values, *, flush: bool) -> None:
+    """Write together with all ranks: the first makes the files, each fills in its fragments.
+
+    `flush`: whether it waits for the disk. A commit on the same machine does so for whatever was written there.
+    """
     if dist.get_rank() == 0:
         create_all(path, shapes)
     dist.barrier()
@@ -70,7 +73,8 @@ def write(path: Path, shapes: Shapes, values: Values) -> None:
                 if found[name].path == each:
                     put(handle, found[name], fragment.start, tensor)
             handle.flush()
-            os.fsync(handle.fileno())
+            if flush:
+                os.fsync(handle.fileno())
     dist.barrier()
 
 

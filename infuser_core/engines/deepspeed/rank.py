@@ -244,10 +244,10 @@ class DeepSpeedRank:
             logprobs.append(_by_place(parts, more))
         return RankProbed(scores=scores, logprobs=merged(logprobs), sums=reduce(add, shares), reference_norm=norm)
 
-    def keep_gradient(self, path: str) -> float:
+    def keep_gradient(self, path: str, flush: bool) -> float:
         """Write the ascent direction; returns the gradient's norm."""
         shard = self._loaded().shard
-        files.write(Path(path), shard.shapes, self._placed(-shard.gradient))
+        files.write(Path(path), shard.shapes, self._placed(-shard.gradient), flush=flush)
         return shard.norm(shard.gradient)
 
     def add_gradient(self, path: str, weight: float, own: float) -> None:
@@ -272,11 +272,11 @@ class DeepSpeedRank:
             self._parked = None
             self._loaded().publish()
 
-    def save(self, path: str) -> int:
+    def save(self, path: str, flush: bool) -> int:
         """Write weights, moments, step and companion files into an existing folder; returns the step."""
         zero, folder = self._loaded(), Path(path)
-        files.write(folder / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data))
-        files.write(folder / MOMENTS, self._moment_shapes(), self._moments())
+        files.write(folder / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data), flush=flush)
+        files.write(folder / MOMENTS, self._moment_shapes(), self._moments(), flush=flush)
         if dist.get_rank() == 0:
             write_state(TrainerState(step=self._adamw.steps, optimizer=self._options.optimizer.to_json()), folder)
             copy_companions(self._source, folder)

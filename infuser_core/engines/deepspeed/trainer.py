@@ -112,6 +112,11 @@ class DeepSpeedTrainer:
         """Processes of the ranks, where all of them are on this machine; else none."""
         return self._group.pids
 
+    @property
+    def _remote(self) -> bool:
+        """Whether what ranks write has to be flushed on machines other than this one, where it is committed."""
+        return not self.pids
+
     def alive(self) -> bool:
         """Whether every rank answers."""
         return self._group.alive()
@@ -253,7 +258,7 @@ class DeepSpeedTrainer:
     def keep_gradient(self, path: Path) -> float:
         """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
         self._require()
-        norms: list[float] = self._everyone("keep_gradient", str(path))
+        norms: list[float] = self._everyone("keep_gradient", str(path), self._remote)
         return norms[0]
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
@@ -264,7 +269,7 @@ class DeepSpeedTrainer:
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         self._require()
-        steps: list[int] = self._everyone("save", str(path))
+        steps: list[int] = self._everyone("save", str(path), self._remote)
         # Ranks of other machines have no way to this one's memory.
         if self._board is not None and self._group.pids:
             self._board.put(path, self._role, self)
