@@ -190,7 +190,7 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
         Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
         # DeepSpeed reduces a micro-batch's gradient into a buffer of its own.
         Part(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
-        Part(name="activations", bytes=activations(shape, layout, tokens, beside=0 if gpu.is_host else 1)),
+        Part(name="activations", bytes=activations(shape, layout, tokens, on_host=gpu.is_host)),
         Part(name="logits", bytes=(_logits_on_cpu if gpu.is_host else _logits)(shape, tokens)),
         Part(name="scoring", bytes=_scoring(shape, layout, state, piece=CPU_PIECE if gpu.is_host else PIECE)),
         Part(name="communication buffers", bytes=_buffers(shape, layout)),
@@ -226,21 +226,29 @@ AGAIN = 2
 """Layers' worth of activations in the one layer that backward computes again: they and their gradients."""
 
 
-def kept_per_token(shape: Shape, *, width: int, kept: str) -> float:
-    """Bytes of a token that autograd keeps for backward, tensor by tensor of a layer.
+def kept_per_token(shape: Shape, *, width: int, kept: str, on_host: bool = False) -> float:
+    """Bytes of a token that autograd keeps for backward, and the layer that is computed again.
 
-    `width`: bytes of a number in the compute dtype. What layers hand on is fp32 beside it, as under autocast.
+    `width`: bytes of a number in the compute dtype. What layers hand on is fp32 beside it, as under autocast. A CPU's
+    heap holds a layer that is computed again in fp32, and half of it in another dtype as well.
     """
+    inside = _inside(shape, width)
+    if kept == LAYERS:
+        return inside * shape.layers
+    own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    products = width * (2.0 * shape.hidden + 2 * own + 2 * shared + 2 * shape.ffn) if kept == PRODUCTS else 0.0
+    again = _inside(shape, 4 + width // 2) if on_host and width < 4 else inside
+    return (max(4, width) * shape.hidden + products) * shape.layers + AGAIN * again
+
+
+def _inside(shape: Shape, width: int) -> float:
+    """Bytes of a token in one layer, tensor by tensor."""
     own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, max(4, width)
     # Of both norms their input and what it was divided by; of the head norms too.
     norms = wide * (4.0 * shape.hidden + 2 * own + 2 * shared)
     # Both halves' inputs, the queries, keys and values that attend, its output twice, and all four of the gate.
     inside = norms + width * (2.0 * shape.hidden + 3 * own + 2 * shared + 4 * shape.ffn)
-    inside *= 1 + MASKS
-    if kept == LAYERS:
-        return inside * shape.layers
-    products = width * (2.0 * shape.hidden + 2 * own + 2 * shared + 2 * shape.ffn) if kept == PRODUCTS else 0.0
-    return (wide * shape.hidden + products) * shape.layers + AGAIN * inside
+    return inside * (1 + MASKS)
 
 
 def between_products(shape: Shape, *, width: int) -> float:
@@ -249,15 +257,13 @@ def between_products(shape: Shape, *, width: int) -> float:
     return layers / (1 + MASKS) - (products - inputs)
 
 
-def activations(shape: Shape, layout: Layout, tokens: float, *, beside: int = 1) -> float:
-    """Bytes that the layout's trainer keeps for backward, of the micro-batch that keeps most.
-
-    `beside`: layers' worth of gradients where nothing is computed again.
-    """
+def activations(shape: Shape, layout: Layout, tokens: float, *, on_host: bool) -> float:
+    """Bytes that the layout's trainer keeps for backward, of the micro-batch that keeps most."""
     width = layout.bytes_per_weight
-    most = {kept: kept_per_token(shape, width=width, kept=kept) for kept in (LAYERS, PRODUCTS, INPUTS)}
+    most = {kept: kept_per_token(shape, width=width, kept=kept, on_host=on_host) for kept in (LAYERS, PRODUCTS, INPUTS)}
     if layout.gradient_checkpointing is False:
-        return tokens * most[LAYERS] * (1 + beside / shape.layers)
+        # A layer's worth of gradients beside it; a CPU's lie in the holes of its heap.
+        return tokens * most[LAYERS] * (1 + (not on_host) / shape.layers)
     short = min(float(kept_tokens(layout.gradient_checkpointing)), tokens)
     return max(short * most[PRODUCTS], tokens * most[INPUTS] if short < tokens else 0.0)
 

@@ -8,6 +8,7 @@ from infuser_core.capacity.hardware import of_size
 from infuser_core.capacity.memory import cache_tokens
 from infuser_core.capacity.sampling import Batch, Engine, sample
 from infuser_core.capacity.training import (
+    CACHED,
     FILE,
     HASHED,
     HASHERS,
@@ -103,7 +104,7 @@ def phases_of(asked: Asked) -> list[Phase]:
     """The phases of an iteration, and `other`. No GPU has confirmed them."""
     volume, trainers, disk = asked.volume, _trainers(asked), asked.disk
     parameters, trained = float(asked.shape.parameters), float(asked.shape.trained)
-    synced = 4 * parameters / disk + trainers.copied(_weights(asked))
+    synced, laid = _synced(asked, trainers)
     gradient = 4 * trained
     read = trainers.cached(gradient) if trainers.beside_disk else gradient / disk
     # One trainer for both roles changes them: a sharded one exchanges what it holds with what waits in host memory, as
@@ -137,7 +138,7 @@ def phases_of(asked: Asked) -> list[Phase]:
             if fresh and work.steps > 1:
                 done = added(done, packed(trainers, replace(work, steps=1), backward=False))
             beside = name == "update_generator"
-            files = _written(asked, trainers, checkpoint, files=checkpoint / FILE, beside=beside) + changed
+            files = _written(asked, trainers, checkpoint, files=checkpoint / FILE, beside=beside) + laid + changed
             if asked.config.cotrain.loss.kl:
                 # The anchor's log-probabilities: it is loaded, and then the policy again.
                 done = added(done, packed(trainers, replace(work, steps=1), backward=False))
@@ -159,6 +160,18 @@ def _sampled(asked: Asked, name: str, work: Work | None, synced: float) -> Phase
     )
     terms = {**sample(_engine(asked), batch), "weights": synced}
     return Phase(name=name, terms=terms, rows=rows, tokens=work.tokens)
+
+
+def _synced(asked: Asked, trainers: Trainers) -> tuple[float, float]:
+    """Seconds of a sampler that takes new weights, and of the trainer that lays them in memory for it.
+
+    Ranks of the sampler's machine lay them in the engines' dtype into a file there; others' come from the checkpoint.
+    """
+    engine, weights = asked.config.engine, _weights(asked)
+    taken = trainers.copied(weights)
+    if trainers.beside_disk and engine.sampler == "vllm" and engine.weight_updates == "in-place":
+        return weights / CACHED + taken, trainers.cached(weights)
+    return 4.0 * asked.shape.parameters / asked.disk + taken, 0.0
 
 
 def _written(asked: Asked, trainers: Trainers, size: float, *, files: float, beside: bool) -> float:
