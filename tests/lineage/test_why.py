@@ -177,6 +177,15 @@ def test_documents_and_textbooks_count_what_was_written_from_them(ask, sql):
         assert sum(line["questions"] for line in ask(row["source_id"]).passage("documents").rows) == row["n"]
 
 
+@pytest.mark.parametrize("table", ["reference_questions", "asked_questions"])
+def test_a_page_of_a_given_question_tells_right_answers_by_their_verdicts(ask, sql, table: str):
+    answers = ask(sql(f"select question_id from {table} order by 1 limit 1")[0]["question_id"])
+    page, rows = to_html(answers), answers.passage("answers").rows
+    right = sum(row["verdict"] == "correct" for row in rows)
+    assert rows and page.count('class="answer right"') == right
+    assert page.count('class="answer wrong"') == len(rows) - right
+
+
 def test_any_other_artifact_tells_what_it_was_made_from(ask, sql):
     (row,) = sql("select artifact_key from run_artifacts where phase = 'score_influence' and iteration = 1")
     above = {line["artifact"].rpartition("-")[0] for line in ask(row["artifact_key"]).passage("made_from").rows}
