@@ -50,6 +50,8 @@ class Rehearsal:
     def __init__(self, config: RunConfig, folder: Path, forecast: Forecast | None) -> None:
         self.lines: list[Line] = []
         self._config, self._folder, self._forecast = config, folder, forecast
+        self._kind = config.engine.rollout_quantisation or config.engine.dtype
+        """Precision of the sampler's matrices."""
         self._pool = run_pool(config)
         self._engines: dict[str, Any] = {}
         self.sampled: Work | None = None
@@ -237,10 +239,10 @@ class Rehearsal:
         return 0, f"the load alone {seconds:.2f} s{channel}"
 
     def _prove(self) -> tuple[int, str]:
-        dtype = self._config.engine.dtype
+        kind = self._kind
         found = self._distance(self._drawn(self._after, self._groups, PROVED))
-        mean, largest = LIMITS[dtype]
-        if not found.holds(dtype):
+        mean, largest = LIMITS[kind]
+        if not found.holds(kind):
             raise EngineError(
                 f"the sampler does not hold the trainer's weights: log-probabilities differ by {found.mean:.3g} nats "
                 f"on average, {found.far:.0%} of them by more than {largest:g} (limits {mean:g} and {FAR:.0%})",
@@ -267,7 +269,7 @@ class Rehearsal:
             for row, own in zip(group.rows, values, strict=True)
             for left, right in zip(row.sampler_logprobs, own, strict=True)
         ]
-        return Agreement.of(gaps, self._config.engine.dtype)
+        return Agreement.of(gaps, self._kind)
 
     def _resume(self) -> tuple[int, str]:
         self._pool.trainer(self._after)
@@ -287,8 +289,8 @@ class Rehearsal:
         engine.wake()
         if getattr(engine, "forgets", False):
             engine.load(self._after)
-        found, limit = self._distance(self._drawn(self._after, self._groups, PROVED)), LIMITS[self._config.engine.dtype]
-        if not found.holds(self._config.engine.dtype):
+        found, limit = self._distance(self._drawn(self._after, self._groups, PROVED)), LIMITS[self._kind]
+        if not found.holds(self._kind):
             raise EngineError(
                 f"after its sleep the {kind} is off by {found.mean:.3g} nats, limit {limit[0]:g}", hint=HINT
             )
