@@ -116,7 +116,7 @@ def _trainers_turns(asked: Asked) -> list[list[list[str]]]:
         *(["engine.overlap=false"] if engine.overlap else []),
     ]
     return [
-        [] if engine.gradient_checkpointing else [["engine.gradient_checkpointing=true"]],
+        [] if engine.gradient_checkpointing is True else [["engine.gradient_checkpointing=true"]],
         budgets,
         [[*sharded, f"engine.zero_stage={stage}"] for stage in (2, 3)],
         [
