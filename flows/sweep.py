@@ -37,7 +37,7 @@ PRELOADED = [
 """Modules that a run imports at its start."""
 _LOOK = 0.5
 """Seconds between looks at the processes."""
-_KEEP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+_KEEP = {"MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 """Memory that tensors leave and soon want again stays with the process, at most 1 GiB: the C library would give it back
 to the kernel, which takes a fifth of a large batch's time on a CPU."""
 

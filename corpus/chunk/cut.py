@@ -34,7 +34,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What became of a book's text."""
+    """A book's text in chunks, and the spans that are none."""
 
     kept: list[Document]
     """Candidates for the pool."""

@@ -12,8 +12,7 @@ from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read.books.format import Layout
 from corpus.read.books.library import ZIP, belongs, books, suffix_of
 from corpus.read.books.tree import Folder, fault, is_text_file, pack
-from corpus.read.file_kinds import PDF, file_of
-from corpus.read.text import SUFFIXES
+from corpus.read.file_kinds import PDF, SUFFIXES, file_of
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Source

@@ -14,11 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from corpus.read import text
 from corpus.read.books.convert import BookConfig, convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.converters import pdfium
-from corpus.read.file_kinds import MARKDOWN, PDF
+from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
 from corpus.read.page import Job, Kept, page_of
 from infuser_core.engines.crew import Crew, Task
@@ -31,6 +30,9 @@ NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
 """Reasons that a converter which looks at the printed page can help with."""
 MAX_GARBLED_PAGES = 0.25
 """Share of pages with garbled formulas above which such a converter is preferred."""
+TEXT = "text-1"
+"""Name of the converter of files that are Markdown or plain text already."""
+MAX_BYTES = 1 << 30
 
 
 def _converter(name: str) -> Any:
@@ -107,7 +109,7 @@ def _looks(job: Job) -> Iterator[Callable[[Book], Page]]:
 
 def kept_suffix(path: Path) -> str:
     """Suffix under which a file is kept, and by which its converter is chosen: PDF, Markdown or a book's format."""
-    return MARKDOWN if text.is_text(path) else suffix_of(path.name) or PDF
+    return MARKDOWN if is_text(path) else suffix_of(path.name) or PDF
 
 
 def convert_auto(path: Path, source_id: str, job: Job) -> Page:
@@ -121,8 +123,8 @@ def convert_auto(path: Path, source_id: str, job: Job) -> Page:
 
 def text_layer(path: Path, source_id: str, job: Job) -> tuple[Page, str]:
     """The page without a second look, and the doubt for which one would help; empty where none would."""
-    if text.is_text(path):
-        return _in_a_language(text.convert_text(path, source_id)), ""
+    if is_text(path):
+        return _in_a_language(convert_text(path, source_id)), ""
     if is_book(path):
         return _in_a_language(convert_book(path, source_id, BookConfig(limits=job.limits))), ""
     if job.settings.type not in ("auto", "pdfium"):
@@ -176,3 +178,37 @@ def _without_help(page: Page, why: str, trouble: str, job: Job) -> Page:
     if page.reason:
         return replace(page, reason=f"{page.reason}; needs {helper}: {trouble}")
     return replace(page, chosen=f"{page.chosen}; {why}, but {helper} could not help: {trouble}")
+
+
+def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> Page:
+    """The file as it is, save for a byte order mark and with line feeds as line ends: readers of text files change the
+    others, and offsets would no longer fit. What is no UTF-8 text is a rejected page that names the byte."""
+    size = path.stat().st_size
+    if size > max_bytes:
+        reason = f"too_long: {size} bytes, at most {max_bytes} are read"
+        return page_of(source_id, converter=TEXT, reason=reason)
+    raw = path.read_bytes()
+    try:
+        text = _decoded(raw)
+    except UnicodeDecodeError as error:
+        reason = (
+            f"not_utf8: byte 0x{raw[error.start]:02x} at offset {error.start} ({error.reason}); convert it with iconv"
+        )
+        return page_of(source_id, converter=TEXT, reason=reason)
+    reason = "" if text.strip() else "empty: the file has no text"
+    if "\x00" in text:
+        reason = f"not_text: a zero byte at character {text.index(chr(0))}"
+    return page_of(
+        source_id,
+        "" if reason else text,
+        num_pages=1,
+        converter=TEXT,
+        reason=reason,
+        page_starts=[] if reason else [0],
+        chosen="text: the file is Markdown already",
+    )
+
+
+def _decoded(raw: bytes) -> str:
+    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return raw.decode("utf-16" if wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")

@@ -10,6 +10,8 @@ HEAD_BYTES = 1024
 TAIL_BYTES = 4096
 BLOCK_BYTES = 1 << 20
 PDF, MARKDOWN = ".pdf", ".md"
+SUFFIXES = frozenset({MARKDOWN, ".markdown", ".mdown", ".txt", ".text"})
+"""Names of Markdown and plain text."""
 COUNTER = "corpus.read.pdf:count_pages"
 ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive (EPUB, DOCX, ...)",
@@ -32,6 +34,14 @@ def file_of(folder: Path, sha256: str) -> Path:
     if named.is_file() or not sha256:
         return named
     return next((path for path in sorted(folder.glob(f"{sha256}.*")) if path.is_file()), named)
+
+
+def is_text(path: Path) -> bool:
+    """Whether the file's name says that it is text and its first bytes do not contradict."""
+    if path.suffix.lower() not in SUFFIXES:
+        return False
+    with path.open("rb") as file:
+        return not file.read(1024).startswith(b"%PDF-")
 
 
 def pdf_fault(path: Path) -> str:

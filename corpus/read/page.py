@@ -16,7 +16,7 @@ from infuser_core.schemas import Page
 
 
 class Closed(Protocol):
-    """What can be closed."""
+    """Anything with a `close`."""
 
     def close(self) -> None:
         """End it."""
@@ -26,7 +26,7 @@ Thing = TypeVar("Thing", bound=Closed)
 
 
 class Kept:
-    """What a converter keeps from book to book, such as servers with its models; closed by the worker that has it."""
+    """Resources that a converter keeps from book to book, such as servers with its models; its worker closes them."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -291,7 +291,7 @@ class EnginePool:
         return handed
 
     def _park(self, role: str, warm: Warm) -> None:
-        """What a role's trainer holds waits in host memory, if it is a checkpoint or was saved and may become one."""
+        """The state of a role's trainer waits in host memory, if it is a checkpoint or was saved and may become one."""
         named = bool(warm.checkpoint_id) or warm.saved_step is not None
         if named and hasattr(warm.engine, "park") and warm.engine.park(role):
             self._waiting[role] = warm

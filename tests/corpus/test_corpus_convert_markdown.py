@@ -4,7 +4,8 @@ import codecs
 
 import pytest
 
-from corpus.read.text import convert_text, is_text
+from corpus.read.convert import convert_text
+from corpus.read.file_kinds import is_text
 
 
 @pytest.mark.parametrize("content", [b"# A\r\n\r\ntext\n", "\u6c34 # \u706b\n".encode(), b"\xef\xbb\xbf# A\n"])

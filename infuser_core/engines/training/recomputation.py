@@ -53,7 +53,7 @@ class Recomputation:
 
 
 def recomputed(model: PreTrainedModel, checkpointing: Checkpointing) -> Recomputation | None:
-    """What a model is told by `engine.gradient_checkpointing`; None where it keeps everything."""
+    """Recomputation of a model by `engine.gradient_checkpointing`; None where everything is kept."""
     return None if checkpointing is False else Recomputation(model, kept_tokens=kept_tokens(checkpointing))
 
 
