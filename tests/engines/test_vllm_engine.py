@@ -245,3 +245,15 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
         sampler.load(checkpoint("tied", folder, seed=12))
     assert sampler.starts == 2
     sampler.close()
+
+
+def test_prompts_that_together_are_longer_than_a_step_give_what_each_gives_alone(folder: Path) -> None:
+    engine = ServiceSampler(dtype="float32", device="cpu", python=WHERE, max_num_batched_tokens=256)
+    prompts = [[2 + (place * token) % 60 for token in range(100)] for place in range(8)]
+    asked = [PromptGroup(group_id=str(place), token_ids=ids, seeds=[place]) for place, ids in enumerate(prompts)]
+    try:
+        engine.load(checkpoint("tied", folder))
+        together = tokens(engine.sample(asked, HOT))
+        assert together == [tokens(engine.sample([each], HOT))[0] for each in asked]
+    finally:
+        engine.close()

@@ -152,6 +152,8 @@ def vllm_settings(options: ServiceOptions, *, model: str, dtype: str, device: "t
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_model_len": options.max_model_len,
         "enforce_eager": device.type == "cpu",
+        # After a part of a prompt vLLM sets a response's random numbers back, which a CPU's generator cannot.
+        "enable_chunked_prefill": False if device.type == "cpu" else None,
         "enable_sleep_mode": options.sleep and device.type == "cuda",
         "gpu_memory_utilization": options.memory,
     }
