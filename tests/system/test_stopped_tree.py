@@ -33,7 +33,7 @@ own = pool()
 own.ask({"ask": "parse", "text": "1"})
 print("go", flush=True)
 equal = {"ask": "equal", "within": [0, 0], "gold": "x"}
-found = {own.ask(equal | {"answer": f"x+{number}"}).text for number in range(1, 1000)}
+found = {own.ask(equal | {"answer": f"x+{number}"})[0] for number in range(1, 1000)}
 print(sorted(found & {"late", "lost"}))
 """
 WORK = {

@@ -22,6 +22,8 @@ from torch import Tensor
 
 BLOCK = 8 << 20
 """Bytes per write; a multiple of every disk's unit."""
+PAGE = 4096
+"""Unit of writes past the page cache, bytes: a file on its way needs no more room than this beyond its size."""
 BLOCKS = 3
 """Blocks of a file in memory: one is filled and hashed while another one is written."""
 LARGE = 64 << 20
@@ -68,12 +70,12 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
         with ThreadPoolExecutor(1) as disk:
             begun = []
             for block, count in _blocks(_bytes(tensors), slots):
-                begun.append(disk.submit(_put, file, block, size, slots))
+                begun.append(disk.submit(_put, file, block, -(-count // PAGE) * PAGE, size, slots))
                 found.update(block.numpy().data[:count])
                 size += count
             for each in begun:
                 each.result()
-        # The last block went there whole.
+        # Of the last block whole pages went there.
         os.ftruncate(file, size)
         os.fsync(file)
     return found.hexdigest()
@@ -119,9 +121,9 @@ def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tu
         yield block, filled
 
 
-def _put(file: int, block: Tensor, place: int, slots: SimpleQueue[Tensor]) -> None:
+def _put(file: int, block: Tensor, count: int, place: int, slots: SimpleQueue[Tensor]) -> None:
     try:
-        rest = block.numpy().data
+        rest = block.numpy().data[:count]
         while rest:
             try:
                 done = os.pwrite(file, rest, place)
