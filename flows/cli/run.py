@@ -319,6 +319,7 @@ def sweep(
         typer.Argument(metavar="FILE...", help="Sweep files or names of shipped ones: base configurations and axes."),
     ],
     jobs: Annotated[int, typer.Option(min=1, max=4096, help="Runs at a time, one process each.")] = os.cpu_count() or 1,
+    set_: Changes = None,
     against: Annotated[str, typer.Option(help="Compare with this variant only, e.g. nano-infuser.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and stop.")] = False,
     as_json: AsJson = False,
@@ -326,7 +327,7 @@ def sweep(
     """Run every combination of a grid of overlays, then compare them. After a crash, the same command continues."""
     from infuser_core.planning.sweeps import read_all
 
-    members = read_all(files, against=against)
+    members = read_all(files, set_ or [], against=against)
     root = settings.store_root()
     if dry_run:
         rows = [

@@ -63,20 +63,20 @@ class Member:
     """`key=value` on top of them."""
 
 
-def read_all(paths: Sequence[Path], *, against: str = "") -> list[Member]:
-    """The runs of several sweep files, each once.
+def read_all(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[Member]:
+    """The runs of several sweep files, each once, with `key=value` on top of every one.
 
     Raises ConfigError like `read`, and where no run is of the variant `against`.
     """
-    members = list({member.run: member for path in paths for member in read(path)}.values())
+    members = list({member.run: member for path in paths for member in read(path, overrides)}.values())
     labels = dict.fromkeys(member.label for member in members)
     if against:
         named(against, labels, kind="variant")
     return members
 
 
-def read(path: Path) -> list[Member]:
-    """The runs of a sweep file, each once, in the order of its axes.
+def read(path: Path, overrides: Sequence[str] = ()) -> list[Member]:
+    """The runs of a sweep file, each once, in the order of its axes, with `key=value` on top of every one.
 
     Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
     """
@@ -93,7 +93,8 @@ def read(path: Path) -> list[Member]:
         raise ConfigError(
             f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
         )
-    members = {member.run: member for member in (_member(sweep, folder, chosen) for chosen in product(*axes))}
+    every = (_member(sweep, folder, chosen, overrides) for chosen in product(*axes))
+    members = {member.run: member for member in every}
     _refuse_alike(path, members.values())
     return list(members.values())
 
@@ -125,10 +126,10 @@ def _fit(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice]) -> Member:
+def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice], on_top: Sequence[str]) -> Member:
     bases = [shipped.find(name, folder) for name in sweep.base]
     files = (*bases, *(file for choice in chosen for file in choice.files))
-    overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides)]
+    overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides), *on_top]
     labels = [choice.label for choice in chosen if choice.label]
     # The overlays' own names would hide what else was chosen: the labels name the variant.
     overrides += [f"variant={'-'.join(labels)}"] if labels else []

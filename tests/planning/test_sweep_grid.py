@@ -40,6 +40,13 @@ def test_settings_of_the_sweep_reach_every_run(tmp_path: Path) -> None:
     assert all("cotrain.iterations=2" in member.overrides for member in members)
 
 
+def test_the_command_lines_settings_come_last_and_retention_names_no_other_run(tmp_path: Path) -> None:
+    path = written(tmp_path, "{seed: [1, 2]}", more="set: [cotrain.iterations=3]\n")
+    assert [member.overrides[-1] for member in read(path, ["cotrain.iterations=2"])] == ["cotrain.iterations=2"] * 2
+    kept = read(path, ["store.keep={full: 1, weights_every: 0}"])
+    assert [member.run for member in kept] == [member.run for member in read(path)]
+
+
 def test_the_same_settings_are_one_run(tmp_path: Path) -> None:
     assert len(read(written(tmp_path, "{seed: [1, 1, 2]}"))) == 2
 
