@@ -30,7 +30,7 @@ def quickstart(*, iterations: int, seed: int) -> None:
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
     if Journal(root, control.run_name()).is_finished():
         # Nothing is left to compute beside the main arm: a second process would only cost its imports.
-        execute(main, main.run_name())
+        execute(main, main.run_name(), page=False)
         execute(control, control.run_name())
     else:
         arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
@@ -43,7 +43,8 @@ def _side_by_side(main: RunConfig, arguments: list[str], log: Path) -> None:
     """The main arm here, the control in a process of its own."""
     process = spawn(arguments, log=log)
     try:
-        execute(main, main.run_name())
+        # Its page is written once, beside the control's curve.
+        execute(main, main.run_name(), page=False)
         _finish(process, log)
     finally:
         if process.poll() is None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,39 +28,22 @@ SHARD = 512
 """Questions that are answered and scored before the next ones: what a kill can lose."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOrder:
-    """Options of `infuser score`."""
-
-    model: str
-    """Model in any of the forms of `infuser_core/evaluation/models.py` that has files."""
-    dev: Path
-    """Questions of the target."""
-    questions: Sequence[Path]
-    """Files of questions to rank."""
-    out: Path
-    """Table to write."""
-    samples: int = 8
-    """Answers per question."""
-    adapter: str = ""
-    """`lora` scores by the gradient of new adapters alone; of all weights when empty."""
-    keep: str = ""
-    """`top:SHARE` or `top:COUNT` also writes the best questions of every file; nothing when empty."""
-    max_tokens: int | None = None
-    """Response limit; the configuration's when None."""
-    configs: Sequence[Path] = ()
-    """Configuration: engines, prompts, sampling; the model's run's or a plain one without."""
-    seed: int = 42
-    """Seed of the answers."""
-    held_out: Path | None = None
-    """Questions on which real steps on the ranked ones are measured; nothing is when None."""
-    reply: str = ""
-    """A right reply with the slot {answer}: held-out questions are then measured by its probability."""
-    steps: int = 10
-    """Optimizer steps on every selection that is compared on the held-out questions."""
-
-
-def score(order: ScoreOrder) -> dict[str, Any]:
+def score(
+    *,
+    model: str,
+    dev: Path,
+    questions: Sequence[Path],
+    out: Path,
+    samples: int,
+    adapter: str,
+    keep: str,
+    max_tokens: int | None,
+    configs: Sequence[Path],
+    seed: int,
+    held_out: Path | None,
+    reply: str,
+    steps: int,
+) -> dict[str, Any]:
     """Rank the questions, write the table and, where asked for, the best of each file. A repeated call goes on.
 
     Raises UsageError for a model behind an address, and for a `keep` that is no `top:N`.
@@ -70,58 +53,49 @@ def score(order: ScoreOrder) -> dict[str, Any]:
     from infuser_core.store.tables import save_rows
     from tasks.run import opened
 
-    share = ranking.share_of(order.keep)
-    model = find_model(settings.store_root(), order.model)
-    config = _configured(order, model)
-    given = list(_given(order.questions))
-    with opened(_name(config, order), config, journal="score.jsonl", listed=False) as run:
-        scored, made = _scored(run, model, [each.question for each in given])
-        checked = _checked(run, made, order) if order.held_out else {}
+    share = ranking.share_of(keep)
+    found = find_model(settings.store_root(), model)
+    if found.folder is None:
+        raise UsageError(f"--model {model}: an address has no gradients", hint="name a model that has files")
+    sets = [{"type": "file", "path": str(file.absolute())} for file in (dev, held_out or dev)]
+    changes: dict[str, Any] = {
+        "seed": seed,
+        "anchor": {"type": "folder", "path": str(found.folder)},
+        "data": {"dev": sets[0], "validation": sets[1], "problems": []},
+        "cotrain": {
+            "group_size": samples,
+            **({"adapter": {"type": adapter}} if adapter else {}),
+            **({"solver_tokens": max_tokens} if max_tokens else {}),
+        },
+    }
+    config = validate(merge(_base(found, configs).model_dump(mode="json"), changes))
+    # One name for one question: what is ranked, by what.
+    asked = json.dumps([config.digest(), model, [str(path.absolute()) for path in questions]])
+    name = f"score-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+    given = list(_given(questions))
+    with opened(name, config, journal="score.jsonl", listed=False) as run:
+        scored, made = _scored(run, found, [each.question for each in given])
+        checked = _checked(run, made, samples=samples, steps=steps, reply=reply) if held_out else {}
         run.journal.finish()
-    rows = ranking.ranked(given, scored, samples=order.samples)
-    save_rows(order.out, rows, ranking.ScoredQuestion)
-    kept = _keep(rows, order, share) if share else []
-    return {"model": order.model, **ranking.summary(rows), **checked, "out": str(order.out), "kept": kept}
+    rows = ranking.ranked(given, scored, samples=samples)
+    save_rows(out, rows, ranking.ScoredQuestion)
+    kept = _keep(ranking.best(rows, share), questions, out.parent) if share else []
+    return {"model": model, **ranking.summary(rows), **checked, "out": str(out), "kept": kept}
 
 
-def _configured(order: ScoreOrder, model: "NamedModel") -> "RunConfig":
+def _base(model: "NamedModel", configs: Sequence[Path]) -> "RunConfig":
     """The settings by which a run would score: the given ones, the model's own run's or lab's, or plain ones."""
     from infuser_core.evaluation.models import is_nano
     from infuser_core.evaluation.settings import lab_of
 
-    if model.folder is None:
-        raise UsageError(f"--model {order.model}: an address has no gradients", hint="name a model that has files")
-    if order.configs:
-        base = load(order.configs)
-    elif model.config is not None:
-        base = model.config
-    elif is_nano(model):
-        base = load([lab_of(model)])
-    else:
-        plain = ["prompts=paper", "cotrain.prompt_tokens=2048", "cotrain.solver_tokens=1024"]
-        base = load(
-            [shipped.named("start"), shipped.named("engine/laptop")], [*plain, "cotrain.sampling.temperature=0.7"]
-        )
-    dev, held_out = (
-        {"type": "file", "path": str(file.absolute())} for file in (order.dev, order.held_out or order.dev)
-    )
-    changes: dict[str, Any] = {
-        "seed": order.seed,
-        "anchor": {"type": "folder", "path": str(model.folder)},
-        "data": {"dev": dev, "validation": held_out, "problems": []},
-        "cotrain": {"group_size": order.samples},
-    }
-    if order.adapter:
-        changes["cotrain"]["adapter"] = {"type": order.adapter}
-    if order.max_tokens:
-        changes["cotrain"]["solver_tokens"] = order.max_tokens
-    return validate(merge(base.model_dump(mode="json"), changes))
-
-
-def _name(config: "RunConfig", order: ScoreOrder) -> str:
-    """One name for one question: what is ranked, by what."""
-    asked = json.dumps([config.digest(), order.model, [str(path.absolute()) for path in order.questions]])
-    return f"score-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+    if configs:
+        return load(configs)
+    if model.config is not None:
+        return model.config
+    if is_nano(model):
+        return load([lab_of(model)])
+    plain = ["prompts=paper", "cotrain.prompt_tokens=2048", "cotrain.solver_tokens=1024"]
+    return load([shipped.named("start"), shipped.named("engine/laptop")], [*plain, "cotrain.sampling.temperature=0.7"])
 
 
 def _given(files: Sequence[Path]) -> "Iterator[Given]":
@@ -161,7 +135,7 @@ def _scored(
     return found, {**first, "solver": solver, "gradient": gradient, "dev": dev}
 
 
-def _checked(run: "Run", made: "dict[str, ArtifactRef]", order: ScoreOrder) -> dict[str, Any]:
+def _checked(run: "Run", made: "dict[str, ArtifactRef]", *, samples: int, steps: int, reply: str) -> dict[str, Any]:
     """Change of held-out questions by real steps on those of the first shard: on each alone, and on selections."""
     from infuser_core.phases.studies import selection
     from infuser_core.statistics.correlation import RankCorrelation
@@ -169,11 +143,11 @@ def _checked(run: "Run", made: "dict[str, ArtifactRef]", order: ScoreOrder) -> d
     from tasks.studies import scores
 
     held_out = documents.reference_questions(run.name, "validation")
-    asked = scores.Studied(run=run, iteration=0, inputs={**made, "held_out": held_out}, reply=order.reply)
+    asked = scores.Studied(run=run, iteration=0, inputs={**made, "held_out": held_out}, reply=reply)
     named = scores.named_scores(asked)
-    steps = scores.prediction_study(asked, named, questions=STEPPED, answers=order.samples, rollouts=ROLLOUTS)
-    arms = scores.selection_study(asked, named, share=0.25, steps=order.steps, draws=5, samples=None, ranked=True)
-    correlations = asked.made(steps, "score_correlations", RankCorrelation)
+    effects = scores.prediction_study(asked, named, questions=STEPPED, answers=samples, rollouts=ROLLOUTS)
+    arms = scores.selection_study(asked, named, share=0.25, steps=steps, draws=5, samples=None, ranked=True)
+    correlations = asked.made(effects, "score_correlations", RankCorrelation)
     rows = asked.made(arms, "selection_arms", selection.SelectionArm)
     return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
 
@@ -186,15 +160,13 @@ def _anchored(run: "Run") -> "ArtifactRef":
     return training_pool.prepare_anchor(run.name, base)
 
 
-def _keep(rows: "Sequence[ScoredQuestion]", order: ScoreOrder, share: float) -> list[str]:
-    """The best questions of all files, each in a file of its own file's format beside the table, in their order."""
+def _keep(chosen: "Sequence[ScoredQuestion]", files: Sequence[Path], folder: Path) -> list[str]:
+    """The best questions of all files, each in a file of its own file's format in this folder, in their order."""
     from infuser_core.benchmarks.parts.files import keep_rows
-    from infuser_core.statistics.ranking import best
 
-    chosen = best(rows, share)
     kept = []
-    for file in order.questions:
-        target = order.out.parent / f"{file.stem}.kept{file.suffix}"
+    for file in files:
+        target = folder / f"{file.stem}.kept{file.suffix}"
         keep_rows(file, target, {row.row for row in chosen if row.file == str(file)})
         kept.append(str(target))
     return kept

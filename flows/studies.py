@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,49 +25,8 @@ if TYPE_CHECKING:
     from tasks.studies.scores import Studied
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityOrder:
-    """Options of `infuser report quality`."""
-
-    run: str | None
-    """Run; the latest when None."""
-    iterations: str
-    """Numbers, `first`, `last` or `all`, comma-joined."""
-    solvers: Sequence[str]
-    """Models in any of the forms of `infuser_core/evaluation/models.py`; the first is the base."""
-    judge: str = ""
-    """Model that decides whether a question stands alone; rules do when empty."""
-    strong: str = ""
-    """Solver that keys are compared with; the one that agrees most often when empty."""
-    samples: int = 4
-    """Answers per question and solver."""
-    limit: int | None = None
-    """Questions per iteration; all when None."""
-    examples: int = 3
-    """Documents whose questions are shown side by side."""
-    html: Path | None = None
-    """Where the page goes; beside the run's record when None."""
-
-
-def swg(run: str | None, *, iteration: int, solvers: Sequence[str], samples: int) -> dict[str, Any]:
-    """Every solver answers the iteration's questions; the first is the base. Repeating it asks nothing twice."""
-    from infuser_core.evaluation import generated
-    from infuser_core.evaluation.settings import EvaluationSettings, pool_of
-    from tasks.run import evaluating
-
-    if len({*solvers}) < 2:
-        raise UsageError("a gap needs two solvers", hint="e.g. --solver RUN@0 --solver RUN@selected")
-    root = settings.store_root()
-    name = runs.find_run(root, run)
-    asked = generated.generated_set(root, name, iteration)
-    scores = _answered(asked, solvers, samples=samples)
-    with evaluating(f"{name}-swg", pool=pool_of(EvaluationSettings())) as execution:
-        rows = _compared(execution, asked, scores)
-    return {"run": name, "iteration": iteration, "base": solvers[0], "solvers": rows}
-
-
-def _compared(run: "Execution", asked: "GeneratedSet", scores: "Mapping[str, ArtifactRef]") -> list[dict[str, Any]]:
-    """Agreement and gap of every solver, kept for reports; the first is the base."""
+def _compared(run: "Execution", asked: "GeneratedSet", scores: "Mapping[str, ArtifactRef]") -> None:
+    """Keep agreement and gap of every solver for reports; the first is the base."""
     from infuser_core.evaluation import generated
     from tasks.studies import questions as stages
     from tasks.work import execute
@@ -75,11 +34,26 @@ def _compared(run: "Execution", asked: "GeneratedSet", scores: "Mapping[str, Art
     tallies = {solver: generated.tally_of(run.store, ref) for solver, ref in scores.items()}
     rows = generated.gaps(tallies, next(iter(tallies)))
     execute(run, stages.compare_solvers(asked, rows, scores))
-    return rows
 
 
-def quality(order: QualityOrder) -> dict[str, Any]:
-    """Chosen iterations' questions, answered and checked. Repeating it asks nobody twice."""
+def quality(
+    run: str | None,
+    *,
+    iterations: str,
+    solvers: Sequence[str],
+    judge: str,
+    strong: str,
+    samples: int,
+    limit: int | None,
+    examples: int,
+    html: Path | None,
+) -> dict[str, Any]:
+    """Chosen iterations' questions, answered and checked. Repeating it asks nobody twice.
+
+    Models are named in any of the forms of `infuser_core/evaluation/models.py`. The first solver is the base; keys are
+    compared with the `strong` one, by default the one that agrees most often. A `judge` decides whether a question
+    stands alone, by default rules do.
+    """
     from infuser_core.evaluation import generated
     from infuser_core.evaluation.settings import of_run, pool_of
     from tasks.run import evaluating
@@ -87,40 +61,36 @@ def quality(order: QualityOrder) -> dict[str, Any]:
     from tasks.work import execute
 
     root = settings.store_root()
-    name = runs.find_run(root, order.run)
-    _refuse_unclear(order)
-    chosen = generated.iterations_of(root, name, order.iterations)
-    sets = [generated.generated_set(root, name, iteration, limit=order.limit) for iteration in chosen]
-    scores = {each.iteration: _answered(each, order.solvers, samples=order.samples) for each in sets}
+    name = runs.find_run(root, run)
+    if len({*solvers}) < len(solvers):
+        raise UsageError("a solver is named twice", hint="once is enough; --samples asks more often")
+    if strong and strong not in solvers:
+        raise UsageError(f"--strong {strong}: not among the solvers", hint="name it with --solver as well")
+    chosen = generated.iterations_of(root, name, iterations)
+    sets = [generated.generated_set(root, name, iteration, limit=limit) for iteration in chosen]
+    scores = {each.iteration: _answered(each, solvers, samples=samples) for each in sets}
     pool = pool_of(of_run(validate(runs.read_config(root, name))))
-    with evaluating(f"{name}-quality", pool=pool) as run:
+    with evaluating(f"{name}-quality", pool=pool) as execution:
         made = {f"scores-{number}-{solver}": ref for number, refs in scores.items() for solver, ref in refs.items()}
         made.update({f"questions-{each.iteration}": each.ref for each in sets})
-        for each in sets if order.solvers and order.limit is None else []:
-            _compared(run, each, scores[each.iteration])
-        strong, solved = _solved(run, scores, order.strong)
-        judged = _judged(run, sets, order.judge, made)
+        for each in sets if solvers and limit is None else []:
+            _compared(execution, each, scores[each.iteration])
+        strongest, solved = _solved(execution, scores, strong)
+        judged = _judged(execution, sets, judge, made)
         rows = generated.check([row for each in sets for row in each.rows], solved, judged=judged)
         found = {
             "run": name,
-            "base": next(iter(order.solvers), ""),
-            "strongest": strong,
-            "judge": order.judge,
-            "samples": order.samples,
-            "limit": order.limit,
+            "base": next(iter(solvers), ""),
+            "strongest": strongest,
+            "judge": judge,
+            "samples": samples,
+            "limit": limit,
             **_summary(rows, solved),
-            **_examples(run, name, sets, rows, made, count=order.examples),
+            **_examples(execution, name, sets, rows, made, count=examples),
         }
-        execute(run, stages.quality(found, rows, made))
-        run.journal.finish()
-    return {**found, "page": str(_page(root, name, found, order.html))}
-
-
-def _refuse_unclear(order: QualityOrder) -> None:
-    if len({*order.solvers}) < len(order.solvers):
-        raise UsageError("a solver is named twice", hint="once is enough; --samples asks more often")
-    if order.strong and order.strong not in order.solvers:
-        raise UsageError(f"--strong {order.strong}: not among the solvers", hint="name it with --solver as well")
+        execute(execution, stages.quality(found, rows, made))
+        execution.journal.finish()
+    return {**found, "page": str(_page(root, name, found, html))}
 
 
 def _answered(asked: "GeneratedSet", solvers: Sequence[str], *, samples: int) -> "dict[str, ArtifactRef]":

@@ -221,13 +221,16 @@ def why(
 
 def _graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
     """Lineage graph: the artifacts of a run, iterations as columns, phases as rows."""
-    from infuser_core.lineage.pages import of_run
+    from infuser_core.lineage.graph import graph_of
+    from infuser_core.lineage.pages import graph_html, graph_json, graph_text
+    from infuser_core.store.catalogue import Catalogue
 
-    view = of_run(settings.store_root(), run)
+    root = settings.store_root()
+    graph = graph_of(Catalogue(root), runs.find_run(root, run))
     if html is not None:
-        write_page(html, view.html())
+        write_page(html, graph_html(graph))
     if as_json or html is None:
-        show(view.to_json(), view.text, as_json=as_json)
+        show(graph_json(graph), lambda: graph_text(graph), as_json=as_json)
 
 
 def diff(

@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,33 @@ def _pin(words: Sequence[str]) -> Sequence[str]:
     """`infuser pin` without a place lists what is pinned."""
     named = bool(words) and not words[0].startswith("-")
     return ["gc", "--pin", *words] if named else ["gc", "--pins", *words]
+
+
+def _renamed(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The words with options under the names that they have now."""
+    return [names.get(word, word) for word in words]
+
+
+def _fork(words: Sequence[str]) -> Sequence[str]:
+    """`infuser fork RUN --at T` is `infuser run --fork RUN@T`, which also starts it."""
+    if "--at" not in words[1:-1]:
+        return ["run", *words]
+    place = words.index("--at")
+    rest = [*words[1:place], *words[place + 2 :]]
+    return ["run", "--fork", f"{words[0]}@{words[place + 1]}", *(word for word in rest if word != "--start")]
+
+
+def _undo(words: Sequence[str]) -> Sequence[str]:
+    """`infuser undo --document ID` shows what goes with it, as `infuser run --without ID --dry-run` does."""
+    names = {**dict.fromkeys(("--source", "--document", "--question"), "--without"), "--run": "--fork"}
+    shown = [] if "--apply" in words else ["--dry-run"]
+    return ["run", *_renamed([word for word in words if word != "--apply"], names), *shown]
+
+
+def _swg(words: Sequence[str]) -> Sequence[str]:
+    """`infuser swg` is `infuser report quality` of one iteration, the first unless one is named."""
+    chosen = _renamed(words, {"--iteration": "--iterations"})
+    return ["report", "quality", *chosen, *([] if "--iterations" in chosen else ["--iterations", "0"])]
 
 
 # Commands that were folded into others. Scripts may still use these names.
@@ -40,6 +67,9 @@ _ALIASES: dict[str, options.Alias] = {
     "unpin": lambda words: ["gc", *words] if words[:1] == ["--help"] else ["gc", "--unpin", *words],
     "validate-influence": ["study", "prediction"],
     "frozen-solver": ["study", "frozen"],
+    "fork": _fork,
+    "undo": _undo,
+    "swg": _swg,
 }
 
 app = typer.Typer(

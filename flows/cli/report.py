@@ -12,13 +12,6 @@ from infuser_core.store import runs
 Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the latest if omitted.")]
 Finished = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all finished ones if omitted.")]
 Figures = Annotated[Path | None, typer.Option(help="Folder for every chart as an SVG and a PNG file.")]
-Solvers = Annotated[
-    list[str] | None, typer.Option("--solver", help="A model, named as for eval; the first is the base.")
-]
-Samples = Annotated[int, typer.Option(min=1, max=1_000_000, help="Responses per question.")]
-_SOLVER = ("iteration", "solver", "questions", "agreement", "agreement_low", "agreement_high", "gap", "low", "high")
-_CHECKS = ("iteration", "questions", "distinct", "self_contained", "pointing", "judged", "oracle_sound")
-_GAP = ("solver", "questions", "agreement", "gap", "low", "high")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +20,7 @@ def register(app: typer.Typer) -> None:
     for command in (page, compare, tables, quality, habits):
         reports.command()(command)
     app.add_typer(reports, name="report")
-    for former in (swg, paper):
-        app.command(hidden=True)(former)
+    app.command(hidden=True)(paper)
 
 
 def page(
@@ -98,12 +90,12 @@ def tables(
 def quality(
     run: RunName = None,
     iterations: Annotated[str, typer.Option(help="Numbers, first, last or all, joined by commas.")] = "first,last",
-    solver: Solvers = None,
+    solver: Annotated[list[str] | None, typer.Option(help="A model, named as for eval; the first is the base.")] = None,
     judge: Annotated[
         str, typer.Option(help="Model that decides whether questions are self-contained; rules by default.")
     ] = "",
     strong: Annotated[str, typer.Option(help="Solver that checks the keys; by default the best one.")] = "",
-    samples: Samples = 4,
+    samples: Annotated[int, typer.Option(min=1, max=1_000_000, help="Responses per question.")] = 4,
     limit: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="Questions per iteration, drawn by a hash.")
     ] = None,
@@ -114,11 +106,10 @@ def quality(
     as_json: AsJson = False,
 ) -> None:
     """Check a run's generated questions over its iterations: solvers against keys, self-containedness, repetition."""
-    from flows.studies import QualityOrder
     from flows.studies import quality as study
 
-    order = QualityOrder(
-        run=run,
+    found = study(
+        run,
         iterations=iterations,
         solvers=solver or [],
         judge=judge,
@@ -128,41 +119,15 @@ def quality(
         examples=examples,
         html=html,
     )
-    found = study(order)
     show(found, lambda: _quality_text(found), as_json=as_json)
 
 
 def _quality_text(found: dict[str, Any]) -> str:
-    from infuser_core.terminal import table
+    from infuser_core.report.content import terminal
+    from infuser_core.report.quality import quality as section
 
-    lines = [f"run {found['run']}, generated questions against the generator's own keys; base {found['base'] or '-'}"]
-    if found["solvers"]:
-        lines.append(table([{name: row[name] for name in _SOLVER} for row in found["solvers"]]))
-    keys = ("agrees", "disputes", "undecided")
-    rows = [
-        {name: row[name] for name in _CHECKS} | {f"key {name}": row["keys"].get(name) for name in keys}
-        for row in found["iterations"]
-    ]
-    checked = f"keys checked by {found['strongest'] or 'nobody'}; self-contained by {found['judge'] or 'rules'}"
-    return "\n".join([*lines, table(rows), checked, f"page: {found['page']}"])
-
-
-def swg(
-    run: RunName = None,
-    iteration: Annotated[int, typer.Option(min=0, help="Iteration whose generated questions are asked.")] = 0,
-    solver: Solvers = None,
-    samples: Samples = 4,
-    as_json: AsJson = False,
-) -> None:
-    """Measure how much more often strong solvers agree with one iteration's keys than the base does."""
-    from flows.studies import swg as study
-    from infuser_core.terminal import table
-
-    found = study(run, iteration=iteration, solvers=solver or [], samples=samples)
-    head = f"run {found['run']}, questions of iteration {found['iteration']}, against the generator's own keys"
-    rows = [{"gap": None, "low": None, "high": None} | row for row in found["solvers"]]
-    shown = table([{name: row[name] for name in _GAP} for row in rows])
-    show(found, f"{head}\n{shown}", as_json=as_json)
+    head = f"run {found['run']}, generated questions against the generator's own keys; base {found['base'] or '-'}"
+    return "\n".join([head, terminal(section(found)), f"page: {found['page']}"])
 
 
 def habits(
@@ -174,12 +139,11 @@ def habits(
 ) -> None:
     """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths, the generator's JSON."""
     from infuser_core.report import habits as of_run
-    from infuser_core.terminal import table
+    from infuser_core.report.content import terminal
 
     name, found = of_run.habits(settings.store_root(), run, phase=phase)
-    tables = [[dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in of_run.tables_of(found)]
     head = f"run {name}, answers of {found['phase'] or 'nobody'}"
-    show({"run": name, **found}, lambda: "\n".join([head, *map(table, tables)]), as_json=as_json)
+    show({"run": name, **found}, lambda: f"{head}\n{terminal(of_run.section(found))}", as_json=as_json)
 
 
 def paper() -> None:

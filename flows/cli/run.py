@@ -21,8 +21,6 @@ from infuser_core.terminal import table
 
 if TYPE_CHECKING:
     from infuser_core.config.run import RunConfig
-    from infuser_core.lineage.undo import Plan
-    from infuser_core.planning.fork import Fork
 
 From = Annotated[
     str, typer.Option("--from", metavar="PHASE@T", help="Compute everything from here on again, even if stored.")
@@ -39,8 +37,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the `infuser` command."""
     for command in (run, resume, plan, rehearse, sweep, serve, quickstart):
         app.command()(command)
-    for former in (fork, undo):
-        app.command(hidden=True)(former)
     nano = typer.Typer(help="The nano lab: tiny models that the project trains itself.", no_args_is_help=True)
     nano.command("build")(nano_build)
     nano.command("accuracy")(nano_accuracy)
@@ -81,14 +77,9 @@ def run(
     if resume_:
         _resume(next(iter(configs or []), None), asked, dry_run=dry_run, as_json=as_json, wait=wait)
     elif without:
-        undo(without=without, run=fork_ or None, apply=not dry_run, as_json=as_json)
+        _run_without(without, fork_ or None, dry_run=dry_run, as_json=as_json)
     elif fork_:
-        origin, _, at = fork_.rpartition("@")
-        if not origin or not re.fullmatch(NUMBER, at):
-            raise UsageError(
-                f"--fork {fork_}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance"
-            )
-        fork(origin, at=int(at), set_=set_, name=name, start_now=True, dry_run=dry_run, as_json=as_json)
+        _fork(fork_, set_ or [], name, dry_run=dry_run, as_json=as_json)
     elif configs:
         config = load([Path(file) for file in configs], set_ or [], seed=seed)
         preflight(config)
@@ -150,75 +141,43 @@ def _start(
     if journal.is_finished():
         from infuser_core.lineage.outcome import describe_result
 
-        typer.echo(describe_result(settings.store_root(), name))
+        typer.echo(describe_result(settings.store_root(), name), err=as_json)
     else:
         typer.echo(f"run {name} {journal.last_attempt()[-1].message}; `infuser resume {name}` continues it")
 
 
-def fork(
-    run: Annotated[str, typer.Argument(help="The run to fork.")],
-    at: Annotated[int, typer.Option(metavar="T", help="First iteration with settings of its own.")],
-    set_: Changes = None,
-    name: Name = "",
-    start_now: Annotated[bool, typer.Option("--start", help="Execute it at once.")] = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Record a variant of a run that shares everything before iteration T; `run --fork RUN@T` also executes it."""
-    from infuser_core.planning.fork import fork_of
-
-    root = settings.store_root() if dry_run else settings.writable_store_root()
-    planned = fork_of(root, runs.find_run(root, run), at=at, changes=set_ or [], name=name)
-    if not start_now or dry_run:
-        _record(root, planned, dry_run=dry_run, as_json=as_json)
-        return
-    _record(root, planned, dry_run=False, as_json=as_json)
-    _start(planned.history.latest, planned.name, {})
-
-
-def _record(root: Path, planned: "Fork", *, dry_run: bool, as_json: bool) -> None:
+def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: bool) -> None:
+    """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
-    from infuser_core.planning.fork import write
+    from infuser_core.planning.fork import fork_of, write
 
+    origin, _, at = place.rpartition("@")
+    if not origin or not re.fullmatch(NUMBER, at):
+        raise UsageError(f"--fork {place}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance")
+    root = settings.store_root() if dry_run else settings.writable_store_root()
+    planned = fork_of(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
     plan = plan_fork(planned)
     if not dry_run:
         write(root, planned)
     facts = {"run": planned.name, "forked_from": planned.origin, "at": planned.at, "recorded": not dry_run}
-    end = "not recorded" if dry_run else f"recorded: `infuser resume {planned.name}` computes it"
-    text = f"{planned.name}: shares {planned.origin} up to iteration {planned.at}\n{plan.text()}\n{end}"
+    text = f"{planned.name}: shares {planned.origin} up to iteration {planned.at}\n{plan.text()}"
     show({**plan.to_json(), **facts}, text, as_json=as_json)
+    if not dry_run:
+        _start(planned.history.latest, planned.name, {}, as_json=as_json)
 
 
-def undo(
-    source: Annotated[str | None, typer.Option(help="Textbook to leave out.")] = None,
-    document: Annotated[str | None, typer.Option(help="Chunk of a textbook to leave out.")] = None,
-    question: Annotated[str | None, typer.Option(help="Generated question to leave out.")] = None,
-    without: Annotated[str | None, typer.Option(help="Any of the three.")] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Name of a run; the latest if omitted.")] = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Run without it, reusing everything that it did not affect.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show what depends on a textbook, chunk or question; `run --without ID` also runs without it."""
-    from infuser_core.lineage.undo import KINDS, plan
-
-    root = settings.store_root()
-    named = {"source": source, "document": document, "question": question}
-    given = [*((name, [kind]) for kind, name in named.items() if name), *([(without, [*KINDS])] if without else [])]
-    if len(given) != 1:
-        raise UsageError("name one thing to leave out", hint="e.g. --document ID; `infuser why ID` shows it")
-    found = plan(root, run, given[0][0], kinds=given[0][1])
-    show(found.to_json(), found.text(applied=apply), as_json=as_json)
-    if apply:
-        _run_without(root, found, as_json=as_json)
-
-
-def _run_without(root: Path, found: "Plan", *, as_json: bool) -> None:
+def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Show what depends on a textbook, chunk or question, and run without it, reusing everything else."""
     from flows.execute import execute
     from infuser_core.config.overlays import validate
+    from infuser_core.lineage.undo import plan
     from infuser_core.planning.fork import record_variant
 
+    root = settings.store_root()
+    found = plan(root, run, name)
+    show(found.to_json(), found.text(applied=not dry_run), as_json=as_json)
+    if dry_run:
+        return
     record_variant(root, found.run, found.fork, found.change)
     execute(validate(found.config), found.fork)
     typer.echo(f"run {found.fork} is done: `infuser diff {found.run} {found.fork}` compares the two", err=as_json)

@@ -43,10 +43,9 @@ def score(
     with that of the dev questions. After a crash, the same command goes on. With held-out questions it also says how
     well the scores, and others beside them, foretold what steps on single questions and on the best quarter change.
     """
-    from flows.scoring import ScoreOrder
     from flows.scoring import score as go
 
-    order = ScoreOrder(
+    found = go(
         model=model,
         dev=dev,
         questions=[*questions, *(more or [])],
@@ -61,7 +60,6 @@ def score(
         reply=reply,
         steps=steps,
     )
-    found = go(order)
     show(found, lambda: _told(found), as_json=as_json)
 
 

@@ -6,7 +6,7 @@ that, and writes what it lacks into its own database: whole attempts that happen
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from flows.server.crashed_runs import store_tag
 from infuser_core.errors import InfuserError
-from infuser_core.lineage.attempts import Attempt, Span, attempts_of, span_of
+from infuser_core.lineage.attempts import Attempt, attempts_of, span_of
 from infuser_core.lineage.markdown import artifact_key, artifact_page, described, heading, page_key, title
 from infuser_core.planning.fork import MEASUREMENTS
 from infuser_core.store import runs
@@ -42,51 +42,34 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """A flow run or task run of Prefect."""
+Shown = tuple[str, dict[str, Any], dict[str, Any]]
+"""A flow run or task run of Prefect: the kind of its row, its columns but the reference to its state, the state's."""
 
-    id: UUID
-    """Its id: the same for the same stage of the same attempt."""
-    name: str
-    """Name in the UI."""
-    state: str
-    """One of `_STATES`."""
-    message: str
-    """Of its state."""
-    span: Span
-    """From its beginning to its end, or to when it was seen last."""
-    own: dict[str, Any]
-    """Columns that only flow runs, or only task runs, have."""
 
-    @property
-    def state_id(self) -> UUID:
-        """Its state."""
-        return uuid5(self.id, self.state)
+def _shown(kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequence[Entry], own: dict[str, Any]) -> Shown:
+    """An attempt or a stage as Prefect shows it, from the first of these entries to the last, with columns of its own.
 
-    def columns(self) -> dict[str, Any]:
-        """Its row, without the reference to the state."""
-        kind, name = _STATES[self.state]
-        started, ended, final = _time(self.span.started), _time(self.span.ended), self.state != "running"
-        return {
-            "id": self.id,
-            "name": self.name,
-            "state_type": kind,
-            "state_name": name,
-            "state_timestamp": ended if final else started,
-            "run_count": 1,
-            "expected_start_time": started,
-            "start_time": started,
-            "end_time": ended if final else None,
-            "total_run_time": timedelta(seconds=self.span.seconds if final else 0.0),
-            **self.own,
-        }
-
-    def state_columns(self) -> dict[str, Any]:
-        """The row of its state."""
-        kind, name = _STATES[self.state]
-        when = _time(self.span.started if self.state == "running" else self.span.ended)
-        return {"id": self.state_id, "type": kind, "name": name, "message": self.message or None, "timestamp": when}
+    The id is the same for the same stage of the same attempt.
+    """
+    state_type, state_name = _STATES[of.state]
+    started, seen = (datetime.fromtimestamp(seconds, UTC) for seconds in span_of(entries))
+    final = of.state != "running"
+    columns = {
+        "id": id,
+        "name": name,
+        "state_type": state_type,
+        "state_name": state_name,
+        "state_timestamp": seen if final else started,
+        "run_count": 1,
+        "expected_start_time": started,
+        "start_time": started,
+        "end_time": seen if final else None,
+        "total_run_time": seen - started if final else timedelta(0),
+        **own,
+    }
+    when, said = columns["state_timestamp"], of.message or None
+    state = {"id": uuid5(id, of.state), "type": state_type, "name": state_name, "message": said, "timestamp": when}
+    return kind, columns, state
 
 
 async def mirror(root: Path) -> None:
@@ -151,39 +134,31 @@ async def _is_complete(db: PrefectDBInterface, attempt: Attempt) -> bool:
         )
 
 
-def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], shown: int) -> Iterator[tuple[str, _Shown]]:
+def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], shown: int) -> Iterator[Shown]:
     """Flow runs and task runs of an attempt that has moved: it, its iterations, and new stages, parents first."""
     stages = [entry for entry in attempt.entries if entry.phase != FINISHED]
     whole = {"flow_id": flows["infuser"], "parameters": {"name": attempt.run}, "tags": [store_tag(root)]}
-    yield "FlowRun", _shown(attempt, _whole(attempt), attempt.run, attempt.entries, whole)
+    yield _shown("FlowRun", _whole(attempt), attempt.run, attempt, attempt.entries, whole)
     # The iteration that was the last one then has ended since.
     changed = [*stages[:shown][-1:], *stages[shown:]]
     for number in sorted({entry.iteration for entry in changed if _is_inside(entry)}):
         yield from _iteration(attempt, number, stages, flows["iteration"])
     for count, entry in list(enumerate(stages))[shown:]:
-        yield (
-            "TaskRun",
-            _Shown(
-                id=_id(attempt.run, attempt.number, "stage", count),
-                name=title(entry.phase, entry.iteration),
-                state=entry.state,
-                message=entry.message,
-                span=span_of([entry]),
-                own={"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)},
-            ),
-        )
+        own = {"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)}
+        name = title(entry.phase, entry.iteration)
+        yield _shown("TaskRun", _id(attempt.run, attempt.number, "stage", count), name, entry, [entry], own)
 
 
-def _iteration(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUID) -> Iterator[tuple[str, _Shown]]:
+def _iteration(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUID) -> Iterator[Shown]:
     """An iteration as a sub-flow: the task run that stands for it in its parent, and the flow run."""
     inside = [entry for entry in stages if _is_inside(entry) and entry.iteration == number]
     is_last = number == max(entry.iteration for entry in stages)
     part = attempt if is_last else replace(attempt, state="done", message="")
     task, label = _id(attempt.run, attempt.number, number, "task"), f"iteration-{number}"
     own = {"flow_run_id": _whole(attempt), "task_key": "iteration", "dynamic_key": label}
-    yield "TaskRun", _shown(part, task, label, inside, own)
+    yield _shown("TaskRun", task, label, part, inside, own)
     own = {"flow_id": flow, "parent_task_run_id": task, "parameters": {"run": attempt.run, "number": number}}
-    yield "FlowRun", _shown(part, _id(attempt.run, attempt.number, number), label, inside, own)
+    yield _shown("FlowRun", _id(attempt.run, attempt.number, number), label, part, inside, own)
 
 
 def _is_inside(entry: Entry) -> bool:
@@ -196,22 +171,18 @@ def _parent(attempt: Attempt, entry: Entry) -> UUID:
     return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else _whole(attempt)
 
 
-def _shown(attempt: Attempt, id: UUID, name: str, entries: Sequence[Entry], own: dict[str, Any]) -> _Shown:
-    return _Shown(id=id, name=name, state=attempt.state, message=attempt.message, span=span_of(entries), own=own)
-
-
-async def _put(session: Any, db: PrefectDBInterface, rows: Sequence[tuple[str, _Shown]]) -> None:
+async def _put(session: Any, db: PrefectDBInterface, rows: Sequence[Shown]) -> None:
     """Write flow runs and task runs, then their states, then who has which: the tables refer to each other."""
     placed = []
-    for kind, row in rows:
-        placed.append(await session.merge(getattr(db, kind)(**row.columns())))
+    for kind, columns, _ in rows:
+        placed.append(await session.merge(getattr(db, kind)(**columns)))
         await session.flush()
-    for kind, row in rows:
-        owner = {"flow_run_id" if kind == "FlowRun" else "task_run_id": row.id}
-        await session.merge(getattr(db, f"{kind}State")(**row.state_columns(), **owner))
+    for kind, columns, state in rows:
+        owner = {"flow_run_id" if kind == "FlowRun" else "task_run_id": columns["id"]}
+        await session.merge(getattr(db, f"{kind}State")(**state, **owner))
     await session.flush()
-    for model, (_, row) in zip(placed, rows, strict=True):
-        model.state_id = row.state_id
+    for model, (_, _, state) in zip(placed, rows, strict=True):
+        model.state_id = state["id"]
     await session.flush()
 
 
@@ -236,26 +207,17 @@ async def _publish(db: PrefectDBInterface, page: Artifact) -> None:
 
 
 def _page(root: Path, run: str, entry: Entry) -> Artifact:
-    ref, store, iteration = (
-        ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest),
-        Store(root),
-        entry.iteration,
-    )
+    ref, store = ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest), Store(root)
     try:
-        record = store.manifest(ref)
-        text, said, iteration = artifact_page(store, ref, run=run), described(record, run), record.iteration
+        text, said = artifact_page(store, ref, run=run), described(store.manifest(ref), run)
     except InfuserError as error:  # removed by gc, or damaged: the page says so
         said = f"run {run}: cannot be shown"
-        text = f"# {heading(entry.phase, iteration)}\n\n`{ref.id}` cannot be shown: {error.message}"
-    return _artifact(page_key(entry.phase, iteration, entry.key), text, said, ref.id)
+        text = f"# {heading(entry.phase, entry.iteration)}\n\n`{ref.id}` cannot be shown: {error.message}"
+    return _artifact(page_key(entry.phase, entry.iteration, entry.key), text, said, ref.id)
 
 
 def _artifact(key: str, text: str, said: str, identity: str) -> Artifact:
     return Artifact(id=_id("page", identity), key=key, type="markdown", data=text, description=said)
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _id(*parts: object) -> UUID:

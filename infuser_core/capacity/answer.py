@@ -8,6 +8,7 @@ from infuser_core.capacity.forecast import Forecast, Scaled, Timed
 from infuser_core.capacity.hardware import GIB, calibrated
 from infuser_core.capacity.memory import Held
 from infuser_core.capacity.volume import Files, sources
+from infuser_core.store.verify import size
 from infuser_core.terminal import table
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
@@ -28,7 +29,7 @@ def as_json(found: Forecast, knobs: list[Knob], scaled: Scaled | None) -> dict[s
         **_timed(found.timed),
         "memory": {held.role: _held(held) for held in found.held},
         "host_bytes_per_node": round(found.host),
-        "files": {f"{name}_bytes": round(size) for name, size in asdict(found.files).items()},
+        "files": {f"{name}_bytes": round(count) for name, count in asdict(found.files).items()},
         "knobs": [
             {"settings": list(knob.settings), "role": knob.role, "bytes": round(knob.bytes), "fits": knob.fits}
             for knob in knobs
@@ -122,24 +123,24 @@ def _verdict(found: Forecast, knobs: list[Knob]) -> list[str]:
 
 def _files_lines(files: Files) -> list[str]:
     return [
-        f"store: {_size(files.per_iteration)} per iteration ({_size(files.checkpoint)} a checkpoint), "
-        f"{_size(files.in_all)} in all, {_size(files.after_gc)} after `infuser gc`",
-        f"disk: {_size(files.peak)} at the peak"
+        f"store: {size(round(files.per_iteration))} per iteration ({size(round(files.checkpoint))} a checkpoint), "
+        f"{size(round(files.in_all))} in all, {size(round(files.after_gc))} after `infuser gc`",
+        f"disk: {size(round(files.peak))} at the peak"
         f"{'' if files.peak < files.in_all else ', as no store.keep removes anything during the run'}",
     ]
 
 
 def _scaling_table(scaled: Scaled) -> list[str]:
     rows = []
-    for size in scaled.sizes:
-        name = max(size.phases, key=lambda phase: size.phases[phase])
+    for each in scaled.sizes:
+        name = max(each.phases, key=lambda phase: each.phases[phase])
         rows.append(
             {
-                "GPUs": size.gpus,
-                "s/iteration": f"{size.iteration:.0f}",
-                "speed-up": f"{size.speedup:.2f}",
-                "GPU-hours": f"{size.gpu_hours:.0f}",
-                "most of it": f"{name} {size.phases[name] / size.iteration:.0%}",
+                "GPUs": each.gpus,
+                "s/iteration": f"{each.iteration:.0f}",
+                "speed-up": f"{each.speedup:.2f}",
+                "GPU-hours": f"{each.gpu_hours:.0f}",
+                "most of it": f"{name} {each.phases[name] / each.iteration:.0%}",
             }
         )
     return [table(rows), f"scaling stops at {scaled.stops_at} GPUs: {scaled.reason}"]
@@ -170,10 +171,3 @@ def _seconds(number: float) -> str:
 
 def _parameters(number: int) -> str:
     return f"{number / 1e9:.2f}B" if number >= 1e8 else f"{number / 1e6:.2f}M"
-
-
-def _size(number: float) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number / 1e3:.0f} kB"

@@ -9,21 +9,6 @@ from infuser_core.store.journal import FINISHED, Entry, Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """A stretch of time."""
-
-    started: float
-    """Its beginning, seconds since the epoch."""
-    ended: float
-    """Its end, seconds since the epoch."""
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.ended - self.started
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One start of a run, as its journal tells."""
 
@@ -39,9 +24,9 @@ class Attempt:
     """Why it ended, where it did not come to its end."""
 
 
-def span_of(entries: Sequence[Entry]) -> Span:
-    """The time from the beginning of the first of these stages to the end of the last; they may overlap."""
-    return Span(started=min(entry.at - entry.seconds for entry in entries), ended=max(entry.at for entry in entries))
+def span_of(entries: Sequence[Entry]) -> tuple[float, float]:
+    """Seconds since the epoch when the first of these stages began and when the last ended; they may overlap."""
+    return min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
 
 
 def attempts_of(root: Path, name: str) -> list[Attempt]:

@@ -8,7 +8,18 @@ from typing import Any
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Entry, Journal
-from infuser_core.store.views import Lens
+from infuser_core.store.views import Lens, Rows
+
+_RESULTS = """with chosen as (select min(selected_iteration) as chosen from selections where run = $run),
+    scored as (select distinct benchmark, iteration, chosen, accuracy, low, high, num_questions, num_samples, unverified
+        from benchmark_scores, chosen where run = $run and phase = 'evaluate' and iteration in (0, chosen))
+    select benchmark, any_value(accuracy) filter (iteration = 0) as anchor,
+        any_value(low) filter (iteration = 0) as anchor_low, any_value(high) filter (iteration = 0) as anchor_high,
+        any_value(accuracy) filter (iteration = chosen) as selected, any_value(low) filter (iteration = chosen) as low,
+        any_value(high) filter (iteration = chosen) as high, arg_max(num_questions, iteration) as questions,
+        arg_max(num_samples, iteration) as samples, arg_max(unverified, iteration) as unverified,
+        any_value(chosen) as iteration
+    from scored group by benchmark order by benchmark"""
 
 
 def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
@@ -27,14 +38,16 @@ def result(root: Path, name: str) -> dict[str, Any]:
     with closing(Lens(Catalogue(root), runs=[name])) as lens:
         chosen = lens.query("select selected_iteration from selections")
         selected = chosen[0]["selected_iteration"] if chosen else None
-        scores = lens.query(
-            "select iteration, s.* exclude (iteration) from benchmark_scores s where phase = 'evaluate'"
-        )
+        scores = results(lens.query, name)
         seen = lens.query("select benchmark, share from leaks order by benchmark")
     attempt = runs.read_attempt(root, name)
     return {
         "run": name,
-        "benchmarks": _benchmarks(scores, selected),
+        "benchmarks": {
+            row["benchmark"]: {column: row[column] for column in ("anchor", "selected", "low", "high", "questions")}
+            for row in scores
+            if None not in (row["anchor"], row["selected"])
+        },
         "selected_iteration": selected,
         "seen_in_validation": {row["benchmark"]: row["share"] for row in seen},
         "phases": count_phases(Journal(root, name).last_attempt()),
@@ -43,19 +56,12 @@ def result(root: Path, name: str) -> dict[str, Any]:
     }
 
 
-def _benchmarks(scores: Sequence[Mapping[str, Any]], selected: int | None) -> dict[str, Any]:
-    found = {(row["benchmark"], row["iteration"]): row for row in scores}
-    return {
-        label: {
-            "anchor": found[label, 0]["accuracy"],
-            "selected": best["accuracy"],
-            "low": best["low"],
-            "high": best["high"],
-            "questions": best["num_questions"],
-        }
-        for label in sorted({row["benchmark"] for row in scores})
-        if (best := found.get((label, selected))) and (label, 0) in found
-    }
+def results(query: Callable[[str], Rows], run: str) -> Rows:
+    """Accuracy of the anchor and the selected checkpoint on every benchmark, None where there is none.
+
+    `iteration` is that of the selected checkpoint.
+    """
+    return query(_RESULTS.replace("$run", "'" + run.replace("'", "''") + "'"))
 
 
 def describe_result(root: Path, name: str) -> str:

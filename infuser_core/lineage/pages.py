@@ -3,19 +3,18 @@
 import json
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infuser_core.lineage.answer import Answer, printable, shown, table_lines
-from infuser_core.lineage.graph import LOOP, OPTIONAL, Graph, graph_of
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
+from infuser_core.lineage.graph import LOOP, OPTIONAL, Graph
+from infuser_core.store.catalogue import CHECKPOINTS
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import find_run, origin_of
+from infuser_core.store.runs import origin_of
 
 TESTED = ("respond", "validate")
 BOX = (172, 38)
@@ -25,58 +24,46 @@ _MANY = 400
 """Rows of a table above which the page says how many are left out; JSON has all."""
 
 
-class Overview:
-    """The graph of one run as text, JSON and a page."""
-
-    def __init__(self, graph: Graph, origin: str) -> None:
-        self.graph = graph
-        self._origin = origin
-
-    @cached_property
-    def links(self) -> list[dict[str, str]]:
-        """Inputs inside the run."""
-        return [
-            {"source": source, "target": key, "input": name}
-            for key in self.graph.records
-            for name, source in self.graph.inputs(key).items()
-            if source in self.graph.records
-        ]
-
-    def text(self) -> str:
-        """One line per artifact, in the order of the pipeline."""
-        lines = table_lines([_line(self.graph, record) for record in self.graph.records.values()])
-        return "\n".join([self.headline(), *lines])
-
-    def headline(self) -> str:
-        """The run in one sentence."""
-        records = self.graph.records.values()
-        seconds = sum(record.seconds for record in records)
-        megabytes = sum(record.num_bytes for record in records) / 1e6
-        origin = f" ({self._origin})" if self._origin else ""
-        return (
-            f"run {self.graph.run}{origin}: {len(records)} artifacts, {len(self.links)} links, "
-            f"{seconds:.1f} s, {megabytes:.1f} MB"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Nodes and links."""
-        names = ("key", "id", "phase", "iteration", "rows", "seconds")
-        nodes = [
-            {**{name: getattr(record, name) for name in names}, "bytes": record.num_bytes}
-            for record in self.graph.records.values()
-        ]
-        return {"run": self.graph.run, "nodes": nodes, "links": self.links}
-
-    def html(self) -> str:
-        """One self-contained page: the drawing in parts that fold, without a script."""
-        title = f"Lineage of {self.graph.run}"
-        return _render("graph.html", title=title, headline=self.headline(), folds=folds(self.graph))
+def links(graph: Graph) -> list[dict[str, str]]:
+    """Inputs inside the run."""
+    return [
+        {"source": source, "target": key, "input": name}
+        for key in graph.records
+        for name, source in graph.inputs(key).items()
+        if source in graph.records
+    ]
 
 
-def of_run(root: Path, run: str | None) -> Overview:
-    """The named run's graph, or that of the latest run."""
-    graph = graph_of(Catalogue(root), find_run(root, run))
-    return Overview(graph, origin_of(root, graph.run))
+def headline(graph: Graph) -> str:
+    """The run in one sentence."""
+    records, origin = graph.records.values(), origin_of(graph.catalogue.root, graph.run)
+    seconds = sum(record.seconds for record in records)
+    megabytes = sum(record.num_bytes for record in records) / 1e6
+    return (
+        f"run {graph.run}{f' ({origin})' if origin else ''}: {len(records)} artifacts, {len(links(graph))} links, "
+        f"{seconds:.1f} s, {megabytes:.1f} MB"
+    )
+
+
+def graph_text(graph: Graph) -> str:
+    """One line per artifact, in the order of the pipeline."""
+    return "\n".join([headline(graph), *table_lines([_line(graph, record) for record in graph.records.values()])])
+
+
+def graph_json(graph: Graph) -> dict[str, Any]:
+    """Nodes and links."""
+    names = ("key", "id", "phase", "iteration", "rows", "seconds")
+    nodes = [
+        {**{name: getattr(record, name) for name in names}, "bytes": record.num_bytes}
+        for record in graph.records.values()
+    ]
+    return {"run": graph.run, "nodes": nodes, "links": links(graph)}
+
+
+def graph_html(graph: Graph) -> str:
+    """One self-contained page: the drawing in parts that fold, without a script."""
+    title = f"Lineage of {graph.run}"
+    return _render("graph.html", title=title, headline=headline(graph), folds=folds(graph))
 
 
 def _line(graph: Graph, record: Record) -> dict[str, Any]:
@@ -181,14 +168,14 @@ def _part(graph: Graph, record: Record, trained: Container[str], iterations: Con
 
 def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
     own = {record.key: record for record in records}
-    links = [
+    drawn = [
         (name, source, key) for key in own for name, source in graph.inputs(key).items() if source in graph.records
     ]
-    foreign = {source: graph.records[source] for _, source, _ in links if source not in own}
+    foreign = {source: graph.records[source] for _, source, _ in drawn if source not in own}
     layers = dict.fromkeys(foreign, 0)
     for key in own:
         # Artifacts come in the order of the pipeline, inputs first.
-        inputs = [layers.get(source, 0) for _, source, user in links if user == key]
+        inputs = [layers.get(source, 0) for _, source, user in drawn if user == key]
         layers[key] = max(inputs) + 1 if inputs else 0
     used: dict[int, int] = {}
     boxes = []
@@ -202,7 +189,7 @@ def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
         title=title,
         records=tuple(own.values()),
         boxes=tuple(boxes),
-        curves=tuple((name, source, _curve(corners[source], corners[key])) for name, source, key in links),
+        curves=tuple((name, source, _curve(corners[source], corners[key])) for name, source, key in drawn),
         size=(2 * _EDGE + _ACROSS * max(used) + BOX[0], 2 * _EDGE + _DOWN * max(used.values()) - 14),
     )
 

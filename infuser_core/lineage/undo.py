@@ -11,7 +11,6 @@ from typing import Any
 from infuser_core.config.overlays import merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
-from infuser_core.lineage.answer import table_lines
 from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.run_view import RunView
@@ -91,25 +90,20 @@ class Plan:
                 f"{self.steps} optimizer steps and {len(self.of(*CHECKPOINTS))} checkpoints",
                 f"reused: {self.reused} artifacts",
                 f"cost: about {duration(self.seconds)}, from the recorded times",
-                *table_lines(_by_phase(self.affected)),
             ]
-        lines.append(f"making run {self.fork}" if applied else f"`--apply` makes it, as run {self.fork}")
+        lines.append(f"making run {self.fork}" if applied else f"without --dry-run it is made, as run {self.fork}")
         return "\n".join(lines)
 
 
-KINDS = ("question", "document", "source")
-
-
-def plan(root: Path, run: str | None, name: str, *, kinds: Sequence[str] = KINDS) -> Plan:
+def plan(root: Path, run: str | None, name: str) -> Plan:
     """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
     catalogue = Catalogue(root)
     with closing(Lens(catalogue, runs=[])) as lens:
         view = RunView(lens=lens, graph=graph_of(catalogue, find_run(root, run)))
-        if "question" in kinds and (len(kinds) == 1 or name.partition("/")[0].isdigit()):
+        if re.match("[0-9]+/", name):
             return _of_question(view, name)
-        *others, last = [kind for kind in kinds if kind != "question"]
-        known = next((kind for kind in others if view.row("documents", ("source_id",), f"{kind}_id = ?", name)), last)
-        return _of_material(view, known, name)
+        is_chunk = view.row("documents", ("source_id",), "document_id = ?", name)
+        return _of_material(view, "document" if is_chunk else "source", name)
 
 
 def _of_material(view: RunView, kind: str, name: str) -> Plan:
@@ -184,17 +178,3 @@ def _extended(config: Mapping[str, Any], exclude: Mapping[str, Any]) -> dict[str
         else:
             more[key] = sorted({*old, *value})
     return merge(config, more)
-
-
-def _by_phase(records: Sequence[Record]) -> list[dict[str, Any]]:
-    phases = dict.fromkeys(record.phase for record in records)
-    return [
-        {
-            "phase": phase,
-            "artifacts": len(of := [record for record in records if record.phase == phase]),
-            "rows": sum(sum(record.rows.values()) for record in of),
-            "seconds": round(sum(record.seconds for record in of), 2),
-            "iterations": f"{of[0].iteration}..{of[-1].iteration}" if of[0].iteration >= 0 else "-",
-        }
-        for phase in phases
-    ]

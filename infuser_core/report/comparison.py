@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from infuser_core.errors import named
-from infuser_core.report.content import Query, Row
+from infuser_core.report.content import Formats, Query, Row, Section, points, points_interval, terminal
+from infuser_core.report.content import table as as_table
 from infuser_core.report.queries import listed, tally_of
 from infuser_core.statistics.averages import Spread, paired_seeds
 from infuser_core.statistics.bootstrap import detectable, paired_difference
@@ -263,15 +264,8 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
     rows, gaps = summaries(found), contrasts(found, against)
     if as_json:
         return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
-    means = table(rows)
-    return means if not gaps else f"{means}\n\n{DIFFERENCES}\n{table([_short(gap) for gap in gaps])}"
-
-
-DIFFERENCES = (
-    "differences at the selected checkpoints, paired by question; [low, high]: 95% bootstrap over questions;\n"
-    "detectable: smallest difference found with 80% power at 5%; seeds [low, high]: 95% t interval over seeds;\n"
-    "verdict: above or below where both intervals leave zero out"
-)
+    shown = section(gaps)
+    return "\n\n".join([table(rows), *([terminal(shown)] if shown.tables else [])])
 
 
 def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[dict[str, Any]]:
@@ -279,24 +273,32 @@ def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[
     return [asdict(gap) for gap in gaps if gap.variant == variant or variants == 1]
 
 
-def _short(gap: Contrast) -> dict[str, Any]:
-    """One line of the terminal's table."""
-    return {
-        "measure": gap.benchmark + (" (selection saw it)" if gap.phase == "validate" and gap.benchmark != AUC else ""),
-        "difference": f"{gap.variant} - {gap.against}",
-        "by": _signed(gap.difference),
-        "questions [low, high]": _ends(gap.low, gap.high),
-        "sign share": _signed(gap.sign_share, sign=""),
-        "detectable": _signed(gap.detectable, sign=""),
-        "questions": f"{gap.questions} ({gap.left_out} left out)" if gap.left_out else gap.questions,
-        "seeds [low, high]": f"{gap.seeds} {_ends(gap.seed_low, gap.seed_high)}" if gap.seeds else "-",
-        "verdict": gap.verdict,
-    }
+DIFFERENCES = (
+    "Paired by question at the selected checkpoints. The interval over questions holds the runs fixed, the one over "
+    "seeds holds the questions fixed; the validation set chose the checkpoints, so its rows are no test. What is "
+    "detectable is the smallest difference that this many questions show with 80% power at 5%."
+)
 
 
-def _signed(value: float | None, *, sign: str = "+") -> str:
-    return "-" if value is None else f"{value:{sign}.4f}"
-
-
-def _ends(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"
+def section(gaps: Sequence[Contrast]) -> Section:
+    """The differences as a section of a report."""
+    if not gaps:
+        return Section(title="Differences")
+    rows = [
+        {
+            "benchmark": gap.benchmark if gap.phase == "evaluate" else f"{gap.benchmark} (chose the checkpoint)",
+            "difference": f"{gap.variant} minus {gap.against}",
+            "by, points": gap.difference,
+            "95% over questions": (gap.low, gap.high),
+            "detectable": gap.detectable,
+            "questions": gap.questions,
+            "seeds": gap.seeds,
+            "95% over seeds": (gap.seed_low, gap.seed_high),
+            "verdict": gap.verdict,
+        }
+        for gap in gaps
+    ]
+    formats: Formats = {"by, points": points, "detectable": lambda size: points(size).lstrip("+")}
+    formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval, "verdict": str}
+    shown = as_table("Differences between variants", rows, formats)
+    return Section(title="Differences", lines=[DIFFERENCES], tables=[shown])

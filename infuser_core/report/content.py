@@ -5,7 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
+
+from infuser_core.terminal import table as aligned
 
 if TYPE_CHECKING:
     from infuser_core.report.charts import Figure
@@ -17,6 +20,8 @@ Formats = Mapping[str, Callable[[Any], str]]
 """Column of a query to the function that writes its values."""
 
 NOTHING = "-"
+WIDTH = 118
+"""Characters of a line in a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,12 @@ def table(title: str, rows: Sequence[Row], formats: Formats | None = None, *, wi
         rows=[[show(row[name]) for name, show in shows.items()] for row in rows],
         text_columns=max(1, len(leading)),
     )
+
+
+def terminal(section: Section) -> str:
+    """The lines and tables of a section for a terminal."""
+    tables = [aligned([dict(zip(one.columns, row, strict=True)) for row in one.rows]) for one in section.tables]
+    return "\n".join([*(line for text in section.lines for line in wrap(text, WIDTH)), *tables])
 
 
 def _is_text(rows: Sequence[Row], name: str) -> bool:

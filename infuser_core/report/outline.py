@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from infuser_core.lineage.outcome import results
 from infuser_core.report import charts, comparison, corpus, evaluations, habits, quality, training
 from infuser_core.report.charts import Figure
 from infuser_core.report.content import (
@@ -16,7 +17,6 @@ from infuser_core.report.content import (
     interval,
     percent,
     points,
-    points_interval,
     table,
     text,
 )
@@ -35,7 +35,6 @@ from infuser_core.report.queries import (
     variants,
     with_sql,
 )
-from infuser_core.view.run import results
 
 MOST_CHARTS, MOST_TICKS = 6, 8
 """Settings with a chart of their own (the table has all), and values with a mark of their own on its axis."""
@@ -169,36 +168,10 @@ def _runs(found: Sequence[Chosen]) -> Section:
     return Section(title="Runs", lines=[said], tables=[table("", rows)])
 
 
-DIFFERENCES = (
-    "Paired by question at the selected checkpoints. The interval over questions holds the runs fixed, the one over "
-    "seeds holds the questions fixed; the validation set chose the checkpoints, so its rows are no test. What is "
-    "detectable is the smallest difference that this many questions show with 80% power at 5%."
-)
-
-
 def differences(query: Query, found: Sequence[Chosen]) -> Section:
     """Variant against variant, on every benchmark that both have."""
     held = comparison.read(query, {one.run: one.variant for one in found}, {one.run: one.seed for one in found})
-    rows = [
-        {
-            "benchmark": row.benchmark if row.phase == "evaluate" else f"{row.benchmark} (chose the checkpoint)",
-            "difference": f"{row.variant} minus {row.against}",
-            "by, points": row.difference,
-            "95% over questions": (row.low, row.high),
-            "detectable": row.detectable,
-            "questions": row.questions,
-            "seeds": row.seeds,
-            "95% over seeds": (row.seed_low, row.seed_high),
-            "verdict": row.verdict,
-        }
-        for row in comparison.contrasts(held)
-    ]
-    if not rows:
-        return Section(title="Differences")
-    formats: Formats = {"by, points": points, "detectable": lambda size: points(size).lstrip("+")}
-    formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval, "verdict": str}
-    shown = table("Differences between variants", rows, formats)
-    return Section(title="Differences", lines=[DIFFERENCES], tables=[shown])
+    return comparison.section(comparison.contrasts(held))
 
 
 def sweeps(query: Query, found: Sequence[Chosen]) -> Section:

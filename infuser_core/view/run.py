@@ -1,6 +1,6 @@
 """Contents of a run's page, live in the view and frozen in a report: provenance, results, curves, time, iterations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ from infuser_core import sealed
 from infuser_core.lineage import progress
 from infuser_core.lineage.attempts import state_of
 from infuser_core.lineage.graph import Graph, graph_of
+from infuser_core.lineage.outcome import results
 from infuser_core.store import runs
-from infuser_core.store.views import Lens, Rows
+from infuser_core.store.views import Lens
 
 MOST_PARTS = 40
 """Iterations with a line of their own, the latest."""
@@ -20,18 +21,6 @@ Curves = dict[str, Any]
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc"""
-_RESULTS = """with chosen as (select min(selected_iteration) as selected from selections where run = $run),
-    scored as (select benchmark, case when iteration = 0 then 'anchor' else 'selected' end as part, any_value(accuracy)
-            as accuracy, any_value(low) as low, any_value(high) as high, any_value(num_questions) as questions,
-            any_value(num_samples) as samples, any_value(unverified) as unverified, iteration
-        from benchmark_scores, chosen
-        where run = $run and phase = 'evaluate' and (iteration = 0 or iteration = selected) group by all)
-    select benchmark, any_value(accuracy) filter (part = 'anchor') as anchor,
-        any_value(low) filter (part = 'anchor') as anchor_low, any_value(high) filter (part = 'anchor') as anchor_high,
-        arg_max(accuracy, iteration) as selected, arg_max(low, iteration) as low, arg_max(high, iteration) as high,
-        arg_max(questions, iteration) as questions, arg_max(samples, iteration) as samples,
-        arg_max(unverified, iteration) as unverified, any_value(chosen.selected) as iteration
-    from scored, chosen group by benchmark order by benchmark"""
 _MEASURES = {
     "Validation accuracy": ("validate", "a.summary ->> 'accuracy'"),
     "Mean influence of the questions": ("score_influence", "a.summary ->> 'mean_score'"),
@@ -65,14 +54,6 @@ def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -
         "earlier": len(parts[:-MOST_PARTS]),
         "phases": lens.query(_TIME),
     }
-
-
-def results(query: Callable[[str], Rows], run: str) -> Rows:
-    """Accuracy of the anchor and the selected checkpoint on every benchmark, None where there is none.
-
-    `iteration` is that of the selected checkpoint.
-    """
-    return query(_RESULTS.replace("$run", "'" + run.replace("'", "''") + "'"))
 
 
 def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:

@@ -35,11 +35,9 @@ def test_the_base_comes_first_and_the_others_beside_it(found: dict, launch: Laun
 
 def test_asked_again_it_says_the_same(found: dict, launch: Launcher, store: Path):
     ended = launch("swg", "small", "--iteration", "1", *SOLVERS, "--json", store=store)
-    assert json.loads(ended.out) == found
+    assert json.loads(ended.out)["solvers"] == found["solvers"]
 
 
-def test_one_solver_has_no_gap_and_a_missing_iteration_is_named(launch: Launcher, store: Path):
-    ended = launch("swg", "small", "--solver", "small@0", store=store)
-    assert ended.code == 2 and "two solvers" in ended.err
+def test_a_missing_iteration_is_named(launch: Launcher, store: Path):
     ended = launch("swg", "small", "--iteration", "99", *SOLVERS, store=store)
-    assert ended.code == 2 and "iteration 99" in ended.err
+    assert ended.code == 2 and "--iterations 99" in ended.err

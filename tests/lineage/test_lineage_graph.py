@@ -8,18 +8,13 @@ from launcher import Launcher, SmallRun
 
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.lineage.markdown import page_key, run_page
-from infuser_core.lineage.pages import Overview, folds, of_run
+from infuser_core.lineage.pages import folds, graph_html, links
 from infuser_core.store.catalogue import Catalogue
 
 
 @pytest.fixture(scope="module")
 def graph(small_run: SmallRun) -> Graph:
     return graph_of(Catalogue(small_run.root), small_run.name)
-
-
-@pytest.fixture(scope="module")
-def overview(small_run: SmallRun) -> Overview:
-    return of_run(small_run.root, small_run.name)
 
 
 def reachable(links: set[tuple[str, str]], start: str) -> set[str]:
@@ -68,19 +63,19 @@ def test_every_artifact_has_one_box_of_its_own_and_no_boxes_overlap(graph: Graph
 def test_inputs_stand_to_the_left(graph: Graph):
     for fold in folds(graph):
         left = {box.record.key: box.corner[0] for box in fold.boxes}
-        links = [
+        drawn = [
             (source, box.record.key)
             for box in fold.boxes
             if box.own
             for source in graph.inputs(box.record.key).values()
         ]
-        assert len(links) == len(fold.curves)
-        assert [link for link in links if left[link[0]] >= left[link[1]]] == []
+        assert len(drawn) == len(fold.curves)
+        assert [link for link in drawn if left[link[0]] >= left[link[1]]] == []
 
 
-def test_every_link_of_the_page_leads_to_a_box(graph: Graph, overview: Overview):
-    page = overview.html()
-    assert page.count("<path") == len(overview.links)
+def test_every_link_of_the_page_leads_to_a_box(graph: Graph):
+    page = graph_html(graph)
+    assert page.count("<path") == len(links(graph))
     assert set(re.findall(r'href="#([^"]+)"', page)) == set(re.findall(r' id="([^"]+)"', page)) == set(graph.records)
     assert "<script" not in page and "http://" not in page and "prefers-color-scheme" in page
 

@@ -116,9 +116,8 @@ def test_a_fork_computes_its_own_iterations_alone(small: Small):
     rate = ("--set", "cotrain.solver.learning_rate=1e-3")
     planned = json.loads(small.done("fork", "base", "--at", "1", *rate, "--dry-run", "--json"))
     assert planned["recorded"] is False
-    made = json.loads(small.done("fork", "base", "--at", "1", *rate, "--name", "fork", "--json"))
+    made = json.loads(small.done("run", "--fork", "base@1", *rate, "--name", "fork", "--json"))
     assert (made["forked_from"], made["at"], made["recorded"]) == ("base", 1, True)
-    small.done("resume", "fork")
     assert small.ran("fork")[0] == "update_solver@1"
     assert not {name for name in small.ran("fork") if name.endswith("@0")}
     refused = small("fork", "base", "--at", "1", "--set", "anchor.world=basic")

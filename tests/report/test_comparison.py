@@ -103,7 +103,7 @@ def test_runs_of_one_variant_are_compared_with_each_other(root: Path):
 def test_the_terminal_shows_both_tables(root: Path):
     head, _, below = compare(root, names("plain", "fixed"), as_json=False).partition("\n\n")
     assert "base-fixed" in head and "differences" not in head
-    assert "base-fixed - base" in below and "detectable" in below and "selection saw it" in below
+    assert "base-fixed minus base" in below and "detectable" in below and "chose the checkpoint" in below
 
 
 def test_a_run_without_validation_has_no_area(tmp_path: Path):
