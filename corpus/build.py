@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from corpus import report
-from corpus.audit.scan import Finding
 from corpus.chunk.chunk import Discard, Discarded, without
 from corpus.find.intake import Item
 from corpus.pool import (
@@ -24,7 +23,7 @@ from corpus.pool import (
 )
 from infuser_core.config.corpus import ChunkSettings, OverlapSettings
 from infuser_core.errors import DocumentError
-from infuser_core.schemas import Document, Judgement, Page
+from infuser_core.schemas import Document, Judgement, Overlap, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +131,13 @@ def with_setting(reason: str) -> str:
     return f"{reason} ({found[0]})" if found else reason
 
 
+def overlap_reason(row: Overlap) -> str:
+    """Reason for which a document that matches is dropped."""
+    return f"overlaps {row.shard} record {row.record_id or row.record}, run of {row.longest_run} words"
+
+
 def overlapping(
-    findings: Sequence[Finding], questions: Sequence[str], rules: OverlapSettings
+    findings: Sequence[Overlap], questions: Sequence[str], rules: OverlapSettings
 ) -> dict[str, tuple[str, str, str]]:
     """Documents that the audit takes away, with (stage, reason, response); `questions` are shards of questions.
 
@@ -142,7 +146,7 @@ def overlapping(
     dropped: dict[str, tuple[str, str, str]] = {}
     for row in sorted((row for row in findings if row.matched), key=lambda row: -row.longest_run):
         action = rules.matched if row.shard in questions else rules.reference_matched
-        reason = f"overlaps {row.shard} record {row.record_id or row.record}, run of {row.longest_run} words"
+        reason = overlap_reason(row)
         if action == "stop":
             raise DocumentError(
                 f"{row.document_id} {reason}",
@@ -154,7 +158,7 @@ def overlapping(
 
 
 def write(
-    folder: Path, built: Iterable[Built], findings: Sequence[Finding] | None, told: report.Told
+    folder: Path, built: Iterable[Built], findings: Sequence[Overlap] | None, told: report.Told
 ) -> dict[str, Any]:
     """Write the pool's tables and its report beside the Markdown that is there already; returns the report's facts.
 
@@ -170,5 +174,5 @@ def write(
                 leave(span)
     write_table(folder / SOURCES, sources, PoolSource)
     if findings is not None:
-        write_table(folder / OVERLAPS, findings, Finding)
+        write_table(folder / OVERLAPS, findings, Overlap)
     return report.write(folder, sources, told)

@@ -10,11 +10,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from corpus.audit.references import SUFFIXES, Shard, records
+from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
 from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_json, write_table, writing
 from infuser_core import durable
+from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Document
 from infuser_core.sealed import digest_of_file
@@ -89,7 +90,7 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
         raise DocumentError(f"{path}: no such file", hint="name documents.json, a chunk file, JSONL or parquet")
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", hint="books are built: `infuser corpus build`")
-    rows = list(records(Shard(name=path.name, path=path, num_bytes=path.stat().st_size)))
+    rows: list[Mapping[str, Any]] = list(rows_of(path))
     if not rows:
         raise DocumentError(f"{path}: no rows in it", hint="a list of documents")
     return rows

@@ -90,10 +90,10 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
     chunks, judgements = corpus.chunks, corpus.judgements
     asked = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
-    found = [audits.audit_overlap(run, *pair, dev, validation, asked) for pair in pairs]
-    compared = [audits.audit_reference(run, chunks, judgements, dev, path) for path in audits.references(run)]
+    found = [audits.audit_questions(run, *pair, dev, validation, asked) for pair in pairs]
+    compared = [audits.audit_data(run, chunks, judgements, dev, validation, path) for path in audits.references(run)]
     for path in audits.mixtures(run):
-        mixture = audits.audit_mixture(run, chunks, judgements, dev, validation, path)
+        mixture = audits.audit_data(run, chunks, judgements, dev, validation, path)
         if audits.mixture_stops(run):
             audits.refuse_matches(run, mixture, path)
     return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)

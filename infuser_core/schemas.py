@@ -192,7 +192,7 @@ class Leak:
     """num_seen / num_questions."""
 
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,24 +317,48 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """One text pair that shares more than chance, or a planted control (appendix: deduplication check)."""
+    """A text and a record of other data that share n-grams (appendix: deduplication check).
+
+    Offsets count characters and span the longest common run.
+    """
 
     document_id: str
-    """Pool chunk."""
-    reference_id: str
-    """Dev, validation or benchmark question, or `control:<kind>:<n>`."""
+    """Pool chunk, or `dev:ID` and `validation:ID` for a question that was looked for in the data."""
+    shard: str
+    """File of the data, or the set of questions."""
+    record: int
+    """Number of the record in its file, 0-based."""
+    record_id: str
+    """The record's own identifier, or empty."""
+    part: str
+    """Which text of the record: messages, question, question+answer, text, or fields."""
+    num_common: int
+    """Distinct n-grams in both."""
+    containment_document: float
+    """Share of the document's n-grams found in the record."""
+    containment_reference: float
+    """Share of the record's n-grams found in the document."""
     jaccard: float
     """Jaccard similarity of the two sets of word n-grams."""
-    containment_document: float
-    """Share of the document's n-grams found in the reference."""
-    containment_reference: float
-    """Share of the reference's n-grams found in the document."""
+    estimate: float
+    """MinHash estimate of it, in the paper's mode; else 0."""
     longest_run: int
     """Longest common run, words."""
+    document_start: int
+    """First character of the run in the document."""
+    document_end: int
+    """One past its last character in the document."""
+    reference_start: int
+    """First character of the run in the record's text."""
+    reference_end: int
+    """One past its last character in the record's text."""
     matched: bool
     """Whether the pair passes the match rule."""
-    minhash: float
-    """MinHash estimate of the Jaccard similarity, 128 permutations."""
+    rule: str
+    """Why it matches: document or reference (which is contained), run, whole or jaccard; empty where it does not."""
+    verdicts: str = ""
+    """All rules that the pair passes, with a blank between; `shared` for an n-gram in common, of which `longest_run` is
+    the length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Overlap audits: kept chunks against the questions of a run, group by group, and against other data, set by set.
 
-The data that an instruction-finetuned anchor was trained on is compared with the dev and validation sets, too.
+The data that an instruction-finetuned anchor was trained on is such a set, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from corpus.audit import audit as auditing
-from corpus.audit import overlap
-from corpus.audit.index import OverlapConfig
-from corpus.audit.mixture import MixtureOverlap, conversation_of, matches_of, side_facts, texts_of
-from corpus.audit.mixture import overlap_of as mixture_row
-from corpus.audit.references import Shard, digests_of, question_shards, shards_of, told_apart
-from corpus.audit.scan import Finding, PoolText, Scan, Scanner
+from corpus.audit.index import OverlapConfig, configured
+from corpus.audit.references import Shard, digests_of, question_shards, serialise, shards_of, told_apart
+from corpus.audit.scan import PoolText, Scan, Scanner
 from corpus.audit.shingles import NAME
+from corpus.build import overlap_reason
 from corpus.pool import write_json
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
@@ -29,26 +27,23 @@ from tasks.stage import stage
 from tasks.textbooks import numbered
 from tasks.work import Work
 
-VERSION = 4
-MIXTURE_VERSION = 2
+VERSION = 5
 LABEL = "mixture "
 """Facts of the audit of an anchor's training data begin so."""
 COMPARISON = "comparison.json"
 """Facts of a comparison for a built pool."""
 LEAST_BYTES = 32 << 20
 """Starting processes costs more than scanning this much."""
-DEV = "dev:"
-"""Dev questions that are looked for in a reference stand beside the documents under such names."""
 
 
 def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
     return digests_of(shards, run.store.root / "textbooks" / "references.json")
 
 
-def _scan_values(kind: str, config: OverlapConfig, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
+def _scan_values(config: OverlapConfig, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
     """Settings of a scan for its key. The data enters by content: where it lies changes nothing."""
     return {
-        kind: auditing.config_values(config),
+        "audit": auditing.config_values(config),
         "scan": [auditing.VERSION, NAME],
         "shards": [[shard.name, digest] for shard, digest in zip(shards, digests, strict=True)],
     }
@@ -71,8 +66,30 @@ def mixtures(run: str) -> list[str]:
     return list(current(run).config.corpus.overlap.mixture)
 
 
+def _texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[PoolText]:
+    return [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
+
+
+def _outcome(label: str, texts: Sequence[PoolText], scans: Sequence[Scan], config: OverlapConfig) -> Outcome:
+    """Every pair, and as facts the counts and the share of planted passages that is found."""
+    rows = [row for scan in scans for row in scan.findings]
+    pool = [text for text in texts if auditing.side_of(text.document_id) == auditing.POOL]
+    facts = auditing.facts_of(label, scans, auditing.measure(pool, config), config.mode)
+    return Outcome(
+        tables={
+            "overlaps": Table(row_type=Overlap, rows=rows),
+            "audit_summary": Table(row_type=AuditFact, rows=[*facts, *auditing.side_facts(label, texts, rows)]),
+        },
+        summary={
+            "mode": config.mode,
+            "compared with": label,
+            "matched": len({row.document_id for row in rows if row.matched}),
+        },
+    )
+
+
 @stage("audit")
-def audit_overlap(
+def audit_questions(
     run: Run,
     chunks: ArtifactRef,
     judgements: ArtifactRef,
@@ -81,76 +98,23 @@ def audit_overlap(
     benchmarks: ArtifactRef,
 ) -> Work:
     """One group's kept chunks against dev, validation and benchmark questions, with planted controls."""
-    config = overlap.configured(run.config.corpus.overlap)
+    config = configured(run.config.corpus.overlap)
+    questions = {"dev": dev, "validation": validation, "benchmarks": benchmarks}
+    inputs = {"chunks": chunks, "judgements": judgements, **questions}
+    recipe = run.recipe("audit", VERSION, _scan_values(config, [], []), inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        questions = [
-            *run.store.rows(dev, "reference_questions", Question),
-            *run.store.rows(validation, "reference_questions", Question),
-            *run.store.rows(benchmarks, "audited_questions", Question),
-        ]
-        found, summary = overlap.audit(kept(run, [chunks], [judgements]), questions, config, progress=progress)
-        facts = [AuditFact(name=name, value=float(value)) for name, value in summary.items()]
-        real = {row.document_id for row in found if row.matched and not row.reference_id.startswith("control:")}
-        return Outcome(
-            tables={
-                "overlaps": Table(row_type=Overlap, rows=found),
-                "audit_summary": Table(row_type=AuditFact, rows=facts),
-            },
-            summary={"mode": config.mode, "matched": len(real)},
-        )
-
-    inputs = {
-        "chunks": chunks,
-        "judgements": judgements,
-        "dev": dev,
-        "validation": validation,
-        "benchmarks": benchmarks,
-    }
-    return Work(recipe=run.recipe("audit", VERSION, config, inputs), produce=produce)
-
-
-@stage("audit")
-def audit_reference(
-    run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef], dev: ArtifactRef, path: str
-) -> Work:
-    """All kept chunks, and the dev set, against one data set. Shards that were scanned before a kill are kept."""
-    config = overlap.configured(run.config.corpus.overlap)
-    shards = shards_of([Path(path)])
-    digests = _digests(run, shards)
-    inputs = {"dev": dev, **numbered("chunks", chunks), **numbered("judgements", judgements)}
-    recipe = run.recipe("audit", VERSION, _scan_values("audit", config, shards, digests), inputs)
-
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
-        questions = [
-            PoolText(document_id=f"{DEV}{row.question_id}", text=overlap.serialise(row))
-            for row in run.store.rows(dev, "reference_questions", Question)
-        ]
-        scanner = Scanner([*documents, *questions], config)
-        scans = _scanned(run, scanner, shards, digests, run.store.partial(recipe), progress)
-        label = Path(path).name
-        findings = [row for scan in scans for row in scan.findings]
-        facts = auditing.facts_of(label, scans, auditing.measure(documents, config), config.mode)
-        rows = [auditing.overlap_of(label, row) for row in findings]
-        return Outcome(
-            tables={
-                "overlaps": Table(row_type=Overlap, rows=rows),
-                "reference_overlaps": Table(row_type=Finding, rows=findings),
-                "audit_summary": Table(row_type=AuditFact, rows=facts),
-            },
-            summary={
-                "mode": config.mode,
-                "reference": label,
-                "matched": len({row.document_id for row in rows if row.matched}),
-            },
-        )
+        texts, work = _texts(run, [chunks], [judgements]), run.store.partial(recipe)
+        shards = question_shards(_sets(run, questions), work / "questions")
+        digests = [digest_of_file(shard.path) for shard in shards]
+        scans = _scanned(run, Scanner(texts, config), shards, digests, work, progress)
+        return _outcome("questions", texts, scans, config)
 
     return Work(recipe=recipe, produce=produce)
 
 
 @stage("audit")
-def audit_mixture(
+def audit_data(
     run: Run,
     chunks: Sequence[ArtifactRef],
     judgements: Sequence[ArtifactRef],
@@ -158,30 +122,25 @@ def audit_mixture(
     validation: ArtifactRef,
     path: str,
 ) -> Work:
-    """All kept chunks, the dev set and the validation set against one data set; what it finds is kept."""
-    config = overlap.configured(run.config.corpus.overlap)
-    shards = shards_of([Path(path)])
+    """All kept chunks, the dev and the validation set against one data set. Shards scanned before a kill are kept."""
+    config = configured(run.config.corpus.overlap)
+    label = Path(path).name
+    found = shards_of([Path(path)])
+    shards = [each if each.name == label else replace(each, name=f"{label}/{each.name}") for each in found]
     digests = _digests(run, shards)
-    inputs = {"dev": dev, "validation": validation, **numbered("chunks", chunks), **numbered("judgements", judgements)}
-    recipe = run.recipe("audit", MIXTURE_VERSION, _scan_values("mixture", config, shards, digests), inputs)
+    questions = {"dev": dev, "validation": validation}
+    inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
+    trained_on = path in run.config.corpus.overlap.mixture
+    values = {**_scan_values(config, shards, digests), "trained_on": trained_on}
+    recipe = run.recipe("audit", VERSION, values, inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = kept(run, chunks, judgements)
-        sides = [run.store.rows(ref, "reference_questions", Question) for ref in (dev, validation)]
-        texts = texts_of(documents, *sides)
-        scanner = Scanner(texts, config, as_record=conversation_of)
-        scans = _scanned(run, scanner, shards, digests, run.store.partial(recipe), progress)
-        rows = [mixture_row(finding) for scan in scans for finding in scan.findings]
-        pool = [PoolText(document_id=row.document_id, text=row.text) for row in documents]
-        label = f"{LABEL}{Path(path).name}"
-        facts = auditing.facts_of(label, scans, auditing.measure(pool, config), config.mode)
-        return Outcome(
-            tables={
-                "mixture_overlaps": Table(row_type=MixtureOverlap, rows=rows),
-                "audit_summary": Table(row_type=AuditFact, rows=[*facts, *side_facts(label, texts, rows)]),
-            },
-            summary={"mode": config.mode, "mixture": Path(path).name, "matched": len(matches_of(rows))},
-        )
+        texts = _texts(run, chunks, judgements)
+        for side, ref in questions.items():
+            rows = run.store.rows(ref, "reference_questions", Question)
+            texts += [PoolText(document_id=f"{side}:{row.question_id}", text=serialise(row)) for row in rows]
+        scans = _scanned(run, Scanner(texts, config), shards, digests, run.store.partial(recipe), progress)
+        return _outcome(f"{LABEL if trained_on else ''}{label}", texts, scans, config)
 
     return Work(recipe=recipe, produce=produce)
 
@@ -197,18 +156,17 @@ def refuse_matches(run: Run, audit: ArtifactRef, path: str) -> Work:
     label = Path(path).name
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        found = matches_of(run.store.rows(audit, "mixture_overlaps", MixtureOverlap))
+        found = {row.document_id: row for row in run.store.rows(audit, "overlaps", Overlap) if row.matched}
         if not found:
             return Outcome(tables={}, summary={"mixture": label, "matched": 0})
-        (side, item), row = min(found.items(), key=lambda pair: pair[0])
+        name, row = min(found.items())
         raise DocumentError(
-            f"{len(found)} texts overlap with the anchor's training data {label}, e.g. {side} {item} with "
-            f"{row.shard}#{row.record} in {row.longest_run} words",
-            hint='look at `infuser sql "select * from mixture_overlaps where matched"`, or set '
-            "corpus.overlap.sft_matched to report",
+            f"{len(found)} texts overlap with the anchor's training data {label}, e.g. {name} {overlap_reason(row)}",
+            hint="look at `infuser sql 'select * from \"overlaps\" where matched'`, or set corpus.overlap.sft_matched "
+            "to report",
         )
 
-    return Work(recipe=run.recipe("audit", MIXTURE_VERSION, {"stop": True}, {"audit": audit}), produce=produce)
+    return Work(recipe=run.recipe("audit", VERSION, {"stop": True}, {"audit": audit}), produce=produce)
 
 
 @stage("audit")
@@ -222,42 +180,40 @@ def compare_pool(
 
     Shards that were scanned before a kill are kept.
     """
-    config = overlap.configured(run.config.corpus.overlap)
+    config = configured(run.config.corpus.overlap)
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
-    values = {**_scan_values("pool", config, others, _digests(run, others)), "controls": config.controls_per_kind}
+    values = {**_scan_values(config, others, _digests(run, others)), "controls": config.controls_per_kind}
     inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
     recipe = run.recipe("audit", VERSION, values, inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         work = run.store.partial(recipe)
-        sets = {name: rows for label, ref in questions.items() for name, rows in _sets(run, label, ref).items()}
-        asked = question_shards(sets, work / "questions")
+        asked = question_shards(_sets(run, questions), work / "questions")
         shards = told_apart([*asked, *others])
-        documents = [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
-        scanner = Scanner(documents, config)
+        scanner = Scanner(_texts(run, chunks, judgements), config)
         digests = [digest_of_file(shard.path) for shard in shards]
         scans = _scanned(run, scanner, shards, digests, work, progress)
         found = auditing.compared(scanner, shards, scans)
         write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))
         return Outcome(
-            tables={"reference_overlaps": Table(row_type=Finding, rows=found.findings)},
+            tables={"overlaps": Table(row_type=Overlap, rows=found.findings)},
             summary={"mode": config.mode, "matched": found.counts["matched_documents"]},
         )
 
     return Work(recipe=recipe, produce=produce)
 
 
-def _sets(run: Run, label: str, ref: ArtifactRef) -> dict[str, list[Question]]:
-    """The question sets of an artifact by name; one artifact holds all benchmarks, with their labels before the ids."""
-    if label != "benchmarks":
-        return {label: run.store.rows(ref, "reference_questions", Question)}
-    rows = run.store.rows(ref, "audited_questions", Question)
-    labels = [row.label or row.name for row in run.config.evaluate.benchmarks]
-    return {
-        f"benchmark {name}": [
-            replace(row, question_id=row.question_id.removeprefix(f"{name}/"))
-            for row in rows
-            if row.question_id.startswith(f"{name}/")
-        ]
-        for name in labels
-    }
+def _sets(run: Run, questions: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
+    """The question sets of some artifacts by name; one artifact holds all benchmarks, their labels before the ids."""
+    found: dict[str, list[Question]] = {}
+    for label, ref in questions.items():
+        if label != "benchmarks":
+            found[label] = run.store.rows(ref, "reference_questions", Question)
+            continue
+        rows = run.store.rows(ref, "audited_questions", Question)
+        for name in [row.label or row.name for row in run.config.evaluate.benchmarks]:
+            own = [row for row in rows if row.question_id.startswith(f"{name}/")]
+            found[f"benchmark {name}"] = [
+                replace(row, question_id=row.question_id.removeprefix(f"{name}/")) for row in own
+            ]
+    return found

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from corpus import build as building
-from corpus.audit.scan import Finding
 from corpus.build import Built
 from corpus.chunk.chunk import Discarded, unconverted
 from corpus.chunk.front_matter import BookBounds
@@ -39,8 +38,6 @@ from tasks.work import Work
 
 VERSION = 2
 BUILT_VERSION = 3
-CONTROL = "control:"
-"""Planted pairs are named so, and match nothing real."""
 
 
 @stage("pool")
@@ -96,13 +93,9 @@ def _name(document: Document) -> str:
 
 
 def matched(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
-    """Document to reason, for real pairs that match; planted controls are none."""
-    found: dict[str, str] = {}
-    for ref in audits:
-        for row in run.store.rows(ref, "overlaps", Overlap):
-            if row.matched and not row.reference_id.startswith(CONTROL):
-                found[row.document_id] = f"overlaps {row.reference_id}, run of {row.longest_run} words"
-    return found
+    """Document to reason, for pairs that match: the longest of each."""
+    rows = [row for ref in audits for row in run.store.rows(ref, "overlaps", Overlap) if row.matched]
+    return {row.document_id: building.overlap_reason(row) for row in sorted(rows, key=lambda row: row.longest_run)}
 
 
 def _empty(
@@ -209,10 +202,10 @@ def built_pool(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         every = without_twins([*items, *_offered(run, found)])
         audit: dict[str, Any] | None = None
-        findings: list[Finding] | None = None
+        findings: list[Overlap] | None = None
         dropped: dict[str, tuple[str, str, str]] = {}
         if build.audited:
-            findings = run.store.rows(comparison, "reference_overlaps", Finding) if comparison else []
+            findings = run.store.rows(comparison, "overlaps", Overlap) if comparison else []
             audit = _audit(run, comparison, groups)
             dropped = building.overlapping(findings, audit.pop("questions"), rules)
             audit |= {"absent": build.absent, "dropped_documents": len(dropped)}

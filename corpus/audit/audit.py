@@ -1,6 +1,7 @@
 """The contamination audit of a document pool against reference data of any size, with recall on planted controls."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -9,12 +10,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
-from corpus.audit.index import SHARED, Mode, OverlapConfig, short_pairs
+from corpus.audit.index import SHARED, Mode, OverlapConfig, config_of, short_pairs
 from corpus.audit.ngrams import words
-from corpus.audit.overlap import config_of
 from corpus.audit.planted_controls import Plant, plant
 from corpus.audit.references import Shard, shards_of
-from corpus.audit.scan import COUNTS, Finding, PoolText, Scan, Scanner, matcher_of, opened, pool_texts
+from corpus.audit.scan import COUNTS, PoolText, Scan, Scanner, matcher_of, opened, pool_texts
 from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
@@ -25,11 +25,14 @@ from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of, digest_of_file
 from infuser_core.seeding import seed_of
 
-VERSION = 3
+VERSION = 4
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
 """Documents that controls are planted from and searched in: recall does not depend on how many there are."""
 MODES: tuple[Mode, ...] = ("exact", "paper", "loose")
+POOL = "document"
+"""Side of a chunk of the pool; `dev` and `validation` are those of questions, whose names begin so."""
+_SIDES = (POOL, "dev", "validation")
 _SHOWN = 50
 
 
@@ -90,7 +93,7 @@ class PoolAudit:
 
     mode: str
     """exact, paper or loose."""
-    findings: list[Finding]
+    findings: list[Overlap]
     """Matching pairs, and the closest of those that do not match."""
     shards: list[dict[str, Any]]
     """Per shard its name, digest and counts."""
@@ -129,7 +132,7 @@ def audit_pool(
     digests = [digest_of_file(shard.path) for shard in shards]
     with closing(local_crew(workers)) as crew:
         result = compared(scanner, shards, scans(scanner, shards, digests, work, crew=crew, progress=progress))
-    write_table(out / FINDINGS, result.findings, Finding)
+    write_table(out / FINDINGS, result.findings, Overlap)
     write_json(out / SUMMARY, as_json(result))
     durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))
     return result
@@ -233,7 +236,7 @@ def _by_crew(
     with scanner.on_disk(work) as folder:
         task = Task(
             name="overlap audit",
-            begin=partial(opened, folder, scanner.config, scanner.as_record),
+            begin=partial(opened, folder, scanner.config),
             item=attrgetter("name"),
         )
         # Machines have working folders of their own.
@@ -296,9 +299,9 @@ def _report(result: PoolAudit, references: Sequence[Path]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _verdicts(rows: Sequence[Finding]) -> str:
+def _verdicts(rows: Sequence[Overlap]) -> str:
     """Pairs, documents and records by verdict, and their longest common run."""
-    by_name: dict[str, list[Finding]] = {}
+    by_name: dict[str, list[Overlap]] = {}
     for row in rows:
         for name in row.verdicts.split():
             by_name.setdefault(name, []).append(row)
@@ -315,7 +318,7 @@ def _verdicts(rows: Sequence[Finding]) -> str:
     return table(["verdict", "pairs", "documents", "records", "longest run, words"], lines) if lines else "none"
 
 
-def _pairs(rows: Sequence[Finding]) -> str:
+def _pairs(rows: Sequence[Overlap]) -> str:
     """The first of some pairs, longest run first."""
     columns = ["document", "shard", "record", "document in record", "record in document", "longest run", "verdicts"]
     lines = [
@@ -333,19 +336,23 @@ def _pairs(rows: Sequence[Finding]) -> str:
     return table(columns, lines) if lines else "none"
 
 
-def overlap_of(label: str, row: Finding) -> Overlap:
-    """A finding as a row of a run's audit; `label` names the data set."""
-    name = row.shard if row.shard == label else f"{label}/{row.shard}"
-    return Overlap(
-        document_id=row.document_id,
-        reference_id=f"{name}#{row.record}",
-        jaccard=row.jaccard,
-        containment_document=row.containment_document,
-        containment_reference=row.containment_reference,
-        longest_run=row.longest_run,
-        matched=row.matched,
-        minhash=row.estimate,
-    )
+def side_of(name: str) -> str:
+    """The side that a text stands on, by its name."""
+    side, colon, _ = name.partition(":")
+    return side if colon and side in _SIDES[1:] else POOL
+
+
+def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[Overlap]) -> list[AuditFact]:
+    """Per side, the number of texts compared, of those that share n-grams with the data, and of those that match."""
+    compared = Counter(side_of(text.document_id) for text in texts)
+    sharing = Counter(map(side_of, {row.document_id for row in rows}))
+    matched = Counter(map(side_of, {row.document_id for row in rows if row.matched}))
+    return [
+        AuditFact(name=f"{label}: {side} {what}", value=float(counts[side]))
+        for side in _SIDES
+        if compared[side] or side == POOL
+        for what, counts in (("compared", compared), ("sharing", sharing), ("matched", matched))
+    ]
 
 
 def facts_of(label: str, scans: Sequence[Scan], recalls: Sequence[Recall], mode: str) -> list[AuditFact]:

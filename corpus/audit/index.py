@@ -15,6 +15,7 @@ from corpus.audit import shingles
 from corpus.audit.ngrams import Shared, compare, words
 from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND
 from corpus.audit.shingles import Batch
+from infuser_core.config.corpus import OverlapSettings
 
 BITS_PER_KEY = 32
 """Size of the filter that keeps absent keys from the search: less than 1 % of them pass."""
@@ -210,6 +211,24 @@ class OverlapConfig:
             SHARED: shared.run.length >= self.n,
         }
         return tuple(name for name, holds in held.items() if holds)
+
+
+def config_of(mode: Mode) -> OverlapConfig:
+    """The settings of a named mode: loose takes n-grams of 5 words and half of a text for a match."""
+    return OverlapConfig(mode=mode, n=5, containment=0.5) if mode == "loose" else OverlapConfig(mode=mode)
+
+
+def configured(audit: OverlapSettings) -> OverlapConfig:
+    """The settings of a run, with the mode's own values where they name none."""
+    own = config_of(audit.mode)
+    return replace(
+        own,
+        n=audit.n or own.n,
+        containment=audit.containment or own.containment,
+        run_words=audit.run_words,
+        min_words=audit.min_words,
+        paper_min_chars=audit.min_chars,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,41 +68,23 @@ class Plant:
 
     kind: str
     """Kind of planted passage, such as `verbatim 500 characters`."""
-    number: int
-    """Place among the plants of its kind."""
     document: int
     """Number of the document that it concerns."""
-    text: str
-    """Text on the document's side; another than the document's where a question was planted into it."""
     record: str
-    """Text on the other side."""
+    """Text on the other side: a part of the document, perhaps changed or inside other text."""
     expected: bool
     """Whether the pair is a match."""
-
-    @property
-    def label(self) -> str:
-        """The kind as one word, for names of figures."""
-        return re.sub(r"\W+", "_", self.kind)
-
-    @property
-    def name(self) -> str:
-        """`control:<kind>:<number>`."""
-        return f"control:{self.label}:{self.number}"
 
 
 def plant(
     documents: Sequence[str],
-    questions: Sequence[str] = (),
     *,
     chars: Sequence[int] = CHARS,
     per_kind: int = PER_KIND,
     answer_words: int = ANSWER_WORDS,
     seed: int = 0,
 ) -> list[Plant]:
-    """Plants of every kind that the texts are long enough for; a pure function of its arguments.
-
-    Parts of documents are planted into records, and, where there are questions, questions into documents.
-    """
+    """Plants of every kind that the texts are long enough for; a pure function of its arguments."""
     draw = random.Random(seed_of(seed, "overlap-plants"))
     chosen = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
     vocabulary = [word for text in chosen for word in text.split()]
@@ -110,9 +92,8 @@ def plant(
 
     def add(kind: str, least: int, make: Callable[[str], str], *, expected: bool = True) -> None:
         able = [n for n, text in enumerate(documents) if len(text) >= least and len(text.split()) >= 20]
-        for place, number in enumerate(draw.sample(able, min(per_kind, len(able)))):
-            text = documents[number]
-            row = Plant(kind=kind, number=place, document=number, text=text, record=make(text), expected=expected)
+        for number in draw.sample(able, min(per_kind, len(able))):
+            row = Plant(kind=kind, document=number, record=make(documents[number]), expected=expected)
             if len(words(row.record)) >= LEAST_WORDS:
                 found.append(row)
 
@@ -125,31 +106,12 @@ def plant(
     add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
     add("a whole document in an answer", 150, inside)
     add("unrelated words", 1, lambda text: _noise(vocabulary, answer_words, draw), expected=False)
-    found += _quoted(documents, questions, per_kind, inside, draw)
     for length in chars:
         surrounded = partial(_surrounded, chars=length, vocabulary=vocabulary, draw=draw)
         add(f"verbatim {length} characters inside {SURROUNDED}", length, surrounded)
     for kind, disguise in DISGUISES.items():
         add(kind, DISGUISED, lambda text, disguise=disguise: disguise(_passage(text, DISGUISED, draw), draw))  # type: ignore[misc]
     return found
-
-
-def _quoted(
-    documents: Sequence[str], questions: Sequence[str], number: int, inside: Callable[[str], str], draw: random.Random
-) -> list[Plant]:
-    """Documents that quote a question word for word and go on with unrelated words."""
-    able = [text for text in dict.fromkeys(questions) if len(words(text)) >= LEAST_WORDS] if documents else []
-    return [
-        Plant(
-            kind="a question quoted in a document",
-            number=place,
-            document=draw.randrange(len(documents)),
-            text=inside(question),
-            record=question,
-            expected=True,
-        )
-        for place, question in enumerate(draw.sample(able, min(number, len(able))))
-    ]
 
 
 def _passage(text: str, chars: int, draw: random.Random) -> str:

@@ -1,16 +1,15 @@
 """Data that a pool is compared with: folders of shards, each a stream of records, each record one or several texts."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infuser_core import durable, sealed
-from infuser_core.errors import DocumentError, UsageError
+from infuser_core.errors import UsageError
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of_file
-from infuser_core.store.tables import foreign_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json")
 OTHER_ROLES = frozenset({"system", "developer", "environment", "tool", "function", "ipython", "observation"})
@@ -21,6 +20,9 @@ _NAMES = ("question_id", "doc_id", "document_id", "id", "uuid")
 _QUESTIONS = ("question_text", "question", "problem")
 _ANSWERS = ("ground_truth", "answer", "solution")
 _TEXTS = ("text", "content", "page_content")
+_ASKED = ("prompt", "instruction", "query", "problem_statement")
+_CONTEXT = ("input", "context")
+_REPLIED = ("response", "completion", "output", "chosen")
 _IGNORED = frozenset({"infos.json", "dataset_info.json", "dataset_infos.json", "state.json"})
 
 
@@ -88,6 +90,11 @@ def _is_data(path: Path, folder: Path) -> bool:
     return path.suffix in SUFFIXES and path.is_file() and not hidden and path.name not in _IGNORED
 
 
+def serialise(question: Question) -> str:
+    """Question, choices and reference answer in one string."""
+    return " ".join([question.text, *question.choices, question.answer])
+
+
 def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[Shard]:
     """Question sets by name as files in `folder`: each question alone, and with its choices and answer."""
     shards = []
@@ -113,60 +120,9 @@ def told_apart(shards: list[Shard]) -> list[Shard]:
     ]
 
 
-def records(shard: Shard) -> Iterator[Mapping[str, Any]]:
-    """The shard's records, streamed. Raises DocumentError naming the line that is no record."""
-    if shard.path.suffix == ".parquet":
-        yield from foreign_rows(shard.path)
-    elif shard.path.suffix == ".json":
-        yield from _whole(shard.path)
-    else:
-        yield from _lines(shard.path)
-
-
-def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise DocumentError(
-                    f"{path}: line {number} is no JSON: {error}", hint="one JSON object a line"
-                ) from error
-            if not isinstance(row, dict):
-                raise DocumentError(f"{path}: line {number} is no JSON object", hint="one JSON object a line")
-            yield row
-
-
-def _whole(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open("rb") as file:
-        start = file.read(1)
-    if start == b"{":
-        # Many data sets name a file of lines .json.
-        with path.open("rb") as file:
-            first = file.readline()
-        try:
-            json.loads(first)
-        except ValueError:
-            pass
-        else:
-            yield from _lines(path)
-            return
-    try:
-        rows = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{path}: no JSON: {error}", hint="a list of objects, or one object a line") from error
-    if isinstance(rows, dict):
-        rows = next((value for value in rows.values() if isinstance(value, list)), [rows])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DocumentError(f"{path}: no list of objects", hint="a list of objects, or one object a line")
-    yield from rows
-
-
 def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
-    """The texts of a record: a conversation's user and assistant turns, a question alone and with its choices and
-    answer, a text; of an unknown shape all its strings."""
+    """The texts of a record: a conversation's user and assistant turns, also as a prompt with its response, a question
+    alone and with its choices and answer, a text; of an unknown shape all its strings."""
     name = next((str(row[key]) for key in _NAMES if row.get(key) is not None), "")
 
     def made(part: str, text: str) -> Reference:
@@ -175,6 +131,9 @@ def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
     for key in _MESSAGES:
         if isinstance(row.get(key), list):
             return [made("messages", _turns(row[key]))]
+    asked, context, replied = (_value(row, names) for names in (_ASKED, _CONTEXT, _REPLIED))
+    if asked and replied:
+        return [made("messages", _turns([*_as_turns(asked), *_as_turns(context), *_as_turns(replied)]))]
     question = _first(row, _QUESTIONS)
     if question:
         whole = " ".join([question, *_choices(row.get("choices") or row.get("options")), _first(row, _ANSWERS)]).strip()
@@ -184,6 +143,17 @@ def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
     if text:
         return [made("text", text)]
     return [made("fields", "\n".join(value for value in row.values() if isinstance(value, str)))]
+
+
+def _value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name)), None)
+
+
+def _as_turns(said: Any) -> list[Any]:
+    """A text as a turn; turns as they are."""
+    if isinstance(said, str):
+        return [{"role": "user", "content": said}]
+    return list(said) if isinstance(said, list) else []
 
 
 def _turns(messages: Sequence[Any]) -> str:

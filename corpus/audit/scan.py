@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from corpus.audit import index
 from corpus.audit.index import GramIndex, Matcher, OverlapConfig, Pair, short_pairs
 from corpus.audit.ngrams import places, words
-from corpus.audit.references import Reference, Shard, records, texts_of
+from corpus.audit.references import Reference, Shard, texts_of
 from corpus.pool import pool_file
 from infuser_core import sealed
+from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError
+from infuser_core.schemas import Overlap
 from infuser_core.store.tables import foreign_rows, read_rows, write_rows
 
 if TYPE_CHECKING:
@@ -28,13 +30,6 @@ _DOCUMENTS = "documents.parquet"
 _SIDES = {"first": "reference", "second": "document"}
 _NAMES = ("document_id", "doc_id", "id")
 _TEXTS = ("text", "content")
-AsRecord = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""A row of a shard to a record of a layout that `references.texts_of` knows; a function of a module, for processes."""
-
-
-def unchanged(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row as it is."""
-    return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,53 +43,10 @@ class PoolText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A pool document and a record that share n-grams. Offsets count characters and span the longest common run."""
-
-    document_id: str
-    """Pool document."""
-    shard: str
-    """File of the reference."""
-    record: int
-    """Number of the record in its file, 0-based."""
-    record_id: str
-    """The record's own identifier, or empty."""
-    part: str
-    """Which text of the record: messages, question, question+answer, text, or fields."""
-    num_common: int
-    """Distinct n-grams in both."""
-    containment_document: float
-    """Share of the document's n-grams found in the record."""
-    containment_reference: float
-    """Share of the record's n-grams found in the document."""
-    jaccard: float
-    """Jaccard similarity of the two sets."""
-    estimate: float
-    """MinHash estimate of it, in the paper's mode; else 0."""
-    longest_run: int
-    """Longest common run, words."""
-    document_start: int
-    """First character of the run in the document."""
-    document_end: int
-    """One past its last character in the document."""
-    reference_start: int
-    """First character of the run in the record's text."""
-    reference_end: int
-    """One past its last character in the record's text."""
-    matched: bool
-    """Whether the pair passes the match rule."""
-    rule: str
-    """Why it matches: document or reference (which is contained), run, whole or jaccard; empty where it does not."""
-    verdicts: str = ""
-    """All rules that the pair passes, with a blank between; `shared` for an n-gram in common, of which `longest_run` is
-    the length."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
     """Result of scanning one shard."""
 
-    findings: list[Finding]
+    findings: list[Overlap]
     """Pairs, in the order of the records."""
     counts: dict[str, int]
     """Records read, texts compared, empty, short (under n words) and tiny (under min_words) ones, sharing pairs."""
@@ -107,7 +59,7 @@ class Scan:
     def from_file(path: Path) -> "Scan":
         """A scan that was kept. Raises ValueError where it changed since."""
         found = sealed.read(path)
-        return Scan(findings=[Finding(**row) for row in found["findings"]], counts=found["counts"])
+        return Scan(findings=[Overlap(**row) for row in found["findings"]], counts=found["counts"])
 
 
 def pool_texts(pool: Path) -> list[PoolText]:
@@ -139,21 +91,10 @@ def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | N
 
 
 class Scanner:
-    """Texts that are looked for, their index, and what is needed to report pairs.
+    """Texts that are looked for, their index, and what is needed to report pairs."""
 
-    `as_record` rewrites a row of a shard before its texts are read, for layouts of other people's data.
-    """
-
-    def __init__(
-        self,
-        documents: Sequence[PoolText],
-        config: OverlapConfig,
-        *,
-        as_record: AsRecord = unchanged,
-        index: GramIndex | None = None,
-    ) -> None:
-        self.documents, self.config, self.as_record = documents, config, as_record
-        self._index = index
+    def __init__(self, documents: Sequence[PoolText], config: OverlapConfig, index: GramIndex | None = None) -> None:
+        self.documents, self.config, self._index = documents, config, index
 
     @cached_property
     def matcher(self) -> "Matcher | PaperMatcher":
@@ -178,15 +119,15 @@ class Scanner:
             yield Path(name)
 
     @staticmethod
-    def from_disk(folder: Path, config: OverlapConfig, as_record: AsRecord) -> "Scanner":
+    def from_disk(folder: Path, config: OverlapConfig) -> "Scanner":
         """The scanner that another process saved."""
         saved = index.load(folder, config.n) if config.mode != "paper" else None
-        return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, as_record=as_record, index=saved)
+        return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, saved)
 
     def scan(self, shard: Shard, progress: Callable[[int], None] = lambda size: None) -> Scan:
         """Compare every record of the shard. `progress` is told the bytes done."""
         counts = dict.fromkeys(COUNTS, 0)
-        findings: list[Finding] = []
+        findings: list[Overlap] = []
         short: list[Reference] = []
         before = self.matcher.sharing
         read = 0
@@ -205,9 +146,9 @@ class Scanner:
     def _batches(self, shard: Shard, counts: dict[str, int]) -> Iterator[list[Reference]]:
         batch: list[Reference] = []
         size = 0
-        for number, row in enumerate(records(shard)):
+        for number, row in enumerate(rows_of(shard.path)):
             counts["read"] += 1
-            for reference in texts_of(number, self.as_record(row)):
+            for reference in texts_of(number, row):
                 batch.append(reference)
                 size += len(reference.text)
             if size >= _BATCH_CHARS:
@@ -232,22 +173,22 @@ class Scanner:
         counts["texts"] += len(batch)
         return short
 
-    def _short(self, shard: str, short: Sequence[Reference]) -> list[Finding]:
+    def _short(self, shard: str, short: Sequence[Reference]) -> list[Overlap]:
         """Short texts inside long documents: they are indexed, and the pool is scanned once."""
         if self.config.mode == "paper" or not short:
             return []
         texts = [document.text for document in self.documents]
         return self._findings(shard, short, short_pairs(texts, [row.text for row in short], self.config))
 
-    def _findings(self, shard: str, batch: Sequence[Reference], pairs: Iterable[Pair]) -> list[Finding]:
+    def _findings(self, shard: str, batch: Sequence[Reference], pairs: Iterable[Pair]) -> list[Overlap]:
         # One document after the other: its places are worked out once.
         return [self._finding(shard, batch[p.scanned], p) for p in sorted(pairs, key=lambda pair: pair.item)]
 
-    def _finding(self, shard: str, row: Reference, pair: Pair) -> Finding:
+    def _finding(self, shard: str, row: Reference, pair: Pair) -> Overlap:
         document, shared = self.documents[pair.item], pair.shared
         ours = _characters(row.text, shared.run.first, shared.run.length)
         theirs = _characters(document.text, shared.run.second, shared.run.length)
-        return Finding(
+        return Overlap(
             document_id=document.document_id,
             shard=shard,
             record=row.record,
@@ -281,6 +222,6 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 
 @contextmanager
-def opened(folder: Path, config: OverlapConfig, as_record: AsRecord) -> Iterator[Callable[[Shard], Scan]]:
+def opened(folder: Path, config: OverlapConfig) -> Iterator[Callable[[Shard], Scan]]:
     """Work of a crew: scans with what `Scanner.on_disk` saved."""
-    yield Scanner.from_disk(folder, config, as_record).scan
+    yield Scanner.from_disk(folder, config).scan

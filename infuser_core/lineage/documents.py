@@ -94,9 +94,8 @@ def _judgements(view: RunView, row: dict[str, Any]) -> list[Passage]:
     found = view.rows("judgements", columns, "document_id = ?", row["document_id"])
     if not found:
         return []
-    matches = ("reference_id", "longest_run", "containment_document", "matched")
-    others = "document_id = ? and not starts_with(reference_id, 'control:')"
-    overlaps = view.rows("overlaps", matches, others, row["document_id"])
+    matches = ("shard", "record", "record_id", "longest_run", "containment_document", "matched")
+    overlaps = view.rows("overlaps", matches, "document_id = ?", row["document_id"])
     # What was decided last stands: after chunking the judge, after the judge the overlap rule of the pool.
     order = list(view.graph.records)
     last = max(found, key=lambda row: order.index(row["artifact_key"]))

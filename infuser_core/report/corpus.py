@@ -24,7 +24,7 @@ SHOWN_PAIRS = 20
 """Matching pairs with the anchor's data that are listed; all of them are in the store."""
 SIDES = {"dev": "dev set", "document": "document pool", "validation": "validation set"}
 
-_SAME = ("references", "short_references", "tiny_references", "below_paper_floor")
+_SAME = tuple(f"questions: {name}" for name in ("read", "texts", "empty", "short", "tiny"))
 """Counts of the questions, with which every group is compared."""
 
 
@@ -33,7 +33,7 @@ def corpus(query: Query, run: str) -> Section:
     found = [
         *_table("What was kept and why the rest was not", _funnel(query, run)),
         *_table("Document pool", _pool(query, run)),
-        *_table("Overlap audit; the share of planted controls found is its recall", _overlaps(query, run), _PAIRS),
+        *_table("Overlap audit: pairs with a passage in common", _overlaps(query, run), _PAIRS),
         *_audit(query, run),
     ]
     return Section(title="Corpus", tables=found)
@@ -78,12 +78,11 @@ _PAIRS: Formats = {"matched share": percent}
 
 
 def _overlaps(query: Query, run: str) -> list[Row]:
-    """Real pairs, and planted controls by kind: their matched share is the audit's recall."""
+    """Pairs by the data that the pool was compared with."""
     # OVERLAPS is an SQL keyword: the view's name needs its quotes.
     return query(f"""
-        SELECT CASE WHEN reference_id LIKE 'control:%' THEN 'planted: ' || split_part(reference_id, ':', 2)
-            ELSE 'pool against questions' END AS pairs,
-            count(*) AS listed, sum(matched::INT)::BIGINT AS matched, avg(matched::INT) AS "matched share",
+        SELECT shard AS "compared with", count(*) AS listed, sum(matched::INT)::BIGINT AS matched,
+            avg(matched::INT) AS "matched share",
             max(jaccard) AS "largest Jaccard", max(longest_run) AS "longest run, words"
         FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
 
@@ -134,19 +133,23 @@ def mixture(query: Query, run: str) -> Section:
         for side, shown in SIDES.items()
     ]
     pairs = query(f"""
-        SELECT side AS "in", item_id AS "text", shard || '#' || record AS record, rule AS "matches by",
-            jaccard AS "Jaccard", containment_item AS "of the text", containment_record AS "of the record",
+        SELECT document_id AS "text", shard || '#' || record AS record, rule AS "matches by",
+            jaccard AS "Jaccard", containment_document AS "of the text", containment_reference AS "of the record",
             longest_run AS "longest run, words"
-        FROM mixture_overlaps WHERE run = {name} AND matched
-        ORDER BY longest_run DESC, side, item_id, record""")
+        FROM "overlaps" WHERE run = {name} AND matched AND artifact_key IN (
+            SELECT artifact_key FROM audit_summary WHERE run = {name} AND name LIKE 'mixture %')
+        ORDER BY longest_run DESC, document_id, record""")
     said = "Nothing matches; what the search would have found of planted passages stands with the corpus."
     if pairs:
         shown = min(len(pairs), SHOWN_PAIRS)
-        said = f"Matching pairs: {len(pairs)}, listed: {shown}; `mixture_overlaps` holds every pair."
-    named = [{**pair, "in": SIDES[pair["in"]]} for pair in pairs[:SHOWN_PAIRS]]
+        said = f"Matching pairs: {len(pairs)}, listed: {shown}; `overlaps` holds every pair."
     tables = [
         *_table("Texts of this run in the anchor's data", counts),
-        *_table("Matching pairs, the longest runs first", named, {"of the text": percent, "of the record": percent}),
+        *_table(
+            "Matching pairs, the longest runs first",
+            pairs[:SHOWN_PAIRS],
+            {"of the text": percent, "of the record": percent},
+        ),
     ]
     return Section(title=title, lines=[said], tables=tables)
 

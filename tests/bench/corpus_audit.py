@@ -29,9 +29,8 @@ from measure import Row, shown
 
 from corpus.audit import audit, shingles
 from corpus.audit.audit import SUMMARY, audit_pool
-from corpus.audit.index import SHARED, Matcher
+from corpus.audit.index import SHARED, Matcher, config_of
 from corpus.audit.ngrams import grams, words
-from corpus.audit.overlap import config_of
 from corpus.audit.scan import PoolText, pool_texts
 from corpus.audit.shingles import signatures
 from corpus.pool import DOCUMENTS

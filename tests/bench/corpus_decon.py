@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus.audit.overlap import config_of
+from corpus.audit.index import config_of
 from corpus.audit.planted_controls import DISGUISES
 from corpus.audit.references import shards_of
 from corpus.audit.scan import PoolText, Scanner, pool_texts

@@ -11,11 +11,11 @@ import pytest
 from corpus_rows import document, writer
 
 from corpus.audit.audit import audit_pool
-from corpus.audit.references import Shard, records, shards_of, texts_of
-from corpus.audit.scan import Finding
+from corpus.audit.references import shards_of, texts_of
 from corpus.pool import DOCUMENTS, write_table
+from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
-from infuser_core.schemas import Document
+from infuser_core.schemas import Document, Overlap
 from infuser_core.store.tables import read_rows
 
 prose = writer(11)
@@ -52,7 +52,7 @@ def run(folder: Path, mode: str = "exact", **options):
 
 def test_copies_are_found_in_both_directions_with_their_places(folder):
     result = run(folder)
-    rows = {row.record: row for row in read_rows(folder / "out" / "overlaps.parquet", Finding) if row.matched}
+    rows = {row.record: row for row in read_rows(folder / "out" / "overlaps.parquet", Overlap) if row.matched}
     # Record 7 has its copy in the system turn, which is not compared.
     assert {(n, row.document_id, row.rule) for n, row in rows.items()} == {
         (3, "d4", "document"),
@@ -171,4 +171,4 @@ def test_references_that_cannot_be_read_are_named(tmp_path):
         shards_of([tmp_path])
     (tmp_path / "a.jsonl").write_text('{"a": 1}\nnot json\n')
     with pytest.raises(DocumentError, match="line 2"):
-        list(records(Shard(name="a", path=tmp_path / "a.jsonl", num_bytes=1)))
+        list(rows_of(tmp_path / "a.jsonl"))

@@ -17,7 +17,6 @@ from loopback import Loopback, Say, serving
 from places import CONFIGS
 from test_endpoint_replies import said, server
 
-from corpus.audit.scan import Finding
 from corpus.chunk.chunk import Discarded
 from corpus.find import intake
 from corpus.find.search import Failure, Ranking
@@ -35,6 +34,7 @@ from corpus.pool import (
 from corpus.settings import build_settings, judge_source
 from flows.corpus import build_pool
 from infuser_core.errors import CatalogueError, DocumentError, UsageError
+from infuser_core.schemas import Overlap
 from infuser_core.store.tables import read_rows
 
 
@@ -276,7 +276,7 @@ def parts(out: Path) -> str:
 
 def test_questions_go_and_other_data_is_reported(tmp_path, store):
     facts = audited(tmp_path)["audit"]
-    rows = read_rows(tmp_path / "out" / OVERLAPS, Finding)
+    rows = read_rows(tmp_path / "out" / OVERLAPS, Overlap)
     assert {(row.shard, row.record_id) for row in rows if row.matched} == {("dev.jsonl", "q1"), ("one.jsonl", "")}
     (dropped,) = [row for row in tables(tmp_path / "out")[1] if row.stage == "overlap"]
     assert dropped.header_path.endswith("Part 2") and dropped.reason.startswith("overlaps dev.jsonl record q1, run of")

@@ -8,7 +8,6 @@ from corpus_rows import document
 from corpus_stages import Built, build, config_of, running
 from report_views import database, reported, whole_run
 
-from corpus.audit.scan import Finding
 from flows.corpus import document_pool
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.report import page
@@ -45,7 +44,7 @@ def test_a_document_that_holds_a_question_leaves_the_pool_with_its_reason(
     built = build(config_of(asked(tmp_path, longest.text)))
     (dropped,) = built.rows(built.pool, "judgements", Judgement)
     assert (dropped.document_id, dropped.keep, dropped.decided_by) == (longest.document_id, False, "overlap")
-    assert dropped.reason.startswith("overlaps q0, run of ")
+    assert dropped.reason.startswith("overlaps validation.jsonl record q0, run of ")
     left = built.rows(built.pool, "documents", Document)
     assert left == [row for row in plain.rows(plain.pool, "documents", Document) if row != longest]
 
@@ -54,15 +53,13 @@ def test_what_happens_to_it_is_a_setting(plain: Built, longest: Document, tmp_pa
     source = asked(tmp_path, longest.text)
     reported = build(config_of(source, "corpus.overlap.matched=report"))
     assert reported.pool == plain.pool and reported.audits != plain.audits
-    (row,) = [row for ref in reported.audits for row in reported.rows(ref, "overlaps", Overlap) if is_real(row)]
-    assert (row.document_id, row.reference_id, row.matched) == (longest.document_id, "q0", True)
+    rows = [row for ref in reported.audits for row in reported.rows(ref, "overlaps", Overlap) if row.matched]
+    assert {(row.document_id, row.record_id) for row in rows} == {(longest.document_id, "q0")}
     with pytest.raises(DocumentError) as caught:
         build(config_of(source, "corpus.overlap.matched=stop"))
-    assert caught.value.message.startswith(f"1 documents overlap, e.g. {longest.document_id} overlaps q0")
-
-
-def is_real(row: Overlap) -> bool:
-    return row.matched and not row.reference_id.startswith("control:")
+    assert caught.value.message.startswith(
+        f"1 documents overlap, e.g. {longest.document_id} overlaps validation.jsonl record q0"
+    )
 
 
 def test_a_benchmark_question_counts_like_a_dev_question(longest: Document, tmp_path: Path):
@@ -70,22 +67,25 @@ def test_a_benchmark_question_counts_like_a_dev_question(longest: Document, tmp_
     (tmp_path / "exam.json").write_text(json.dumps([row]))
     built = build(config_of(f"evaluate.benchmarks=[{{name: released, label: exam, path: {tmp_path}/exam.json}}]"))
     (dropped,) = built.rows(built.pool, "judgements", Judgement)
-    assert dropped.document_id == longest.document_id and dropped.reason.startswith("overlaps exam/b1, run of ")
+    assert dropped.document_id == longest.document_id and dropped.reason.startswith(
+        "overlaps benchmark exam.jsonl record b1, run of "
+    )
 
 
 @pytest.mark.parametrize("mode", ["exact", "paper", "loose"])
 def test_every_mode_tells_how_much_of_what_was_planted_it_found(mode: str):
     found = facts(build(config_of(f"corpus.overlap.mode={mode}")))
-    recalls = {name: value for name, value in found.items() if name.startswith("recall_")}
-    assert recalls and all(found[f"controls_{name.removeprefix('recall_')}"] > 0 for name in recalls)
+    said = f"questions: recall ({mode}, used), "
+    recalls = {name.removeprefix(said): value for name, value in found.items() if name.startswith(said)}
+    assert recalls and all(found[f"questions: controls, {kind}"] > 0 for kind in recalls)
     # Few words in a long text, or short runs of words: no rule calls these a match.
-    hard = ("one_word_in_ten_changed", *(f"verbatim_{n}_characters_inside_2000" for n in (150, 300, 500)))
-    easy = [value for name, value in recalls.items() if name.removeprefix("recall_") not in hard]
+    hard = ("one word in ten changed", *(f"verbatim {n} characters inside 2000" for n in (150, 300, 500)))
+    easy = [value for kind, value in recalls.items() if kind not in hard]
     if mode != "paper":
         assert set(easy) == {1.0}
     # What the paper's settings do not find of short passages is said, not hidden.
     assert (min(easy) < 0.5) == (mode == "paper")
-    assert {value for name, value in found.items() if name.startswith("false_matches")} == {0.0}
+    assert {value for name, value in found.items() if "false matches" in name and "used" in name} == {0.0}
 
 
 def reference(folder: Path, longest: Document) -> Path:
@@ -104,9 +104,8 @@ def test_any_data_set_on_the_disk_can_be_compared_with(plain: Built, longest: Do
     assert built.pool == plain.pool, "a reference is reported and drops nothing unless told so"
     (ref,) = built.references
     (row,) = [row for row in built.rows(ref, "overlaps", Overlap) if row.matched]
-    assert (row.document_id, row.reference_id) == (longest.document_id, "mixture/b.parquet#0")
-    (finding,) = [row for row in built.rows(ref, "reference_overlaps", Finding) if row.matched]
-    assert finding.document_end - finding.document_start > 0.9 * len(longest.text)
+    assert (row.document_id, row.shard, row.record) == (longest.document_id, "mixture/b.parquet", 0)
+    assert row.document_end - row.document_start > 0.9 * len(longest.text)
     found = facts(built, "references")
     assert (found["mixture: read"], found["mixture: controls, unrelated words"]) == (4.0, 20.0)
     assert found["mixture: recall (exact, used), verbatim 150 characters"] == 1.0
@@ -143,7 +142,7 @@ def test_the_dev_set_is_looked_for_in_the_data_set_too(tmp_path: Path, plain: Bu
         )
     )
     (row,) = [row for row in built.rows(built.references[0], "overlaps", Overlap) if row.matched]
-    assert (row.document_id, row.reference_id) == ("dev:d1", "leak.jsonl#0")
+    assert (row.document_id, row.shard, row.record) == ("dev:d1", "leak.jsonl", 0)
 
 
 def test_a_data_set_that_is_not_there_is_named(tmp_path: Path):
@@ -154,16 +153,27 @@ def test_a_data_set_that_is_not_there_is_named(tmp_path: Path):
 def test_the_report_adds_up_groups_and_shows_the_worst_recall():
     rows = whole_run()
     groups = {
-        "k1": {"documents": 10.0, "references": 7.0, "controls_edited": 10.0, "recall_edited": 1.0},
-        "k2": {"documents": 30.0, "references": 7.0, "controls_edited": 30.0, "recall_edited": 0.5},
+        "k1": {
+            "questions: document compared": 10.0,
+            "questions: read": 7.0,
+            "questions: recall (exact, used), edited": 1.0,
+        },
+        "k2": {
+            "questions: document compared": 30.0,
+            "questions: read": 7.0,
+            "questions: recall (exact, used), edited": 0.5,
+        },
         "k3": {"data: controls, edited": 4.0, "data: recall (exact, used), edited": 0.25},
     }
     rows["audit_summary"] = [
         ("r", -1, "audit", key, name, value) for key, values in groups.items() for name, value in values.items()
     ]
     text = page.markdown(reported(database(rows)))
-    assert "| documents | 40 |" in text and "| references | 7 |" in text
-    assert "| recall\\_edited | 0.5 |" in text and "| data: recall (exact, used), edited | 0.25 |" in text
+    assert "| questions: document compared | 40 |" in text and "| questions: read | 7 |" in text
+    assert (
+        "| questions: recall (exact, used), edited | 0.5 |" in text
+        and "| data: recall (exact, used), edited | 0.25 |" in text
+    )
 
 
 def test_a_pool_that_is_given_is_audited_like_one_that_is_built(plain: Built, longest: Document, tmp_path: Path):

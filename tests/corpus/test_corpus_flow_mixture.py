@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from corpus_stages import Built, config_of, made, running
 
-from corpus.audit.mixture import MixtureOverlap, conversation_of
+from corpus.audit.audit import side_of
+from corpus.audit.references import texts_of
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
 from infuser_core.report.corpus import mixture as section
-from infuser_core.schemas import AuditFact, Document, Question
+from infuser_core.schemas import AuditFact, Document, Overlap, Question
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
@@ -63,20 +64,20 @@ def audited(config: RunConfig, plain: Built, name: str = "") -> ArtifactRef:
     with running(config, name) as run:
         dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
         (path,) = audits.mixtures(run.name)
-        found = made(run, audits.audit_mixture, plain.chunks, plain.judgements, dev, validation, path)
+        found = made(run, audits.audit_data, plain.chunks, plain.judgements, dev, validation, path)
         if audits.mixture_stops(run.name):
             made(run, audits.refuse_matches, found, path)
         return found
 
 
 def matches(plain: Built, ref: ArtifactRef) -> list[tuple[str, str, int]]:
-    rows = plain.rows(ref, "mixture_overlaps", MixtureOverlap)
-    return sorted((row.side, row.shard, row.record) for row in rows if row.matched)
+    rows = plain.rows(ref, "overlaps", Overlap)
+    return sorted((side_of(row.document_id), row.shard, row.record) for row in rows if row.matched)
 
 
 def test_documents_and_validation_questions_are_found_in_both_layouts(plain: Built, data: Path):
     ref = audited(settings(data), plain)
-    assert matches(plain, ref) == [("document", "chats.jsonl", 0), ("validation", "pairs.jsonl", 1)]
+    assert matches(plain, ref) == [("document", "sft/chats.jsonl", 0), ("validation", "sft/pairs.jsonl", 1)]
     facts = {row.name: row.value for row in plain.rows(ref, "audit_summary", AuditFact)}
     assert facts["mixture sft: read"] == 3.0 and facts["mixture sft: validation compared"] == 2.0
     assert (facts["mixture sft: document matched"], facts["mixture sft: dev matched"]) == (1.0, 0.0)
@@ -86,11 +87,11 @@ def test_documents_and_validation_questions_are_found_in_both_layouts(plain: Bui
 def test_a_match_ends_the_run_where_asked_and_its_rows_stay(plain: Built, data: Path):
     with pytest.raises(DocumentError, match="2 texts overlap with the anchor's training data sft") as caught:
         audited(settings(data, "corpus.overlap.sft_matched=stop"), plain, "stopped")
-    assert "mixture_overlaps" in str(caught.value.hint)
+    assert "overlaps" in str(caught.value.hint)
     latest = Journal(plain.store.root, "stopped").last_attempt()
     assert [(entry.phase, entry.state) for entry in latest if entry.phase == "audit"][-1] == ("audit", "failed")
     lens = Lens(Store(plain.store.root), runs=["stopped"])
-    assert len(lens.query("select * from mixture_overlaps where matched")) == 2
+    assert len(lens.query('select * from "overlaps" where matched')) == 2
     lens.close()
 
 
@@ -108,7 +109,7 @@ def test_the_report_says_what_was_compared_and_what_matches(plain: Built, data: 
     counts, pairs = found.tables
     assert [row[1] for row in counts.rows] == ["dev set", "document pool", "validation set"]
     assert [row[-1] for row in counts.rows] == ["0", "1", "1"]
-    assert {row[2] for row in pairs.rows} == {"chats.jsonl#0", "pairs.jsonl#1"}
+    assert {row[1] for row in pairs.rows} == {"sft/chats.jsonl#0", "sft/pairs.jsonl#1"}
     lens = Lens(Store(plain.store.root), runs=["none"])
     assert section(lens.query, "none").tables == []
     lens.close()
@@ -121,7 +122,6 @@ def test_prompts_with_responses_are_read_as_conversations():
         {"instruction": "four", "input": "five", "output": "six"},
         {"text": "seven"},
     ]
-    found = [conversation_of(row) for row in rows]
-    said = [[turn["content"] for turn in row.get("messages", [])] for row in found]
-    assert said == [["one", "two"], ["three"], ["four", "five", "six"], []]
-    assert (found[0]["id"], found[3]) == (7, {"text": "seven"})
+    found = [reference for row in rows for reference in texts_of(0, row)]
+    assert [row.text for row in found] == ["one\ntwo", "three", "four\nfive\nsix", "seven"]
+    assert (found[0].name, found[3].part) == ("7", "text")

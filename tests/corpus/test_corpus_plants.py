@@ -1,4 +1,4 @@
-"""What is planted has the answer that it says, and both audits plant and find the same."""
+"""What is planted has the answer that it says, and each mode finds its share of it."""
 
 import pytest
 from corpus_rows import writer
@@ -13,7 +13,6 @@ from corpus.audit.scan import PoolText
 
 prose = writer(3)
 POOL = [prose(400) for _ in range(12)]
-QUESTIONS = [prose(20) for _ in range(3)]
 
 
 def kinds(rows: list[Plant]) -> dict[str, list[Plant]]:
@@ -22,31 +21,28 @@ def kinds(rows: list[Plant]) -> dict[str, list[Plant]]:
 
 def shared(row: Plant, n: int) -> float:
     """Larger of the two containments, the plain way."""
-    ours, theirs = set(grams(words(row.text), n)), set(grams(words(row.record), n))
+    ours, theirs = set(grams(words(POOL[row.document]), n)), set(grams(words(row.record), n))
     return len(ours & theirs) / min(len(ours), len(theirs))
 
 
 def test_every_kind_is_planted_and_shares_what_it_says():
-    found = kinds(plant(POOL, QUESTIONS, per_kind=4))
+    found = kinds(plant(POOL, per_kind=4))
     assert [kind for kind, rows in found.items() if not rows[0].expected] == ["unrelated words"]
     assert {f"verbatim {n} characters" for n in CHARS} < set(found)
-    for kind in ("verbatim 300 characters", "a whole document in an answer", "a question quoted in a document"):
+    for kind in ("verbatim 300 characters", "a whole document in an answer"):
         assert {shared(row, 13) for row in found[kind]} == {1.0}
     assert all(0.5 < shared(row, 13) < 1 for row in found["200 words, one word changed"])
     assert {shared(row, 13) for row in found["unrelated words"]} == {0.0}
-    quoted = found["a question quoted in a document"]
-    assert len(quoted) == 3 and {row.record for row in quoted} == set(QUESTIONS)
 
 
 def test_the_seed_alone_decides():
-    assert plant(POOL, QUESTIONS, seed=1) == plant(POOL, QUESTIONS, seed=1) != plant(POOL, QUESTIONS, seed=2)
+    assert plant(POOL, seed=1) == plant(POOL, seed=1) != plant(POOL, seed=2)
 
 
-@given(st.lists(st.text("ab \u65e5.", max_size=80), max_size=4), st.lists(st.text("ab ", max_size=20), max_size=3))
-def test_any_texts_give_plants_of_their_own_or_none(documents, questions):
-    for row in plant(documents, questions, per_kind=2, chars=(5, 40), answer_words=6):
+@given(st.lists(st.text("ab \u65e5.", max_size=80), max_size=4))
+def test_any_texts_give_plants_of_their_own_or_none(documents):
+    for row in plant(documents, per_kind=2, chars=(5, 40), answer_words=6):
         assert len(words(row.record)) >= LEAST_WORDS and 0 <= row.document < len(documents)
-        assert row.record in questions or row.text == documents[row.document]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from places import CONFIGS
 
-from corpus.audit.index import OverlapConfig
-from corpus.audit.overlap import config_of, configured
+from corpus.audit.index import OverlapConfig, config_of, configured
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.config.overlays import load
 from infuser_core.planning.preflight import missing

@@ -48,7 +48,7 @@ def test_the_whole_run_is_told():
     assert "| r | 2 | 1 | 50.0% | - | 50.0% | 50.0% | 20.0% | 70.0% |" in text and "| other | 2 | 1 | 40.0% |" in text
     assert "| r | 2 | 1 | - | - | - | - | 0.0% | 0.0% | 0.0% | 100.0% | 50.0% | 0 |" in text, "no dev gradient"
     assert "| r | truncated\\_json | 2 | 1 | 2 |" in text and "| r | valid questions | 1 | 1 | 75.0% |" in text
-    assert "| planted: copy | 4 | 3 | 75.0% |" in text
+    assert "| dev.jsonl | 4 | 3 | 75.0% |" in text
     assert "| textbooks offered | dropped | no free licence | 1 |" in text
     assert "| chunks judged by size | dropped | other reasons | 8 |" in text
     assert "| r | update\\_solver | 1 | 2.0 | 5.0 | 0.0 |" in text

@@ -70,7 +70,7 @@ def build(config: RunConfig, name: str = "") -> Built:
         for entry in run.journal.last_attempt():
             found.setdefault(entry.phase, []).append(ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest))
         audits = found["audit"]
-        scanned = [ref for ref in audits if "reference_overlaps" in run.store.manifest(ref).rows]
+        scanned = [ref for ref in audits if run.store.manifest(ref).summary["compared with"] != "questions"]
         return Built(
             store=run.store,
             sources=found["sources"][0],

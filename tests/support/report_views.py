@@ -16,7 +16,7 @@ VIEWS = {
     "pages": "source_id VARCHAR, status VARCHAR, reason VARCHAR",
     "documents": "document_id VARCHAR, source_id VARCHAR, domain VARCHAR, num_tokens BIGINT",
     "judgements": "document_id VARCHAR, keep BOOLEAN, reason VARCHAR, decided_by VARCHAR",
-    "overlaps": "document_id VARCHAR, reference_id VARCHAR, jaccard DOUBLE, longest_run BIGINT, matched BOOLEAN",
+    "overlaps": "document_id VARCHAR, shard VARCHAR, jaccard DOUBLE, longest_run BIGINT, matched BOOLEAN",
     "questions": "question_id VARCHAR, text VARCHAR, choices VARCHAR[], answer VARCHAR, subdomain VARCHAR, "
     "document_id VARCHAR, reasoning VARCHAR, rollout_id VARCHAR",
     "key_accuracies": "told_by VARCHAR, accuracy DOUBLE, low DOUBLE, high DOUBLE",
@@ -71,7 +71,7 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
     rows["documents"] = [(*corpus, "d1", "s1", "Physics", 100)]
     rows["judgements"] = [(*corpus, "d1", True, "teaches", "judge"), (*corpus, "d2", False, text, "judge")]
     rows["judgements"] += [(*corpus, f"x{n}", False, f"reason {n:02}", "size") for n in range(20)]
-    rows["overlaps"] = [(*corpus, "d1", f"control:copy:{n}", 0.9, 60, n < 3) for n in range(4)]
+    rows["overlaps"] = [(*corpus, "d1", "dev.jsonl", 0.9, 60, n < 3) for n in range(4)]
     rows["audit_summary"] = [(*corpus, "pairs_compared", 1200.0), (*corpus, "threshold", 0.125)]
     for run, gain in (("r", 0.1), ("other", 0.05)):
         rows["benchmark_scores"] += [

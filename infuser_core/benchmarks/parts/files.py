@@ -59,7 +59,7 @@ def _is_row(line: str) -> bool:
     """Whether a line is an object of its own, and not one that holds the rows."""
     try:
         found = json.loads(line)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return False
     return isinstance(found, dict) and not any(isinstance(found.get(name), list) for name in _LISTS)
 
@@ -68,7 +68,7 @@ def _lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(filter(str.strip, lines), 1):
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             hint = "one JSON object per line; an interrupted download ends like this: fetch the file again"
             raise DocumentError(f"{path}, line {number} is not JSON: {error}", hint=hint) from error
         yield _object(row, f"{path}, line {number}")
@@ -77,7 +77,7 @@ def _lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 def _listed(path: Path) -> Iterator[dict[str, Any]]:
     try:
         found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise DocumentError(f"{path} is not JSON: {error}", hint="a list of objects, or one object per line") from error
     if isinstance(found, dict):
         found = next((found[name] for name in _LISTS if isinstance(found.get(name), list)), [found])
