@@ -26,6 +26,8 @@ class Players:
     """The last dev gradient, where a running mean goes on from it."""
     questions: ArtifactRef | None = None
     """The last questions, where prompts draw from those of earlier iterations."""
+    answers: ArtifactRef | None = None
+    """The last answers, where the next iteration goes on with those that are unfinished."""
     recent: tuple[Measured, ...] = ()
     """Measured iterations of an adaptive budget's window, the last one last."""
 
@@ -47,7 +49,7 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
         bandit = settings.budget.mode == "bandit"
         allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
         questions = phase.generate_questions(run, number, pool, players.generator, allocation, players.questions)
-        answers = phase.rollout_questions(run, number, questions, players.solver, pool)
+        answers = phase.rollout_questions(run, number, questions, players.solver, pool, players.answers)
         if settings.key_solver is not None:
             phase.check_keys(run, number, questions)
 
@@ -66,7 +68,16 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     last = gradient.result() if settings.dev_mean else None
     written = generator.result() if generator else players.generator
     shown = questions if settings.examples and settings.examples.earlier else None
-    return replace(players, solver=solver, generator=written, recent=recent, gradient=last, questions=shown)
+    open_ones = answers if settings.rollout_share < 1 else None
+    return replace(
+        players,
+        solver=solver,
+        generator=written,
+        recent=recent,
+        gradient=last,
+        questions=shown,
+        answers=open_ones,
+    )
 
 
 def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Promise[ArtifactRef | None]:

@@ -1,7 +1,5 @@
 """The seven phases of an iteration as stages."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +15,9 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
+from infuser_core.phases.parts.owed import Written, settle
 from infuser_core.phases.parts.shown import examples_of
 from infuser_core.phases.training import SharedBackward
-from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.plugins import templates
 from infuser_core.schemas import (
     GeneratorScore,
@@ -38,7 +36,20 @@ from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.rollouts import answered_with, steps_of, with_keys, with_labels
+from tasks.rollouts import (
+    answered_questions,
+    answered_with,
+    counts,
+    owed_of,
+    steps_of,
+    updated,
+    waiting_of,
+    why_none,
+    with_keys,
+    with_labels,
+    with_owed,
+    with_waiting,
+)
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.training_pool import budget_of, carried, documents_of
@@ -159,7 +170,7 @@ def generate_questions(
                 "written": len(generated.rollouts),
                 # Questions that rows of the pool carry have no rollout: nobody wrote them.
                 "valid": sum(bool(question.rollout_id) for question in generated.questions),
-                **_why_none(generated.rollouts),
+                **why_none(generated.rollouts),
             },
         )
 
@@ -167,14 +178,6 @@ def generate_questions(
     version = generate_phase.VERSION
     recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
-
-
-def _why_none(texts: Sequence[Rollout]) -> dict[str, str]:
-    """The most frequent reason, where none of the texts is a question: an iteration without one teaches nothing."""
-    reasons = Counter(text.malformed_reason for text in texts)
-    if not texts or "" in reasons:
-        return {}
-    return {"said": f"no question in {len(texts)} texts: {reasons.most_common(1)[0][0]}"}
 
 
 def _writer(run: Run, generator: ArtifactRef) -> NamedModel:
@@ -193,9 +196,14 @@ def _writer(run: Run, generator: ArtifactRef) -> NamedModel:
 
 @stage("rollout_questions")
 def rollout_questions(
-    run: Run, iteration: int, questions: ArtifactRef, solver: ArtifactRef, pool: ArtifactRef | None = None
+    run: Run,
+    iteration: int,
+    questions: ArtifactRef,
+    solver: ArtifactRef,
+    pool: ArtifactRef | None = None,
+    before: ArtifactRef | None = None,
 ) -> Work:
-    """Phase 2b; a teacher that labels the questions reads the pool's documents."""
+    """Phase 2b; a teacher that labels the questions reads the pool's documents, and answers from before may go on."""
     settings = answer_phase.settings_of(run.config)
     read = pool if settings.labels == "document" else None
 
@@ -208,11 +216,12 @@ def rollout_questions(
             seed=run.config.seed,
             iteration=iteration,
             documents={row.document_id: row.text for row in documents_of(run.store, read)} if read else None,
+            before=waiting_of(run.store, before) if before or run.config.cotrain.rollout_share < 1 else None,
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        made = answered_with(answered.rollouts)
-        votes = majority(run.store.rows(questions, "questions", Question), answered.rollouts)
+        made = with_waiting(answered_with(answered.rollouts), answered)
+        votes = majority(answered.questions, answered.rollouts)
         if settings.labels != "reference":
             made, votes = with_labels(made, answered.labels), [label.agrees for label in answered.labels]
         # Given questions, as `infuser score` ranks them, have no oracle's labels.
@@ -220,7 +229,7 @@ def rollout_questions(
         told = run.store.rows(questions, "question_labels", QuestionLabel) if labelled else []
         return with_keys(made, run, key_accuracy(told, votes))
 
-    inputs = {"questions": questions, "solver": solver, "pool": read}
+    inputs = {"questions": questions, "solver": solver, "pool": read, "before": before}
     version = answer_phase.VERSION
     recipe = run.recipe("rollout_questions", version, settings, inputs, iteration=iteration, seeded=True)
     return Work(recipe=recipe, produce=produce)
@@ -268,7 +277,7 @@ def score_influence(
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
         scored = score_phase.score_influence(
-            run.store.rows(questions, "questions", Question),
+            answered_questions(run.store, questions, rollouts),
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
@@ -286,7 +295,7 @@ def score_influence(
                 "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
                 "shared_backwards": Table(row_type=SharedBackward, rows=scored.shared),
             },
-            summary={"mean_score": mean, "statuses": _count([row.status for row in scores])},
+            summary={"mean_score": mean, "statuses": counts([row.status for row in scores])},
         )
         return with_lost(made, scored.lost)
 
@@ -294,10 +303,6 @@ def score_influence(
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
     kept = (pruned.WEIGHTS,) if settings.share_backward else ()
     return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, *kept))
-
-
-def _count(values: list[str]) -> dict[str, int]:
-    return {str(value): values.count(value) for value in sorted(set(values))}
 
 
 @stage("update_generator")
@@ -314,10 +319,16 @@ def update_generator(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(generator, Role.GENERATOR)
+        new = Written(
+            rollouts=run.store.rows(questions, "rollouts", Rollout),
+            questions=run.store.rows(questions, "questions", Question),
+            scores=run.store.rows(scores, "scores", InfluenceScore),
+        )
+        due = settle(owed_of(run.store, generator), new)
         done = generator_phase.update_generator(
-            run.store.rows(questions, "rollouts", Rollout),
-            run.store.rows(questions, "questions", Question),
-            run.store.rows(scores, "scores", InfluenceScore),
+            due.now.rollouts,
+            due.now.questions,
+            due.now.scores,
             run.pool.trainer(before),
             settings,
             workspace=workspace,
@@ -327,11 +338,15 @@ def update_generator(
         )
         made = Outcome(
             tables={
-                "generator_scores": Table(row_type=GeneratorScore, rows=done.scores),
+                "generator_scores": Table(
+                    row_type=GeneratorScore,
+                    rows=[replace(row, document_id=due.documents[row.rollout_id]) for row in done.scores],
+                ),
                 "updates": Table(row_type=Update, rows=done.updates),
             },
             summary=steps_of(before.step, done.updates),
         )
+        made = with_owed(made, due.later)
         return with_lost(made, done.lost)
 
     own = {"anchor": anchor if settings.step.kl else None}
@@ -352,7 +367,6 @@ def update_solver(
 ) -> Work:
     """Phase 5; the scoring pass over the same solver, where there was one, spares a forward pass."""
     settings = solver_phase.settings_of(run.config, iteration=iteration)
-    table = "questions" if questions.kind == "generate_questions" else "reference_questions"
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
@@ -363,9 +377,9 @@ def update_solver(
             done = solver_phase.finish_shared_step(
                 shared[0], kept, trainer, settings, workspace=workspace, first_step=before.step
             )
-            return _updated(before.step, done, settings)
+            return updated(before.step, done, settings)
         done = solver_phase.update_solver(
-            run.store.rows(questions, table, Question),
+            answered_questions(run.store, questions, rollouts),
             run.store.rows(rollouts, "rollouts", Rollout),
             trainer,
             settings,
@@ -375,21 +389,9 @@ def update_solver(
             old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
             progress=progress,
         )
-        return _updated(before.step, done, settings)
+        return updated(before.step, done, settings)
 
     own = {"anchor": anchor if settings.step.kl else None}
     inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver, **own}
     recipe = run.recipe("update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, role=Role.SOLVER, needs=lambda: _bytes(run, solver, *_WHOLE))
-
-
-def _updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:
-    tables = {"updates": Table(row_type=Update, rows=done.updates)}
-    if settings.band is None:
-        return with_lost(Outcome(tables=tables, summary=steps_of(before, done.updates)), done.lost)
-    outside = sum(not row.inside for row in done.difficulties)
-    made = Outcome(
-        tables={**tables, "difficulties": Table(row_type=Difficulty, rows=done.difficulties)},
-        summary={**steps_of(before, done.updates), "outside_band": outside},
-    )
-    return with_lost(made, done.lost)

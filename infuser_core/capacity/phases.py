@@ -116,10 +116,11 @@ def phases_of(asked: Asked) -> list[Phase]:
     parked = trainers.copied(16 * trained / trainers.ranks) if layout.zero_stage else loaded
     again = parked if layout.turns else 0.0
     answers_known = volume.scored is not None
+    share = asked.config.cotrain.rollout_share
     phases = [
         _sampled(asked, "rollout_dev", volume.dev, synced),
         _sampled(asked, "generate_questions", volume.written, synced),
-        _sampled(asked, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0),
+        _sampled(asked, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0, share=share),
     ]
     if volume.dev_trained:
         done = packed(trainers, volume.dev_trained)
@@ -147,7 +148,7 @@ def phases_of(asked: Asked) -> list[Phase]:
     return _with_glue([phase for phase in phases if phase], asked, 0.0)
 
 
-def _sampled(asked: Asked, name: str, work: Work | None, synced: float) -> Phase | None:
+def _sampled(asked: Asked, name: str, work: Work | None, synced: float, *, share: float = 1.0) -> Phase | None:
     if work is None:
         return None
     engines, rows = asked.layout.engines, round(work.groups * work.rows)
@@ -157,6 +158,7 @@ def _sampled(asked: Asked, name: str, work: Work | None, synced: float) -> Phase
         prompt=work.prompt,
         response=work.response,
         of=rows,
+        share=share,
     )
     terms = {**sample(_engine(asked), batch), "weights": synced}
     return Phase(name=name, terms=terms, rows=rows, tokens=work.tokens)

@@ -111,6 +111,24 @@ class Batch:
     """Response lengths."""
     of: int
     """Responses of the phase, over all engines: the longest of them decides."""
+    share: float = 1.0
+    """Share of the responses that the phase waits for: no more tokens of any are drawn than this share of them has."""
+
+    def segments(self) -> list[tuple[float, float]]:
+        """Tokens that are there of every response under way, and those that are drawn of it.
+
+        Iterations that go on with what is unfinished each draw as many first parts, second parts and so on as a
+        response of an iteration has.
+        """
+        lengths = self.response.lengths(self.rows, of=self.of)
+        most = max(lengths) if self.share == 1 else self.response.quantile(self.share)
+        parts = [
+            (place * most, min(most, length - place * most))
+            for length in lengths
+            for place in range(math.ceil(length / most))
+        ]
+        # What was begun earlier is given out first, as the sampler does.
+        return parts if self.share == 1 else sorted(parts, key=lambda part: -part[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,23 +187,26 @@ def sample(engine: Engine, batch: Batch) -> dict[str, float]:
     """
     if batch.rows == 0:
         return {"prefill": 0.0, "longest": 0.0, "crowd": 0.0}
-    lengths = batch.response.lengths(batch.rows, of=batch.of)
-    total = _decode(engine, lengths, batch.prompt, engine.concurrency(batch))
-    alone = _decode(engine, [max(lengths)], batch.prompt, 1)
+    parts = batch.segments()
+    total = _decode(engine, parts, batch.prompt, engine.concurrency(batch))
+    alone = _decode(engine, [max(parts, key=lambda part: (part[1], part[0]))], batch.prompt, 1)
     prefill = engine.matmul(batch.groups * batch.prompt, batch.groups * engine.shape.pairs(batch.prompt))
+    begun = [batch.prompt + there for there, _ in parts if there]
+    prefill += engine.matmul(sum(begun), sum(map(engine.shape.pairs, begun)))
     return {"prefill": prefill, "longest": alone, "crowd": max(0.0, total - alone)}
 
 
-def _decode(engine: Engine, lengths: list[float], prompt: float, width: int) -> float:
+def _decode(engine: Engine, parts: list[tuple[float, float]], prompt: float, width: int) -> float:
     """From one finished response to the next: between them the batch is the same and its cache grows evenly."""
     per_token = engine.moved(engine.shape.cache_bytes)
-    waiting = list(reversed(lengths))
+    waiting = list(reversed(parts))
     ends: list[tuple[float, float]] = []
     seconds, now, begun = 0.0, 0.0, 0.0
     while waiting or ends:
         while waiting and len(ends) < width:
-            heapq.heappush(ends, (now + waiting.pop(), now))
-            begun += now
+            there, drawn = waiting.pop()
+            heapq.heappush(ends, (now + drawn, now - there))
+            begun += now - there
         active = len(ends)
         end, start = heapq.heappop(ends)
         steps = end - now

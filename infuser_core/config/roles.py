@@ -1,10 +1,12 @@
-"""Settings of co-training: the two roles, their optimizer, given questions, and the budget of documents."""
+"""Settings of co-training: the two roles, their loss and optimizer, given questions, and the budget of documents."""
 
 import math
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
+from infuser_core.algorithm.advantage import SigmaB, SingleRow
+from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, PartialMinibatch, RatioLevel, TisForm
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.sources import (
     Count,
@@ -55,6 +57,41 @@ class OptimizerSettings(Settings):
         """The part of a recipe: constants that are set, and the name where it is not the default."""
         unset = {"name"} if self.name == "adamw" else set[str]()
         return self.model_dump(mode="json", exclude_none=True, exclude=unset)
+
+
+class LossSettings(Settings):
+    """Constants of eq:unified_obj, and the preset's options one by one; null leaves an option to the preset."""
+
+    clip_low: float = Field(default=0.2, gt=0, le=1e6)
+    clip_high: float = Field(default=0.2, gt=0, le=1e6)
+    """Clip range of the importance ratio, 1 - clip_low to 1 + clip_high: they need not be equal (DAPO: 0.2, 0.28)."""
+    tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
+    """rho_max of the truncated importance weight; null switches it off."""
+    kl: float = Field(default=0.0, ge=0, le=1e6)
+    """Weight of the KL divergence from the anchor that an update adds to its loss (GRPO's beta). Scores know none."""
+    entropy: float = Field(default=0.0, ge=0, le=1e6)
+    """Weight of the policy's entropy, nats per token, that an update adds to its objective. Scores know none."""
+    ratio: RatioLevel = "token"
+    """Importance ratios token by token, or `sequence`: one for a whole response, its geometric mean (GSPO), which needs
+    a far narrower clip range."""
+    overlong: Overlong = "keep"
+    """`mask` gives no credit to a response that ends at the length limit; its reward stays in the mean (DAPO)."""
+    dual_clip: Annotated[float, Field(gt=1, le=1e6)] | Literal["none"] | None = None
+    """Bound of the loss of a negative advantage, in units of |A|; `none` is no bound."""
+    tis_form: TisForm | None = None
+    """Policy whose ratio to the sampler is truncated: the one before the update, or the current one."""
+    length_norm: LengthNorm | None = None
+    """C: the longest generation (`fixed`), or the mean response length of the batch (`token_mean`)."""
+    sigma_b: SigmaB | None = None
+    """Groups that enter sigma_B of `dugrpo`: all, or those with variance (`nonzero`)."""
+    single_row: SingleRow | None = None
+    """A group of one row: no credit (`zero`), or mean 0 and standard deviation 1 (`unit`)."""
+    batch_std: BatchStd | None = None
+    """The normaliser that the advantage `batch_std` means."""
+    partial_minibatch: PartialMinibatch | None = None
+    """Divisor of a smaller last minibatch: its groups (`real`), or those of a whole one (`nominal`)."""
+    mid_eos_verdicts: list[Literal["no_answer", "unverified"]] | None = None
+    """Verdicts that `mid_eos_penalty` applies to."""
 
 
 class AdapterSettings(Settings):

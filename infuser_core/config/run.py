@@ -4,21 +4,11 @@ Imports no torch. Unknown keys, wrong types and impossible combinations fail her
 """
 
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from infuser_core.algorithm.advantage import SigmaB, SingleRow
-from infuser_core.algorithm.preset import (
-    PRESETS,
-    BatchStd,
-    LengthNorm,
-    Overlong,
-    PartialMinibatch,
-    Preset,
-    RatioLevel,
-    TisForm,
-)
+from infuser_core.algorithm.preset import PRESETS, Preset
 from infuser_core.config.corpus import CorpusSettings
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.roles import (
@@ -28,6 +18,7 @@ from infuser_core.config.roles import (
     ExampleSettings,
     GeneratorModel,
     GeneratorRole,
+    LossSettings,
     OptimizerSettings,
     SolverRole,
     TurnSettings,
@@ -89,41 +80,6 @@ class RolloutSampling(Settings):
         return SamplingSettings(temperature=self.temperature)
 
 
-class LossSettings(Settings):
-    """Constants of eq:unified_obj, and the preset's options one by one; null leaves an option to the preset."""
-
-    clip_low: float = Field(default=0.2, gt=0, le=1e6)
-    clip_high: float = Field(default=0.2, gt=0, le=1e6)
-    """Clip range of the importance ratio, 1 - clip_low to 1 + clip_high: they need not be equal (DAPO: 0.2, 0.28)."""
-    tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
-    """rho_max of the truncated importance weight; null switches it off."""
-    kl: float = Field(default=0.0, ge=0, le=1e6)
-    """Weight of the KL divergence from the anchor that an update adds to its loss (GRPO's beta). Scores know none."""
-    entropy: float = Field(default=0.0, ge=0, le=1e6)
-    """Weight of the policy's entropy, nats per token, that an update adds to its objective. Scores know none."""
-    ratio: RatioLevel = "token"
-    """Importance ratios token by token, or `sequence`: one for a whole response, its geometric mean (GSPO), which needs
-    a far narrower clip range."""
-    overlong: Overlong = "keep"
-    """`mask` gives no credit to a response that ends at the length limit; its reward stays in the mean (DAPO)."""
-    dual_clip: Annotated[float, Field(gt=1, le=1e6)] | Literal["none"] | None = None
-    """Bound of the loss of a negative advantage, in units of |A|; `none` is no bound."""
-    tis_form: TisForm | None = None
-    """Policy whose ratio to the sampler is truncated: the one before the update, or the current one."""
-    length_norm: LengthNorm | None = None
-    """C: the longest generation (`fixed`), or the mean response length of the batch (`token_mean`)."""
-    sigma_b: SigmaB | None = None
-    """Groups that enter sigma_B of `dugrpo`: all, or those with variance (`nonzero`)."""
-    single_row: SingleRow | None = None
-    """A group of one row: no credit (`zero`), or mean 0 and standard deviation 1 (`unit`)."""
-    batch_std: BatchStd | None = None
-    """The normaliser that the advantage `batch_std` means."""
-    partial_minibatch: PartialMinibatch | None = None
-    """Divisor of a smaller last minibatch: its groups (`real`), or those of a whole one (`nominal`)."""
-    mid_eos_verdicts: list[Literal["no_answer", "unverified"]] | None = None
-    """Verdicts that `mid_eos_penalty` applies to."""
-
-
 class QuestionSettings(Settings):
     """Rules for a valid generated question."""
 
@@ -170,6 +126,10 @@ class CotrainSettings(Settings):
     generator_tokens: Tokens = 8192
     solver_tokens: Tokens = 8192
     sampling: RolloutSampling = RolloutSampling()
+    rollout_share: float = Field(default=1.0, ge=0.5, le=1)
+    """Share of the answers to generated questions that an iteration waits for. Below 1 it draws no more tokens of each
+    than this share of the last iteration's answers had; what is unfinished goes on in the next iteration, under its
+    weights (partial rollouts), and its question is learnt from when all of its answers have ended."""
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
     dev_mean: float = Field(default=0.0, ge=0, lt=1)
@@ -248,7 +208,24 @@ class CotrainSettings(Settings):
             raise ValueError(f"aims {self.aims}: accuracies above 0 and below 1")
         if self.one_backward:
             self._check_one_backward()
+        if self.rollout_share < 1:
+            self._check_partial_rollouts()
         return self
+
+    def _check_partial_rollouts(self) -> None:
+        """Combinations that take an iteration's questions and their answers for one batch."""
+        if self.loss.tis_cap is None:
+            raise ValueError("rollout_share below 1 needs loss.tis_cap, which corrects for the older policies")
+        alone = {
+            "dev_only true": self.dev_only,
+            "one_backward true": self.one_backward,
+            "turns": self.turns is not None,
+            "budget.mode bandit": self.budget.mode == "bandit",
+            "labels document": self.labels == "document",
+            "exclude_questions": bool(self.exclude_questions),
+        }
+        if found := [name for name, is_set in alone.items() if is_set]:
+            raise ValueError(f"rollout_share {self.rollout_share:g} does not go with {found[0]}: set it to 1")
 
     def _check_one_backward(self) -> None:
         if self.solver.minibatch < self.documents * self.group_size:

@@ -99,22 +99,23 @@ class ScriptedSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """The callable's replies, cut at `max_tokens`."""
+        """The callable's replies, cut at the group's limit."""
         results = []
         tokens = 0
         for done, group in enumerate(groups, start=1):
             prompt = self._tokenizer.decode(group.token_ids)
-            results.append([self._completion(self._reply(prompt, seed), params) for seed in group.seeds])
+            limit = group.limit(params)
+            results.append([self._completion(self._reply(prompt, seed), limit) for seed in group.seeds])
             tokens += sum(len(completion.token_ids) for completion in results[-1])
             for row, completion in enumerate(results[-1]):
                 keep(done - 1, row, completion)
             progress(done, len(groups), tokens)
         return results
 
-    def _completion(self, text: str, params: SamplingParams) -> Completion:
+    def _completion(self, text: str, limit: int) -> Completion:
         token_ids = [*self._tokenizer.encode(text), END_TOKEN]
-        cut = len(token_ids) > params.max_tokens
-        token_ids = token_ids[: params.max_tokens]
+        cut = len(token_ids) > limit
+        token_ids = token_ids[:limit]
         return Completion(
             token_ids=token_ids, logprobs=[LOGPROB] * len(token_ids), finish_reason="length" if cut else "stop"
         )

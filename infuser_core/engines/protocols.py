@@ -45,6 +45,12 @@ class PromptGroup:
     """Prompt tokens."""
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
+    max_tokens: int | None = None
+    """Limit of its responses, tokens, where it is below that of the others."""
+
+    def limit(self, params: SamplingParams) -> int:
+        """Most tokens of a response to it."""
+        return params.max_tokens if self.max_tokens is None else min(self.max_tokens, params.max_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,8 +61,9 @@ def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], 
 def _story(view: RunView, written: Record, question: dict[str, Any]) -> list[Passage]:
     """A question that a generator wrote, or that a row of the pool carries."""
     author = _rollout(view, written, question["rollout_id"]) if question["rollout_id"] else None
-    trained = view.graph.users(written.key, "update_solver")
-    rewarded = view.graph.users(written.key, "update_generator") if author else []
+    ended = _ended(view, written, question["question_id"])
+    trained = view.graph.users(ended.key, "update_solver")
+    rewarded = view.graph.users(ended.key, "update_generator") if author else []
     entered = [
         *(_entered(view, record, _why_not_solver(view, record, question["question_id"])) for record in trained),
         *(_entered(view, record, _why_not_generator(view, record, question["document_id"])) for record in rewarded),
@@ -71,12 +72,20 @@ def _story(view: RunView, written: Record, question: dict[str, Any]) -> list[Pas
         *documents.passages(view, question["document_id"]),
         *([_generator(view, author)] if author else []),
         _question(view, written, question),
-        _answers(view, written, question),
-        _influence(view, written, question),
+        _answers(view, ended, question),
+        _influence(view, ended, question),
         *(_reward(view, record, author) for record in rewarded if author),
         _updates(entered),
         validation_around(view, written.iteration),
     ]
+
+
+def _ended(view: RunView, written: Record, question_id: str) -> Record:
+    """The questions of the iteration in which the last answer ended: the question's own, but for partial rollouts."""
+    answers = view.graph.users(written.key, "rollout_questions")
+    while answers and view.row("waiting_questions", ("question_id",), "question_id = ?", question_id, of=answers):
+        answers = view.graph.users(answers[0].key, "rollout_questions")
+    return view.source(answers[0].key, "questions") if answers else written
 
 
 def _text(view: RunView, written: Record, rollout_id: str) -> list[Passage]:

@@ -22,6 +22,7 @@ from infuser_core.phases.drawing import Drawn, Kept, draw
 from infuser_core.prompts.load import Template, load, render_question
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
+from infuser_core.series import Series
 from infuser_core.verifiers.parts.batch import Job, check_all
 
 
@@ -136,6 +137,48 @@ def answer_questions(
     `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
     whose answers are in `kept` are not asked again.
     """
+    going_on = GoingOn(rollouts=(), tokens=settings.max_tokens)
+    drafts = draw_answers(
+        questions,
+        going_on,
+        sampler,
+        settings,
+        checkpoint_id=checkpoint_id,
+        seed=seed,
+        scope=scope,
+        kept=kept,
+        progress=progress,
+    )
+    return judged(drafts, questions, settings.box)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoingOn:
+    """Answers of earlier iterations that are not finished, and how far a draw goes on with any answer."""
+
+    rollouts: Sequence[Rollout]
+    """Those that end with UNFINISHED are drawn further; others of their groups are passed on."""
+    tokens: int
+    """Most tokens that are drawn of an answer."""
+
+
+UNFINISHED = "unfinished"
+"""Finish reason of an answer of which only a part is drawn so far."""
+
+
+def draw_answers(
+    questions: Sequence[Question],
+    going_on: GoingOn,
+    sampler: Sampler,
+    settings: AnswerSettings,
+    *,
+    checkpoint_id: str,
+    seed: int,
+    scope: str,
+    kept: Kept[Drawn] | None = None,
+    progress: Progress = no_progress,
+) -> list[Rollout]:
+    """Answers before their verdicts: those that go on, then those to the questions."""
     prompts = [sampler.tokenizer.render(messages_of(question, prompts=settings.prompts)) for question in questions]
     fitting = [
         PromptGroup(
@@ -146,14 +189,48 @@ def answer_questions(
         for question, prompt in zip(questions, prompts, strict=True)
         if len(prompt) <= settings.prompt_tokens
     ]
-    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
-    completions = draw(fitting, sampler, params, kept=kept, progress=progress)
-    drafts = [
+    begun = [
+        # Its prompt is all that there is of it, and its limit what is left.
+        PromptGroup(
+            group_id=row.rollout_id,
+            token_ids=[*row.prompt_token_ids, *row.token_ids],
+            seeds=[seed_of(seed, scope, row.group_id, row.sample_index)],
+            max_tokens=settings.max_tokens - len(row.token_ids),
+        )
+        for row in going_on.rollouts
+        if row.finish_reason == UNFINISHED
+    ]
+    params = SamplingParams(max_tokens=min(going_on.tokens, settings.max_tokens), **settings.sampling.asked())
+    completions = draw([*begun, *fitting], sampler, params, kept=kept, progress=progress)
+    earlier = [
+        _longer(row, completions[row.rollout_id][0], sampler, checkpoint_id) if row.rollout_id in completions else row
+        for row in going_on.rollouts
+    ]
+    fresh = [
         _draft(question, index, prompt, completion, sampler, checkpoint_id)
         for question, prompt in zip(questions, prompts, strict=True)
         for index, completion in enumerate(completions.get(question.question_id, [None] * settings.samples))
     ]
-    return _judged(drafts, questions, settings.box)
+    return [_cut(row, settings.max_tokens) for row in (*earlier, *fresh)]
+
+
+def _longer(row: Rollout, completion: Completion, sampler: Sampler, checkpoint_id: str) -> Rollout:
+    """The answer with what was drawn of it now; every token keeps the log-probability that it was drawn with."""
+    tokens = [*row.token_ids, *completion.token_ids]
+    return replace(
+        row,
+        checkpoint_id=checkpoint_id,
+        token_ids=Series.of(tokens, int),
+        sampler_logprobs=Series.of([*row.sampler_logprobs, *completion.logprobs], float),
+        text=sampler.tokenizer.decode(tokens),
+        finish_reason=completion.finish_reason,
+    )
+
+
+def _cut(row: Rollout, max_tokens: int) -> Rollout:
+    """The answer, UNFINISHED where it ended for want of tokens in this draw alone."""
+    unfinished = row.finish_reason == "length" and len(row.token_ids) < max_tokens
+    return replace(row, finish_reason=UNFINISHED) if unfinished else row
 
 
 def _draft(
@@ -182,7 +259,7 @@ def _draft(
     )
 
 
-def _judged(drafts: Sequence[Rollout], questions: Sequence[Question], preset: str) -> list[Rollout]:
+def judged(drafts: Sequence[Rollout], questions: Sequence[Question], preset: str) -> list[Rollout]:
     """The drafts with verdict and reward."""
     by_id = {question.question_id: question for question in questions}
     answered = [row for row in drafts if row.finish_reason != "prompt_too_long"]

@@ -4,8 +4,9 @@ The majority is that of the solver's own answers, or of a teacher's: the same so
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.config.run import RunConfig
@@ -13,6 +14,7 @@ from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, answer_questions
 from infuser_core.phases.drawing import Drawn, Kept
+from infuser_core.phases.parts.partial_rollouts import Waiting, answer_in_part
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
@@ -147,20 +149,37 @@ class LabelledAnswerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartialAnswerSettings(LabelledAnswerSettings):
+    """The same where an iteration does not wait for every answer."""
+
+    rollout_share: float
+    """Share of the last iteration's answers whose length is the most that is drawn of an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """Answers to an iteration's questions."""
 
+    questions: Sequence[Question]
+    """Questions that are answered: the iteration's, or of these and earlier ones those whose answers have all ended."""
     rollouts: list[Rollout]
     """n per question, in question order."""
     labels: list[PseudoLabel]
     """One row per question where a majority takes the place of the key."""
+    waiting: Waiting | None = None
+    """The others, where an iteration does not wait for every answer."""
 
 
 def settings_of(config: RunConfig) -> LabelledAnswerSettings:
     """The sub-configuration that the phase is a function of."""
-    return LabelledAnswerSettings(
-        answers=rollout_dev.settings_of(config), labels=config.cotrain.labels, share=config.cotrain.label_share
+    cotrain = config.cotrain
+    settings = LabelledAnswerSettings(
+        answers=rollout_dev.settings_of(config), labels=cotrain.labels, share=cotrain.label_share
     )
+    if cotrain.rollout_share == 1:
+        return settings
+    own = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return PartialAnswerSettings(**own, rollout_share=cotrain.rollout_share)
 
 
 def rollout_questions(
@@ -172,29 +191,32 @@ def rollout_questions(
     seed: int,
     iteration: int,
     documents: Mapping[str, str] | None = None,
+    before: Waiting | None = None,
     kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> Answered:
-    """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id."""
+    """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id.
 
-    answer = partial(
-        answer_questions,
-        sampler=solver,
-        settings=settings.answers,
-        checkpoint_id=checkpoint_id,
-        seed=seed,
-        kept=kept,
-        progress=progress,
-    )
-    rollouts = answer(questions, scope=f"rollout_questions/{iteration}")
+    What waits from `before` goes on; it is given where an iteration need not wait for every answer, or the last one
+    did not.
+    """
+    asked: dict[str, Any] = {"checkpoint_id": checkpoint_id, "seed": seed, "kept": kept, "progress": progress}
+    answer = partial(answer_questions, sampler=solver, settings=settings.answers, **asked)
+    waiting, scope = None, f"rollout_questions/{iteration}"
+    if before is not None:
+        share = settings.rollout_share if isinstance(settings, PartialAnswerSettings) else 1.0
+        part = answer_in_part(questions, before, solver, settings.answers, share=share, scope=scope, **asked)
+        questions, rollouts, waiting = part.questions, part.rollouts, part.waiting
+    else:
+        rollouts = answer(questions, scope=scope)
     if settings.labels == "reference":
-        return Answered(rollouts=rollouts, labels=[])
+        return Answered(questions=questions, rollouts=rollouts, labels=[], waiting=waiting)
     taught = None
     if settings.labels == "document":
         assert documents is not None, "a teacher reads the questions' documents"
         taught = _untaught(answer(_with_documents(questions, documents), scope=f"teach_questions/{iteration}"))
     labelled = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
-    return Answered(rollouts=labelled.rollouts, labels=labelled.labels)
+    return Answered(questions=questions, rollouts=labelled.rollouts, labels=labelled.labels, waiting=waiting)
 
 
 _TAUGHT = "/taught"

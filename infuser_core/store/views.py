@@ -58,8 +58,8 @@ VIEWS: dict[str, str] = {
         left join documents d on d.run = q.run and d.document_id = q.document_id
         left join sources p on p.run = q.run and p.source_id = d.source_id and p.status = 'admitted'
         left join rollouts g on g.run = q.run and g.artifact_key = q.artifact_key and g.rollout_id = q.rollout_id
-        left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
-        left join generator_scores w on w.run = q.run and w.iteration = q.iteration and w.rollout_id = q.rollout_id
+        left join scores s on s.run = q.run and s.iteration >= q.iteration and s.question_id = q.question_id
+        left join generator_scores w on w.run = q.run and w.iteration >= q.iteration and w.rollout_id = q.rollout_id
     """,
 }
 """View name to its SELECT. Views stand on tables alone, not on each other."""

@@ -1,5 +1,6 @@
 """The local sampler draws what its seeds say from the model's own distribution, whatever is drawn beside it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,17 @@ def test_a_sample_depends_on_its_prompt_and_seed_alone(sampler: HFSampler, ancho
     small = loaded(anchor, cache_tokens=150, prefill_tokens=10)
     drawn = [[each.token_ids for each in samples] for samples in small.sample(groups(), PARAMS)]
     assert drawn == [[each.token_ids for each in samples] for samples in together]
+
+
+def test_a_groups_own_limit_cuts_its_responses_and_no_others(sampler: HFSampler) -> None:
+    limits = [None, 1, 7, 40, 200, 12, None]
+    own = [replace(group, max_tokens=limit) for group, limit in zip(groups(), limits, strict=True)]
+    for group, cut, whole in zip(own, sampler.sample(own, PARAMS), sampler.sample(groups(), PARAMS), strict=True):
+        most = group.limit(PARAMS)
+        assert [each.token_ids for each in cut] == [list(each.token_ids)[:most] for each in whole]
+        for part, every in zip(cut, whole, strict=True):
+            assert part.finish_reason == ("length" if len(every.token_ids) > most else every.finish_reason)
+            assert part.logprobs == pytest.approx(list(every.logprobs)[:most], abs=1e-4)
 
 
 MODELS = {

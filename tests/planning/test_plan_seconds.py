@@ -225,13 +225,14 @@ ENGINE = Engine(
 )
 
 
-def token_by_token(lengths: list[int], prompt: int, width: int) -> float:
+def token_by_token(parts: list[tuple[int, int]], prompt: int, width: int) -> float:
     """The plain loop: every step one token for everybody under way, then the finished make room."""
     per_token = ENGINE.moved(ENGINE.shape.cache_bytes)
-    waiting, active, seconds = list(lengths), [], 0.0
+    waiting, active, seconds = list(parts), [], 0.0
     while waiting or active:
         while waiting and len(active) < width:
-            active.append([waiting.pop(0), 0])
+            there, drawn = waiting.pop(0)
+            active.append([there + drawn, there])
         held = sum(prompt + done + 0.5 for _, done in active)
         seconds += ENGINE.step(len(active)) + held * per_token
         active = [[length, done + 1] for length, done in active]
@@ -240,13 +241,23 @@ def token_by_token(lengths: list[int], prompt: int, width: int) -> float:
 
 
 @given(
-    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=25),
+    parts=st.lists(st.tuples(st.integers(0, 90), st.integers(1, 60)), min_size=1, max_size=25),
     prompt=st.integers(0, 300),
     width=st.integers(1, 12),
 )
-def test_decoding_from_end_to_end_equals_token_by_token(lengths: list[int], prompt: int, width: int):
-    fast = _decode(ENGINE, [float(length) for length in lengths], prompt, width)
-    assert abs(fast / token_by_token(lengths, prompt, width) - 1) < 1e-9
+def test_decoding_from_end_to_end_equals_token_by_token(parts: list[tuple[int, int]], prompt: int, width: int):
+    fast = _decode(ENGINE, [(float(there), float(drawn)) for there, drawn in parts], prompt, width)
+    assert abs(fast / token_by_token(parts, prompt, width) - 1) < 1e-9
+
+
+@given(share=st.floats(0.5, 1.0), deviation=st.floats(0.1, 1.5))
+def test_partial_rollouts_draw_the_same_tokens_in_less_time(share: float, deviation: float):
+    response = Spread(mean=700, deviation=deviation, limit=8192)
+    whole = Batch(groups=50, rows=400, prompt=300, response=response, of=3200)
+    part = replace(whole, share=share)
+    drawn = [sum(tokens for _, tokens in batch.segments()) for batch in (whole, part)]
+    assert drawn[0] == pytest.approx(drawn[1])
+    assert sample(ENGINE, part)["longest"] <= sample(ENGINE, whole)["longest"] * (1 + 1e-9)
 
 
 def test_a_phase_never_ends_before_its_longest_response():

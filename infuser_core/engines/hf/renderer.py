@@ -133,9 +133,9 @@ def require_room(groups: Sequence[PromptGroup], params: SamplingParams, limit: i
         length = len(group.token_ids)
         if length == 0:
             raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
-        if limit is not None and length + params.max_tokens > limit:
+        if limit is not None and length + group.limit(params) > limit:
             raise EngineError(
-                f"prompt of {group.group_id!r}: {length} tokens and a response limit of {params.max_tokens} exceed "
+                f"prompt of {group.group_id!r}: {length} tokens and a response limit of {group.limit(params)} exceed "
                 f"the {limit} positions of the model or engine",
                 hint="lower max_tokens or shorten the prompt",
             )

@@ -227,7 +227,7 @@ class HFSampler:
         for place in order:
             if not groups[place].seeds:
                 continue
-            need = len(groups[place].token_ids) + len(groups[place].seeds) * params.max_tokens
+            need = len(groups[place].token_ids) + len(groups[place].seeds) * groups[place].limit(params)
             if batch and used + need > self._cache_tokens:
                 yield batch
                 batch, used = [], 0
@@ -252,22 +252,24 @@ class _Batch:
         self._device = model.device
         samples = max(len(group.seeds) for group in groups)
         lengths_G = torch.tensor([len(group.token_ids) for group in groups], device=self._device)
-        self._cache = DecodeCache(lengths_G, samples, params.max_tokens)
+        self._longest = max(group.limit(params) for group in groups)
+        self._cache = DecodeCache(lengths_G, samples, self._longest)
         self._ends = torch.tensor(ends, device=self._device)
         self._seeds_R, self._alive_R = _grid(groups, samples)
         self._rows_R = np.arange(len(self._alive_R))
-        self._tokens_RT = torch.zeros(len(self._alive_R), params.max_tokens, dtype=torch.int64)
-        self._logprobs_RT = torch.zeros(len(self._alive_R), params.max_tokens)
-        self._lengths_R = np.full(len(self._alive_R), params.max_tokens)
+        self._tokens_RT = torch.zeros(len(self._alive_R), self._longest, dtype=torch.int64)
+        self._logprobs_RT = torch.zeros(len(self._alive_R), self._longest)
+        self._lengths_R = np.repeat([group.limit(params) for group in groups], samples)
+        self._limits_R = self._lengths_R.copy()
         self._stopped_R = np.zeros(len(self._alive_R), dtype=bool)
 
     def run(self) -> list[list[Completion]]:
         """Decode until every row has ended or reached the response limit."""
         samples = self._cache.samples
         logits_RV = self._prefill().repeat_interleave(samples, dim=0)
-        for position in range(self._params.max_tokens):
+        for position in range(self._longest):
             tokens_R = self._choose(logits_RV, position)
-            if position + 1 == self._params.max_tokens or not self._alive_R.any():
+            if not self._alive_R.any():
                 break
             logits_RV = self._step(self._shrink(tokens_R), position)
         return [self._completions(place * samples, len(group.seeds)) for place, group in enumerate(self._groups)]
@@ -299,7 +301,7 @@ class _Batch:
         ended_R = torch.isin(picked.tokens_R, self._ends).cpu().numpy() & self._alive_R
         self._lengths_R[self._rows_R[ended_R]] = position + 1
         self._stopped_R[self._rows_R[ended_R]] = True
-        self._alive_R = self._alive_R & ~ended_R
+        self._alive_R = self._alive_R & ~ended_R & (self._limits_R[self._rows_R] > position + 1)
         return picked.tokens_R
 
     def _step(self, tokens_R: Tensor, position: int) -> Tensor:

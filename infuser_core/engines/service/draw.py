@@ -34,9 +34,9 @@ class GroupQueue:
     group stays together, so that its prompt is computed once.
     """
 
-    def __init__(self, groups: Sequence[PromptGroup], max_tokens: int, *, engines: int, capacity: int) -> None:
+    def __init__(self, groups: Sequence[PromptGroup], params: SamplingParams, *, engines: int, capacity: int) -> None:
         self._rows = [len(group.seeds) for group in groups]
-        self._costs = [len(group.token_ids) + len(group.seeds) * max_tokens for group in groups]
+        self._costs = [len(group.token_ids) + len(group.seeds) * group.limit(params) for group in groups]
         places = [place for place, rows in enumerate(self._rows) if rows]
         self._waiting = deque(sorted(places, key=lambda place: -self._costs[place]))
         self._capacity = capacity
@@ -91,8 +91,9 @@ class Draw:
         forced: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self._engines, self._bell, self._groups, self._silent = engines, bell, groups, silent_seconds
-        self._params = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
-        self._queue = GroupQueue(groups, params.max_tokens, engines=len(engines), capacity=capacity)
+        self._asked = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
+        self._params = params
+        self._queue = GroupQueue(groups, params, engines=len(engines), capacity=capacity)
         self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
         self._done, self._tokens = 0, 0
         # Tokens of unfinished responses, by engine, as it last told.
@@ -120,7 +121,8 @@ class Draw:
                 # It had nothing to say until now.
                 engine.heard = time.monotonic()
             rows = [(f"{given.place}/{i}", seed) for i, seed in enumerate(group.seeds)]
-            engine.send("sample", self._params, list(group.token_ids), rows)
+            asked = {**self._asked, "max_tokens": group.limit(self._params)}
+            engine.send("sample", asked, list(group.token_ids), rows)
 
     def _hear(self, engine: int, keep: Keep) -> None:
         """Everything that an engine has said by now. Raises EngineError for one that died or is late."""
