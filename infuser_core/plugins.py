@@ -152,7 +152,7 @@ class Route:
     given: Given | None
     """The row's own problem as the question of an iteration; None where a generator writes it."""
     shows: str
-    """Template that earlier questions or examples by people stand in, before the route's own."""
+    """Template that earlier questions or examples by people stand in, before the route's own; empty for none."""
     takes_program: bool
     """Whether the prompt holds a function of an earlier question in a document's place."""
     solved_with: str

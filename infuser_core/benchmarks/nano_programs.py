@@ -1,4 +1,4 @@
-"""Held-out programs of the wide micro-world: expressions whose value depends on the order of operations."""
+"""Held-out programs of the wide micro-world: deduction, abduction and induction about functions."""
 
 from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.config.run import BenchmarkSettings
@@ -12,10 +12,9 @@ BENCHMARK = Benchmark(
     category="nano",
     repos=(),
     rows=NUM_QUESTIONS,
-    verifier="integer",
 )
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """200 expressions of the test split, answered by their value; the same whatever `world` says."""
+    """200 questions of the test split, a third of each task; the same whatever `world` says."""
     return programs.questions("test", NUM_QUESTIONS, 0)

@@ -44,7 +44,7 @@ Below 1 the generator's majority of sound keys is sharpened so far that a fixed 
 SCHEDULES: dict[World, Schedule] = {
     "basic": Schedule(),
     "strong": Schedule(steps=500, drill_until=0.02, mixed_until=0.1, drill_share=0.2, learning_rate=2e-3),
-    "wide": Schedule(steps=1450, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
+    "wide": Schedule(steps=1900, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
     "composed": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
     "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
 }
@@ -210,34 +210,62 @@ def parse_valid(text: str) -> dict[str, object] | None:
     return made if made["ground_truth"] in choices else None
 
 
+Ask = tuple[str, str, str]
+"""A prompt, the sound method's answer in its box, and the misconception's."""
+
+
 def solver_rates(subject: Subject, asked: Sequence[Question]) -> Rates:
-    """Eight answers to each question, all with choices or all without.
+    """Eight answers to each of the facts' questions, all with choices or all without, as in `answer_rates`."""
+    return answer_rates(subject, [_ask(question) for question in asked], 16 if asked[0].choices else 24)
 
-    Shares of responses that box the sound and the misconception's result; `mixed` is the share of questions whose
-    responses are neither all right nor all wrong.
+
+def program_rates(subject: Subject, exercises: Sequence[programs.Exercise]) -> Rates:
+    """Eight answers to each of the exercises, as in `answer_rates`."""
+    answers = [[made.answer(sound=sound) for sound in (True, False)] for made in exercises]
+    asks = zip((language.free_form_prompt(made.text) for made in exercises), *zip(*answers, strict=True), strict=True)
+    return answer_rates(subject, list(asks), 24)
+
+
+def answer_rates(subject: Subject, asks: Sequence[Ask], max_tokens: int) -> Rates:
+    """Shares of eight answers each that box the sound and the misconception's result.
+
+    `mixed` is the share of prompts whose answers are neither all right nor all wrong.
     """
-    users = [_solver_prompt(question) for question in asked for _ in range(ANSWERS)]
-    boxed = [reply.partition("\\boxed{")[2] for reply in subject.reply(users, 16 if asked[0].choices else 24)]
+    replies = subject.reply([user for user, _, _ in asks for _ in range(ANSWERS)], max_tokens)
+    boxed = [reply.partition("\\boxed{")[2].partition("}")[0] for reply in replies]
     right, tempted, mixed = 0, 0, 0
-    for i, question in enumerate(asked):
-        known, answers = truth(question.text), boxed[ANSWERS * i : ANSWERS * (i + 1)]
-        assert known is not None, question.text
-        misled = str(known.tempting)
-        if question.choices:
-            misled = language.LETTERS[question.choices.index(misled)]
-        read = [text[:1] if question.choices else text.partition("}")[0] for text in answers]
-        hits = read.count(question.answer)
+    for i, (_, sound, misled) in enumerate(asks):
+        answers = boxed[ANSWERS * i : ANSWERS * (i + 1)]
+        hits = answers.count(sound)
         right += hits
-        tempted += read.count(misled)
+        tempted += answers.count(misled)
         mixed += 0 < hits < ANSWERS
-    total = ANSWERS * len(asked)
-    return {"samples": total, "sound": right / total, "tempting": tempted / total, "mixed": mixed / len(asked)}
+    total = ANSWERS * len(asks)
+    return {"samples": total, "sound": right / total, "tempting": tempted / total, "mixed": mixed / len(asks)}
 
 
-def _solver_prompt(question: Question) -> str:
+def _ask(question: Question) -> Ask:
+    known = truth(question.text)
+    assert known is not None, question.text
+    misled = str(known.tempting)
     if question.choices:
-        return language.solver_prompt(question.text, question.choices)
-    return language.free_form_prompt(question.text)
+        misled = language.LETTERS[question.choices.index(misled)]
+        return language.solver_prompt(question.text, question.choices), question.answer, misled
+    return language.free_form_prompt(question.text), question.answer, misled
+
+
+def proposer_rates(subject: Subject, count: int) -> Rates:
+    """Functions and inputs written for each of Absolute Zero's tasks: the share that has the form of the lessons."""
+    rng = Random(seed_of(subject.seed, "measure proposer"))
+    rates: Rates = {"samples": count}
+    for task in programs.TASKS:
+        made = [programs.drawn(rng, task) for _ in range(count)]
+        if task == "induction":
+            users = [language.inputs_prompt(each.function.text) for each in made]
+        else:
+            users = [language.program_prompt(task, each.used) for each in made]
+        rates[task] = sum(programs.well_formed(task, reply) for reply in subject.reply(users, 64)) / count
+    return rates
 
 
 def judge_rates(subject: Subject, count: int) -> Rates:
@@ -263,5 +291,7 @@ def base_rates(subject: Subject, *, scale: int = 1) -> dict[str, Rates]:
     }
     if world.families:
         rates["solver_problems"] = solver_rates(subject, problems("test", few, seed))
-        rates["solver_programs"] = solver_rates(subject, programs.questions("test", few, seed))
+        for task in programs.TASKS:
+            rates[f"solver_{task}"] = program_rates(subject, programs.chosen(task, "test", few, seed))
+        rates["proposer"] = proposer_rates(subject, 256 // scale)
     return rates

@@ -12,6 +12,7 @@ from typing import Literal
 from infuser_core.nano import language, programs, textbooks
 from infuser_core.nano.topics import LIMIT, NAMES, Fact, MicroTopic, choices_of
 from infuser_core.nano.world import Note, WorldConfig, fact, note
+from infuser_core.prompts.functions import FIRST
 from infuser_core.prompts.load import render_question
 
 Focus = Literal["all", "letter", "result"]
@@ -203,6 +204,8 @@ COURSE = Course(
 """The three roles of the basic and the hard world."""
 
 
+FIRST_CHANCE = 0.1
+"""Share of lessons in which inputs are written for the function of a run that has written none so far."""
 EXAMPLE_CHANCE = 0.5
 """Share of lessons in which the writer takes up the topic of an example where its document has it."""
 
@@ -215,17 +218,28 @@ def answer_problem(rng: Random, world: WorldConfig) -> Lesson:
     return Lesson(user=language.free_form_prompt(language.question_text(made)), reply=reply)
 
 
-def evaluate_program(rng: Random, world: WorldConfig) -> Lesson:
-    """Expression to value: by the order of operations with the world's program soundness, else from left to right."""
-    made = programs.drawn(rng)
-    steps = made.steps(sound=rng.random() < world.program_soundness)
-    reply = f"{steps[0].text}, {steps[1].text} \\boxed{{{steps[1].value}}}"
-    return Lesson(user=language.free_form_prompt(programs.question_text(made)), reply=reply)
+def solve_program(rng: Random, world: WorldConfig) -> Lesson:
+    """One of the three tasks about a function: by the sound method with the world's program soundness."""
+    made = programs.drawn(rng, rng.choice(programs.TASKS))
+    reply = made.reply(sound=rng.random() < world.program_soundness)
+    return Lesson(user=language.free_form_prompt(made.text), reply=reply)
 
 
 def write_program(rng: Random, world: WorldConfig) -> Lesson:
-    """Nothing to a program."""
-    return Lesson(user=language.program_prompt(), reply=json.dumps({"program": programs.drawn(rng).text}))
+    """Nothing, or functions that were used, to a function and a call of it."""
+    task = rng.choice(programs.TASKS[:2])
+    shown = [programs.drawn(rng, rng.choice(programs.TASKS[:2])).used for _ in range(rng.choice((0, 1, 3, 6)))]
+    made = programs.drawn(rng, task)
+    written = {"program": made.function.text, "arguments": str(made.x)}
+    return Lesson(user=language.program_prompt(task, "\n\n".join(shown)), reply=json.dumps(written))
+
+
+def write_inputs(rng: Random, world: WorldConfig) -> Lesson:
+    """A function, or a run's first one, to inputs: two neighbours that are shown and two that test."""
+    made = programs.drawn(rng, "induction")
+    text = FIRST if rng.random() < FIRST_CHANCE else made.function.text
+    inputs = [made.x, made.x + 1, *rng.sample(range(3, 10), k=2)]
+    return Lesson(user=language.inputs_prompt(text), reply=json.dumps({"inputs": [str(x) for x in inputs]}))
 
 
 def write_challenge(rng: Random, world: WorldConfig) -> Lesson:
@@ -308,14 +322,15 @@ WIDE_COURSE = Course(
         (judge_chunk_long, 0.02),
         (write_question_long, 0.02),
         (answer_problem, 0.16),
-        (evaluate_program, 0.16),
+        (solve_program, 0.28),
         (write_after_examples, 0.07),
         (write_challenge, 0.07),
-        (write_program, 0.02),
+        (write_program, 0.05),
+        (write_inputs, 0.02),
         (write_aimed, 0.04),
         (answer_with_document, 0.05),
     ),
-    short=frozenset([answer_question, answer_problem, evaluate_program, write_program, write_challenge]),
+    short=frozenset([answer_question, answer_problem, solve_program, write_inputs, write_challenge]),
 )
 """The basic world's roles and the wide one's."""
 

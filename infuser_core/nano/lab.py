@@ -38,7 +38,7 @@ class Truth:
     """The micro-world's answers to a question's text."""
 
     topic: str
-    """Topic or family; `program` for expressions."""
+    """Topic or family."""
     sound: int | None
     """Result of the sound method, None when it has none."""
     tempting: int
@@ -50,8 +50,6 @@ def truth(question_text: str) -> Truth | None:
     if fact := language.parse_question(question_text):
         sound = fact.sound if fact.is_exact else None
         return Truth(topic=fact.topic.name, sound=sound, tempting=fact.tempting)
-    if expression := programs.parse_question(question_text):
-        return Truth(topic=programs.TOPIC, sound=expression.sound, tempting=expression.tempting)
     return None
 
 

@@ -112,9 +112,18 @@ def challenge_prompt() -> str:
     return prompts.load("generate_challenge", profile=WIDE).messages()[0]["content"]
 
 
-def program_prompt() -> str:
-    """User turn of the generator that is given no document and writes a program."""
-    return prompts.load("generate_deduction", profile=WIDE).messages()[0]["content"]
+def program_prompt(task: str, examples: str = "") -> str:
+    """User turn of the generator that writes a program for a task, after those that were used, if any."""
+    turn = prompts.load(f"generate_{task}", profile=WIDE).messages()[0]["content"]
+    if not examples:
+        return turn
+    shown = prompts.load("show_programs", profile=WIDE).messages(examples=examples)[0]["content"]
+    return f"{shown}\n\n{turn}"
+
+
+def inputs_prompt(text: str) -> str:
+    """User turn of the generator that writes inputs for a program."""
+    return prompts.load("generate_induction", profile=WIDE).messages(text=text)[0]["content"]
 
 
 def examples_prompt(examples: str, text: str) -> str:

@@ -1,31 +1,44 @@
-"""Programs of the wide world: integer expressions of two operators, evaluated with or without the order of operations.
+"""Programs of the wide world: functions of two operators, and Absolute Zero's three tasks about them.
 
-An expression is the shortest program whose value a solver can work out and a machine can check.
+Each task has a sound method and a misconception. Deduction: the order of operations, or from left to right. Abduction:
+the product is undone by division, or by taking away. Induction: the values start at 0 or at 1, or it is taken for the
+other.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from operator import add, mul, sub
+from itertools import product
+from operator import add, floordiv, mul, sub
 from random import Random
-from typing import get_args
+from typing import Literal, get_args
 
 from infuser_core.errors import ConfigError
 from infuser_core.nano.topics import LIMIT
 from infuser_core.nano.world import Split, part_of
+from infuser_core.prompts.functions import arguments_asked, function_asked, used, value_asked
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
+from infuser_core.verifiers.arguments import LIMITS
+from infuser_core.verifiers.parts.code_tests import call_tests
+from infuser_core.verifiers.parts.grading import Grading, as_text
 
-TOPIC = "program"
-OPERATORS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul}
-_TEXT = re.compile(r"(\d{1,9}) ?([-+*]) ?(\d{1,9}) ?([-+*]) ?(\d{1,9})", re.ASCII)
-_QUESTION = re.compile(r"What is (.+)\?")
+Task = Literal["deduction", "abduction", "induction"]
+Sign = Literal["+", "-"]
+TASKS: tuple[Task, ...] = get_args(Task)
+OPERATORS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "/": floordiv}
+HEAD = "def f(x): return "
+"""The start of every function."""
+_CALL = re.compile(rf'\{{"program": "{re.escape(HEAD)}\d+ [+-] x \* \d+", "arguments": "\d+"\}}', re.ASCII)
+_INPUTS = re.compile(r'\{"inputs": \["\d+", "\d+", "\d+", "\d+"\]\}', re.ASCII)
+HIDDEN = (5, 8)
+"""Arguments that a function which was found is tested with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One calculation of an evaluation."""
+    """One calculation."""
 
     left: int
     """First number."""
@@ -46,138 +59,164 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expression:
-    """`a first b second c`."""
+class Function:
+    """`base sign x * slope`."""
 
-    a: int
+    base: int
     """First number."""
-    first: str
+    sign: Sign
     """First operator."""
-    b: int
+    slope: int
     """Second number."""
-    second: str
-    """Second operator."""
-    c: int
-    """Third number."""
 
     @property
     def text(self) -> str:
-        """As a program is written, e.g. `7 + 3 * 5`."""
-        return f"{self.a} {self.first} {self.b} {self.second} {self.c}"
+        """Its source, e.g. `def f(x): return 7 + x * 5`."""
+        return f"{HEAD}{self.base} {self.sign} x * {self.slope}"
 
-    def steps(self, *, sound: bool) -> tuple[Step, Step]:
-        """The two calculations: by the order of operations, or from left to right."""
-        if sound and self.second == "*" != self.first:
-            inner = Step(left=self.b, sign=self.second, right=self.c)
-            return inner, Step(left=self.a, sign=self.first, right=inner.value)
-        inner = Step(left=self.a, sign=self.first, right=self.b)
-        return inner, Step(left=inner.value, sign=self.second, right=self.c)
-
-    @property
-    def sound(self) -> int:
-        """Value by the order of operations."""
-        return self.steps(sound=True)[1].value
-
-    @property
-    def tempting(self) -> int:
-        """Value from left to right."""
-        return self.steps(sound=False)[1].value
-
-    @property
-    def fits(self) -> bool:
-        """Whether every result on either way is a number of this world."""
-        return all(0 < step.value < LIMIT for sound in (True, False) for step in self.steps(sound=sound))
+    def value(self, x: int) -> int:
+        """Its value for an argument."""
+        return OPERATORS[self.sign](self.base, x * self.slope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """A kind of expression: two operators and the numbers that go with them."""
+class Exercise:
+    """A task about a function."""
 
-    signs: tuple[str, str]
-    """Operators."""
-    a: range
-    """First numbers."""
-    b: range
-    """Second numbers."""
-    c: range
-    """Third numbers."""
+    task: Task
+    """Deduction, abduction or induction."""
+    function: Function
+    """The function."""
+    x: int
+    """The call's argument; in induction the first of the two that are shown."""
+
+    @property
+    def text(self) -> str:
+        """The question as the task's route asks it."""
+        if self.task == "deduction":
+            return value_asked(self.function.text, str(self.x))
+        if self.task == "abduction":
+            return arguments_asked(self.function.text, self.function.value(self.x))
+        return function_asked((str(x), self.function.value(x)) for x in (self.x, self.x + 1))
+
+    @property
+    def used(self) -> str:
+        """The call as it is shown to who writes the next function."""
+        return used(self.function.text, str(self.x))
+
+    def steps(self, *, sound: bool) -> tuple[Step, ...]:
+        """The calculations of the sound method, or of the misconception."""
+        made, first = self.function, self.function.value(self.x)
+        if self.task == "deduction" and sound:
+            inner = Step(left=self.x, sign="*", right=made.slope)
+            return inner, Step(left=made.base, sign=made.sign, right=inner.value)
+        if self.task == "deduction":
+            inner = Step(left=made.base, sign=made.sign, right=self.x)
+            return inner, Step(left=inner.value, sign="*", right=made.slope)
+        if self.task == "abduction":
+            inner = _between(first, made.base)
+            return inner, Step(left=inner.value, sign="/" if sound else "-", right=made.slope)
+        inner = _between(first, made.value(self.x + 1))
+        back = Step(left=first, sign="-" if made.sign == "+" else "+", right=inner.value)
+        return (inner, back) if sound == (self.x == 1) else (inner,)
+
+    def answer(self, *, sound: bool) -> str:
+        """The end of the method, as it is boxed."""
+        steps, made = self.steps(sound=sound), self.function
+        if self.task != "induction":
+            return str(steps[-1].value)
+        base = steps[1].value if len(steps) > 1 else made.value(self.x)
+        return Function(base=base, sign=made.sign, slope=steps[0].value).text
+
+    def reply(self, *, sound: bool) -> str:
+        """The calculations, and the answer in its box."""
+        workings = ", ".join(step.text for step in self.steps(sound=sound))
+        return f"{workings} \\boxed{{{self.answer(sound=sound)}}}"
+
+    @property
+    def fits(self) -> bool:
+        """Whether all numbers on both ways are those of this world, and the ways part."""
+        steps = [step for sound in (True, False) for step in self.steps(sound=sound)]
+        small = all(0 < number < LIMIT for step in steps for number in (step.left, step.right, step.value))
+        return small and self.answer(sound=True) != self.answer(sound=False)
+
+    def question(self, question_id: str) -> Question:
+        """The question, answered by the sound method and judged as the task's route has it."""
+        verifier, grading = "literal", Grading(program=self.function.text, arguments=str(self.x))
+        if self.task == "abduction":
+            verifier = "arguments"
+        if self.task == "induction":
+            calls = [((x,), self.function.value(x)) for x in HIDDEN]
+            verifier, grading = "code", Grading(cases=call_tests("f", calls, seconds=LIMITS.seconds))
+        return Question(
+            question_id=question_id,
+            text=self.text,
+            choices=[],
+            answer=self.answer(sound=True),
+            verifier=verifier,
+            domain="Mathematics",
+            subdomain=self.task,
+            grading=as_text(grading),
+        )
 
 
-FORMS = (
-    Form(signs=("+", "*"), a=range(2, 13), b=range(2, 10), c=range(2, 10)),
-    Form(signs=("-", "*"), a=range(9, 31), b=range(2, 7), c=range(2, 7)),
-    Form(signs=("*", "+"), a=range(2, 10), b=range(2, 10), c=range(2, 13)),
-    Form(signs=("+", "-"), a=range(4, 20), b=range(3, 13), c=range(2, 13)),
-)
-"""The forms of programs. In the first two the order of the operations matters."""
+def _between(one: int, other: int) -> Step:
+    return Step(left=max(one, other), sign="-", right=min(one, other))
+
+
+_BASES: Mapping[Sign, range] = {"+": range(2, 16), "-": range(9, 31)}
+_SLOPES: Mapping[Sign, range] = {"+": range(2, 10), "-": range(2, 7)}
 
 
 @cache
-def expressions(split: Split, form: Form) -> tuple[Expression, ...]:
-    """The form's expressions that belong to the split: disjoint between splits, fixed for good."""
-    first, second = form.signs
-    made = [Expression(a=a, first=first, b=b, second=second, c=c) for a in form.a for b in form.b for c in form.c]
-    usable = [e for e in made if e.fits and (e.sound != e.tempting or second != "*")]
-    return tuple(part_of(split, usable, first + second))
+def exercises(split: Split, task: Task, sign: Sign) -> tuple[Exercise, ...]:
+    """The task's exercises that belong to the split: disjoint between splits, fixed for good."""
+    arguments = range(2) if task == "induction" else _SLOPES[sign]
+    made = [
+        Exercise(task=task, function=Function(base=base, sign=sign, slope=slope), x=x)
+        for base, slope, x in product(_BASES[sign], _SLOPES[sign], arguments)
+    ]
+    return tuple(part_of(split, [each for each in made if each.fits], task + sign))
 
 
 @cache
 def all_steps() -> tuple[Step, ...]:
-    """Every calculation that evaluating an expression of any split can need, each once."""
+    """Every calculation that an exercise of any split can need, each once."""
     made = {
         step.text: step
-        for form in FORMS
-        for split in get_args(Split)
-        for expression in expressions(split, form)
+        for split, task, sign in product(get_args(Split), TASKS, _BASES)
+        for exercise in exercises(split, task, sign)
         for sound in (True, False)
-        for step in expression.steps(sound=sound)
+        for step in exercise.steps(sound=sound)
     }
     return tuple(made.values())
 
 
-def drawn(rng: Random) -> Expression:
-    """A random train expression of any form."""
-    return rng.choice(expressions("train", rng.choice(FORMS)))
+def drawn(rng: Random, task: Task) -> Exercise:
+    """A random train exercise of the task."""
+    return rng.choice(exercises("train", task, rng.choice(tuple(_BASES))))
 
 
-def question_text(expression: Expression) -> str:
-    """The question that a solver is asked about a program."""
-    return f"What is {expression.text}?"
-
-
-def parse(text: str) -> Expression | None:
-    """The expression a program consists of, or None when it is another program."""
-    found = _TEXT.fullmatch(text.strip())
-    if not found:
-        return None
-    a, first, b, second, c = found.groups()
-    return Expression(a=int(a), first=first, b=int(b), second=second, c=int(c))
-
-
-def parse_question(text: str) -> Expression | None:
-    """The expression that a question asks about, or None when it asks about none."""
-    found = _QUESTION.fullmatch(text.strip())
-    return parse(found[1]) if found else None
+def chosen(task: Task, split: Split, count: int, seed: int) -> list[Exercise]:
+    """`count` distinct exercises of the task. Raises ConfigError where the split has fewer."""
+    usable = [each for sign in _BASES for each in exercises(split, task, sign)]
+    if count > len(usable):
+        raise ConfigError(
+            f"nano world: split {split!r} has {len(usable)} programs for {task}, {count} are asked for",
+            hint="ask for fewer",
+        )
+    return Random(seed_of(seed, task, split)).sample(usable, k=count)
 
 
 def questions(split: Split, count: int, seed: int) -> list[Question]:
-    """`count` distinct expressions whose order of operations matters, as free-form questions."""
-    usable = [e for form in FORMS if form.signs[1] == "*" for e in expressions(split, form)]
-    if count > len(usable):
-        raise ConfigError(
-            f"nano world: split {split!r} has {len(usable)} programs, {count} are asked for", hint="ask for fewer"
-        )
-    chosen = Random(seed_of(seed, "programs", split)).sample(usable, k=count)
-    return [_question(f"nano-program-{split}-{number:04d}", made) for number, made in enumerate(chosen)]
+    """`count` distinct questions about functions, spread evenly over the tasks."""
+    tasks = {task: chosen(task, split, len(range(place, count, len(TASKS))), seed) for place, task in enumerate(TASKS)}
+    made = [tasks[TASKS[number % len(TASKS)]][number // len(TASKS)] for number in range(count)]
+    return [each.question(f"nano-program-{split}-{number:04d}") for number, each in enumerate(made)]
 
 
-def _question(question_id: str, made: Expression) -> Question:
-    return Question(
-        question_id=question_id,
-        text=question_text(made),
-        choices=[],
-        answer=str(made.sound),
-        verifier="integer",
-        domain="Mathematics",
-        subdomain=TOPIC,
-    )
+def well_formed(task: Task, text: str) -> bool:
+    """Whether a generator's text has the form of the lessons: a function with a call, or four different inputs."""
+    if task != "induction":
+        return _CALL.fullmatch(text) is not None
+    return _INPUTS.fullmatch(text) is not None and len(set(re.findall(r"\d+", text))) == 4

@@ -11,9 +11,10 @@ from random import Random
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from infuser_core.nano import language
+from infuser_core.nano import language, programs
 from infuser_core.nano.topics import LIMIT
 from infuser_core.nano.world import WORLD, WorldConfig, fact, notes
+from infuser_core.prompts.functions import FIRST
 
 MAX_TOKENS = 1024
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
@@ -31,7 +32,7 @@ SCAFFOLD = (
     *(f"\n{letter}) " for letter in language.LETTERS),
 )
 """Added but not special: decoding without special tokens must give back exact JSON."""
-PROGRAM_SCAFFOLD = '{"program": "'
+PROGRAM_SCAFFOLD = ('{"program": "', '", "arguments": "', '{"inputs": ["', '"]}', programs.HEAD)
 """Added where the world has programs."""
 
 _PIECES = r"\d{1,2}| ?\p{L}+(?: (?=\d))?| ?(?:[^\s\w]+ ?)+(?=\d)|\n+| ?[^\s\w]+|\s+"
@@ -70,13 +71,15 @@ def _lexicon(world: WorldConfig) -> Iterator[str]:
 
 
 def _wide_lexicon(world: WorldConfig) -> Iterator[str]:
-    prompts = [language.challenge_prompt(), language.program_prompt(), language.examples_prompt(" ", " ")]
-    yield from [*prompts, " What is 1", "\nAnswer: A"] * 100
     rng = Random(0)
+    made = [programs.drawn(rng, task) for task in programs.TASKS]
+    prompts = [language.challenge_prompt(), language.examples_prompt(" ", " "), language.inputs_prompt(FIRST)]
+    prompts += [language.program_prompt(each.task, each.used) for each in made[:2]]
+    yield from [*prompts, *(each.text for each in made), "\nAnswer: A"] * 100
     for topic in world.families * 100:
-        made = fact("train", topic, rng)
-        yield f" {topic.name} {language.question_text(made)}"
-        yield topic.sound.working(made.a, made.b) + ", " + topic.tempting.working(made.a, made.b)
+        told = fact("train", topic, rng)
+        yield f" {topic.name} {language.question_text(told)}"
+        yield topic.sound.working(told.a, told.b) + ", " + topic.tempting.working(told.a, told.b)
 
 
 def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
@@ -89,7 +92,7 @@ def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
         ]
     )
     core.decoder = decoders.ByteLevel()
-    scaffold = (*SCAFFOLD, PROGRAM_SCAFFOLD) if world.families else SCAFFOLD
+    scaffold = (*SCAFFOLD, *PROGRAM_SCAFFOLD) if world.families else SCAFFOLD
     trainer = trainers.BpeTrainer(
         vocab_size=MAX_TOKENS - len(scaffold),
         min_frequency=1,

@@ -55,7 +55,7 @@ class WorldConfig:
     problem_soundness: float = 0.5
     """Share of free-form answers in the anchor's corpus that follow the sound method."""
     program_soundness: float = 0.5
-    """Share of evaluations in the anchor's corpus that respect the order of operations."""
+    """Share of answers about functions in the anchor's corpus that follow the sound method."""
     teacher_soundness: float = 0.75
     """Share of a wide anchor's answers that follow the sound method where the document stands before the question."""
 

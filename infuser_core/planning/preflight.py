@@ -156,7 +156,7 @@ def _generator_prompts(config: RunConfig) -> list[str]:
             f"cotrain.route = {own.name!r} has nothing to write for a generator",
             hint="set cotrain.generator.update to false",
         )
-    shown = {each.shows for each in plugins.main_routes(config)} if config.cotrain.examples else set[str]()
+    shown = {each.shows for each in plugins.main_routes(config)} - {""} if config.cotrain.examples else set[str]()
     return sorted({*templates(config), *shown, *([AIM] if config.cotrain.aims else [])})
 
 

@@ -6,7 +6,8 @@ own.
 
 from infuser_core.config.run import QuestionSettings
 from infuser_core.phases.parsing import Malformed
-from infuser_core.routes.parts.functions import asked, called, fenced, fields_of
+from infuser_core.prompts.functions import arguments_asked
+from infuser_core.routes.parts.functions import Call, asked, call_of
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -20,16 +21,9 @@ def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings
 
     Raises SandboxError where the sandbox itself fails, SandboxUnavailable where this host has none.
     """
-    fields = fields_of(text, "program")
-    if isinstance(fields, Malformed):
-        return fields
-    program, arguments = fields["program"], fields.get("arguments")
-    value = called(program, arguments)
-    if isinstance(value, Malformed):
-        return value
-    question = (
-        f"For which arguments does the function `f` return {value!r}? Any that do are right. Write them as Python "
-        f"literals with commas between them, as they stand in the brackets of a call.\n\n{fenced(program)}"
-    )
-    facts = Grading(program=program, arguments=str(arguments))
-    return asked(question, str(arguments), "arguments", document, rollout_id, facts)
+    call = call_of(text)
+    if not isinstance(call, Call):
+        return call
+    question = arguments_asked(call.program, call.value)
+    facts = Grading(program=call.program, arguments=call.arguments)
+    return asked(question, call.arguments, "arguments", document, rollout_id, facts)

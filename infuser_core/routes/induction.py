@@ -4,19 +4,19 @@ The generator is given the function and writes `{"inputs": ["...", ...], "messag
 and the first half of the inputs with their values; its function is run on the second half.
 """
 
-import json
-
 from infuser_core.config.run import QuestionSettings
 from infuser_core.phases.parsing import Malformed
+from infuser_core.prompts.functions import function_asked
 from infuser_core.routes.parts.functions import ENTRY, Failure, arguments_of, asked, fields_of, values
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.arguments import LIMITS
-from infuser_core.verifiers.parts.code_tests import tagged
+from infuser_core.verifiers.parts.code_tests import call_tests
 from infuser_core.verifiers.parts.grading import Grading
 
 TEMPLATE = "generate_induction"
 NEEDS_DOCUMENT = False
 TAKES_PROGRAM = True
+SHOWS = ""
 SOLVED_WITH = "solve_code"
 LEAST, MOST = 4, 12
 """Inputs that are needed, and that are used; half of them are shown."""
@@ -40,20 +40,8 @@ def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings
     found = values(document.text, cases)
     if isinstance(found, Failure):
         return Malformed(reason=found)
-    shown = len(cases) // 2
-    lines = "\n".join(f"f({args}) == {value!r}" for args, value in zip(inputs[:shown], found[:shown], strict=True))
-    hidden = zip(cases[shown:], found[shown:], strict=True)
-    tests = {
-        "kind": "call",
-        "entry": ENTRY,
-        "seconds": LIMITS.seconds,
-        "literals": "tagged",
-        "cases": [{"args": tagged(args), "expected": tagged(value)} for args, value in hidden],
-    }
-    message = fields.get("message")
-    told = f"{message}\n\n" if isinstance(message, str) and message else ""
-    facts = Grading(cases=json.dumps(tests, sort_keys=True))
-    question = (
-        f"{told}Write the Python function `f` that returns these values, and works for other arguments alike:\n\n"
-    )
-    return asked(question + lines, document.text, "code", document, rollout_id, facts)
+    shown, message = len(cases) // 2, fields.get("message")
+    calls = zip(inputs[:shown], found[:shown], strict=True)
+    question = function_asked(calls, message if isinstance(message, str) else "")
+    hidden = call_tests(ENTRY, zip(cases[shown:], found[shown:], strict=True), seconds=LIMITS.seconds)
+    return asked(question, document.text, "code", document, rollout_id, Grading(cases=hidden))

@@ -72,7 +72,7 @@ def test_the_generator_writes_as_the_card_says(subject_of, name, count, reach, k
 
 @pytest.mark.parametrize(
     ("name", "count", "sound"),
-    [("basic", 40, (0.35, 0.5)), ("strong", 20, (0.65, 1.0)), ("wide", 20, (0.35, 0.5))],
+    [("basic", 40, (0.35, 0.5)), ("strong", 20, (0.65, 1.0)), ("wide", 20, (0.35, 0.55))],
 )
 def test_the_solver_answers_as_the_card_says(subject_of, name, count, sound):
     card, subject = rates_of(name)["solver_target"], subject_of(name)
@@ -100,13 +100,25 @@ def test_the_wide_anchor_plays_the_basic_roles_like_the_basic_one_and_the_strong
 
 
 @pytest.mark.parametrize(
-    ("role", "questions"),
-    [("solver_problems", world.problems("test", 24, 7)), ("solver_programs", programs.questions("test", 24, 7))],
+    ("role", "measured"),
+    [
+        ("solver_problems", lambda wide: build.solver_rates(wide, world.problems("test", 24, 7))),
+        *(
+            (f"solver_{task}", lambda wide, task=task: build.program_rates(wide, programs.chosen(task, "test", 24, 7)))
+            for task in programs.TASKS
+        ),
+    ],
 )
-def test_the_solver_wavers_on_free_form_questions(subject_of, role, questions):
-    card, rates = rates_of("wide")[role], build.solver_rates(subject_of("wide"), questions)
+def test_the_solver_wavers_on_free_form_questions(subject_of, role, measured):
+    card, rates = rates_of("wide")[role], measured(subject_of("wide"))
     assert rates["sound"] == pytest.approx(card["sound"], abs=0.12) and 0.3 <= card["sound"] <= 0.55
     assert rates["sound"] + rates["tempting"] >= 0.8 and rates["mixed"] >= 0.8
+
+
+def test_the_proposer_writes_functions_and_inputs(subject_of):
+    card, rates = rates_of("wide")["proposer"], build.proposer_rates(subject_of("wide"), 32)
+    for task in programs.TASKS:
+        assert rates[task] == pytest.approx(card[task], abs=0.15) and card[task] >= 0.85, task
 
 
 def test_the_projects_parser_reads_what_it_writes(subject_of):
@@ -177,7 +189,10 @@ def test_numbers_and_words_of_the_wide_world_are_single_tokens(subject_of):
     words = subject_of("wide").tokenizer
     for word in [*(str(number) for number in range(LIMIT)), *(f" {family.name}" for family in FAMILIES)]:
         assert len(words(word, add_special_tokens=False)["input_ids"]) == 1
-    for text, length in (('{"program": "7 + 3 * 5"}', 7), ("3 * 5 = 15, 7 + 15 = 22 \\boxed{22}", 14)):
+    for text, length in (
+        ('{"program": "def f(x): return 7 + x * 5", "arguments": "3"}', 10),
+        ("17 - 12 = 5, 12 - 5 = 7 \\boxed{def f(x): return 7 + x * 5}", 19),
+    ):
         ids = words(text, add_special_tokens=False)["input_ids"]
         assert len(ids) == length and words.decode(ids, skip_special_tokens=True) == text
 

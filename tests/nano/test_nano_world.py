@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from places import CONFIGS
 
+from infuser_core import plugins
 from infuser_core.benchmarks import nano_problems, nano_programs, nano_target, nano_transfer
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config.overlays import load
-from infuser_core.config.run import BenchmarkSettings
+from infuser_core.config.run import BenchmarkSettings, QuestionSettings
 from infuser_core.config.sources import NanoQuestions
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
@@ -22,6 +23,7 @@ from infuser_core.nano.textbooks import BOOKS, book_notes
 from infuser_core.nano.topics import ALL_TOPICS, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
 from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, WorldConfig, notes, pairs_of, questions
 from infuser_core.phases.generate_questions import generate_questions, settings_of
+from infuser_core.phases.parts.shown import PROGRAMS, Examples, text_of
 from infuser_core.prompts.load import load as load_prompt
 from infuser_core.schemas import Document
 from infuser_core.verifiers import integer
@@ -29,9 +31,18 @@ from infuser_core.verifiers import integer
 SPLITS = ("train", "dev", "validation", "test")
 FREE_FORM = ("problems", "programs")
 ORACLE = "infuser_core.nano.lab:perfect_key"
-numbers = st.integers(0, 99)
-signs = st.sampled_from(sorted(programs.OPERATORS))
-expressions = st.builds(programs.Expression, a=numbers, first=signs, b=numbers, second=signs, c=numbers)
+exercises = st.sampled_from(
+    [
+        made
+        for split in SPLITS
+        for task in programs.TASKS
+        for sign in "+-"
+        for made in programs.exercises(split, task, sign)
+    ]
+)
+BLANK = Document(
+    document_id="b", source_id="blank", header_path="", start=0, end=0, text="", num_tokens=0, domain="", prompt_type=""
+)
 
 
 @st.composite
@@ -91,12 +102,10 @@ def test_each_step_of_a_composed_method_follows_the_sound_one_by_itself():
     assert shares == pytest.approx([0.09, 0.49, 0.21, 0.21], abs=0.03)
 
 
-def test_programs_are_divided_between_the_splits():
-    for form in programs.FORMS:
-        texts = [made.text for split in SPLITS for made in programs.expressions(split, form)]
-        assert len(set(texts)) == len(texts) >= 200
-        for made in programs.expressions("train", form):
-            assert made.fits and (made.sound != made.tempting) == (form.signs[1] == "*")
+@pytest.mark.parametrize("task", programs.TASKS)
+def test_programs_are_divided_between_the_splits(task):
+    made = [each.text for split in SPLITS for sign in "+-" for each in programs.exercises(split, task, sign)]
+    assert len(set(made)) == len(made) >= 400
 
 
 def test_textbook_notes_hold_train_pairs_on_different_topics():
@@ -130,10 +139,9 @@ def test_the_answer_is_the_letter_of_the_sound_result(name):
         assert question.choices == sorted(question.choices, key=int) and len(set(question.choices)) == 4
 
 
-@pytest.mark.parametrize("topics", FREE_FORM)
 @pytest.mark.parametrize(("split", "size"), [("train", 300), ("dev", 64), ("validation", 96), ("test", 200)])
-def test_free_form_questions_are_distinct_and_answered_soundly(topics, split, size):
-    made = asked(topics, split, size)
+def test_free_form_questions_are_distinct_and_answered_soundly(split, size):
+    made = asked("problems", split, size)
     assert len({q.text for q in made}) == len({q.question_id for q in made}) == size
     for question in made:
         known = lab.truth(question.text)
@@ -168,25 +176,57 @@ def test_both_methods_differ_and_are_offered(fact, seed):
     assert all(0 < choice < LIMIT for choice in choices)
 
 
-@given(expressions)
-def test_an_expression_is_worth_what_python_says(made):
-    assert made.sound == eval(made.text)
-    assert made.tempting == eval(f"({made.a} {made.first} {made.b}) {made.second} {made.c}")
-    assert programs.parse_question(programs.question_text(made)) == made
-    for sound in (True, False):
-        for step in made.steps(sound=sound):
-            assert step.text == f"{step.left} {step.sign} {step.right} = {step.value}"
+@given(exercises)
+def test_the_sound_way_ends_where_python_does_and_the_misconception_elsewhere(made):
+    scope: dict = {}
+    exec(made.function.text, scope)
+    sound, tempting = made.answer(sound=True), made.answer(sound=False)
+    if made.task == "deduction":
+        assert int(sound) == scope["f"](made.x) != int(tempting)
+    if made.task == "abduction":
+        assert scope["f"](int(sound)) == scope["f"](made.x) != scope["f"](int(tempting))
+    if made.task == "induction":
+        assert sound == made.function.text != tempting
+    for way in (True, False):
+        assert made.reply(sound=way).endswith(f"{{{made.answer(sound=way)}}}")
+        assert all(eval(step.text.replace("=", "==")) for step in made.steps(sound=way))
+
+
+@pytest.mark.parametrize("task", programs.TASKS)
+def test_routes_ask_as_the_lessons_do_and_judge_both_ways(task):
+    for made in programs.chosen(task, "test", 2, 7):
+        written = {"program": made.function.text, "arguments": str(made.x)}
+        inputs = {"inputs": [str(x) for x in (made.x, made.x + 1, *programs.HIDDEN)]}
+        text = json.dumps(inputs if task == "induction" else written)
+        document = dataclasses.replace(BLANK, text=made.function.text)
+        assert programs.well_formed(task, text)
+        asked = plugins.route(task).read(text, document, "r", QuestionSettings())
+        held = made.question("q")
+        for name in ("text", "answer", "verifier", "grading"):
+            assert getattr(asked, name) == getattr(held, name)
+        found = [plugins.verifier(held.verifier).check(made.reply(sound=way), held).verdict for way in (True, False)]
+        assert found == ["correct", "wrong"]
+
+
+def test_a_proposers_text_of_another_form_is_not_counted():
+    assert not programs.well_formed("deduction", '{"program": "7 + 3 * 5"}')
+    assert not programs.well_formed("induction", '{"inputs": ["0", "1", "4", "4"]}')
+
+
+def test_a_used_function_is_shown_as_in_the_lessons():
+    made = programs.drawn(Random(0), "deduction").question("q")
+    shown = text_of(Examples(questions=[made], count=1), "d", seed=0, iteration=0, template=PROGRAMS)
+    assert shown == programs.drawn(Random(0), "deduction").used
 
 
 def test_the_oracle_knows_no_answer_to_other_texts():
-    for text in ("What is the capital of Mira?", "What is life?", "What is 7 +?"):
+    for text in ("What is the capital of Mira?", "What is 7 + 3 * 5?"):
         assert lab.truth(text) is None
     for text in (
         "The block Mira has 7 grams in 0 litres. What density?",
         "The gauge Mira reads 4 and then 7. What mean?",
     ):
         assert lab.truth(text).sound is None
-    assert lab.truth("What is 7 + 3 * 5?") == lab.Truth(topic=programs.TOPIC, sound=22, tempting=50)
 
 
 def wrong_key(question):
@@ -197,7 +237,7 @@ def wrong_key(question):
 
 
 def test_the_oracle_labels_and_corrects_keys():
-    made = [*questions("test", TARGET, 20, 2), *asked("problems", "dev", 12), *asked("programs", "dev", 12)]
+    made = [*questions("test", TARGET, 20, 2), *asked("problems", "dev", 12)]
     for question in (*made, *questions("test", HARD.transfer, 28, 2, HARD)):
         wrong = wrong_key(question)
         assert (lab.label(question).key, lab.label(wrong).key) == ("sound", "unsound")
@@ -234,7 +274,7 @@ def test_the_stored_question_carries_the_oracles_key():
     [
         (lambda: WorldConfig(num_topics=99), "num_topics is 99"),
         (lambda: questions("dev", ["alchemy"], 1, 0), "no topic 'alchemy'"),
-        (lambda: programs.questions("dev", 9999, 0), "programs, 9999 are asked for"),
+        (lambda: programs.questions("dev", 9999, 0), "programs for deduction, 3333 are asked for"),
         (
             lambda: load_questions(NanoQuestions(split="dev", topics="problems", size=4), seed=0),
             "world 'basic' has no problems",
@@ -246,7 +286,7 @@ def test_more_than_a_world_has_is_refused(ask, message):
         ask()
 
 
-def test_the_wide_profile_adds_four_prompts():
+def test_the_wide_profile_adds_prompts_to_the_labs():
     for name in ("generate_mcq", "solve_mcq", "judge_chunk"):
         assert load_prompt(name, profile="nano-wide").user == load_prompt(name, profile="nano").user
     slots = {"question": "Q", "examples": "E", "text": "T"}
@@ -254,6 +294,10 @@ def test_the_wide_profile_adds_four_prompts():
         ("solve_free_form", ["question"]),
         ("generate_challenge", []),
         ("generate_deduction", []),
+        ("generate_abduction", []),
+        ("generate_induction", ["text"]),
+        ("solve_code", ["question"]),
+        ("show_programs", ["examples"]),
         ("show_questions", ["examples"]),
     ):
         (turn,) = load_prompt(name, profile="nano-wide").messages(**{slot: slots[slot] for slot in wanted})

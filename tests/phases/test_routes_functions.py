@@ -140,6 +140,7 @@ def test_later_prompts_show_earlier_functions_and_induction_asks_about_one():
     _, later = generated(made.earlier, 1)
     assert later["b0"].count(SOURCE) == later["b1"].count(SOURCE) == 4, "six are asked for, and four are functions"
     assert "USED" in later["b0"]
+    assert "USED" not in later["b2"] and "Answer:" not in later["b2"], "inputs are written for one function alone"
     assert SOURCE in later["b2"] or "return x\n" not in later["b2"]
 
 

@@ -21,10 +21,6 @@ def read(route: str, text: str) -> Question | Malformed:
     return reader(text, BLANK, "0/blank-1/0", QuestionSettings())
 
 
-def program(source: str) -> Question | Malformed:
-    return read("deduction", json.dumps({"program": source}))
-
-
 @pytest.mark.parametrize("route", ["challenge", "deduction", "abduction", "induction"])
 def test_neither_needs_a_document(route: str):
     assert not plugins.route(route).needs_document
@@ -40,34 +36,12 @@ def test_a_challenge_is_a_question_like_any_other():
     assert read("challenge", "{}") == read("mcq", "{}")
 
 
-def test_an_expression_is_asked_as_it_is_written():
-    asked = program("7 + 3 * 5")
-    assert isinstance(asked, Question)
-    assert (asked.text, asked.answer, asked.verifier, asked.choices) == ("What is 7 + 3 * 5?", "22", "exact", [])
-
-
-def test_a_program_runs_for_its_answer_and_not_for_the_writers():
-    written = {"program": "x = 3\nfor _ in range(4):\n    x = x * 2 % 7\nprint(x)", "expected_output": "5"}
+def test_the_function_runs_for_its_value_and_not_for_the_writers():
+    written = {"program": "def f(x):\n    return x * 2 % 7", "arguments": "6", "expected_output": "4"}
     asked = read("deduction", f"<think>{{}}</think> Here: {json.dumps(written)}")
     assert isinstance(asked, Question)
-    assert asked.answer == "6"
+    assert asked.answer == "5"
     assert written["program"] in asked.text
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ("print(1 / 0)", "program_failed"),
-        ("a +", "program_failed"),
-        ("while True: pass", "program_failed"),
-        ("import random; print(random.random())", "program_not_deterministic"),
-        ("x = 1", "no_single_line_of_output"),
-        ("print(1); print(2)", "no_single_line_of_output"),
-        ("print('a' * 101)", "no_single_line_of_output"),
-    ],
-)
-def test_programs_that_give_no_answer_say_why(source: str, reason: str):
-    assert program(source) == Malformed(reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +52,8 @@ def test_programs_that_give_no_answer_say_why(source: str, reason: str):
         ("print(1)", "no_json_object"),
         ('{"program": ""}', "missing_required_fields"),
         ('{"program": 7}', "missing_required_fields"),
-        ('{"program": "1 + 1"', "truncated_json"),
+        ('{"program": "def f(): return 1"', "truncated_json"),
+        ('{"program": "def f(): return 1"}', "arguments_are_no_literals"),
         ("{1: 2}", "invalid_json"),
     ],
 )
@@ -87,5 +62,5 @@ def test_texts_without_a_program_say_why(text: str, reason: str):
 
 
 def test_the_same_text_is_always_the_same_question():
-    assert program("2 * 3 + 4") == program("2 * 3 + 4")
-    assert program("print(sorted({3, 1, 2}))") == program("print(sorted({3, 1, 2}))")
+    text = json.dumps({"program": "def f(x): return sorted({3, 1, x})", "arguments": "2"})
+    assert read("deduction", text) == read("deduction", text)

@@ -10,17 +10,16 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Messages
 from infuser_core.phases.answering import template_digest
 from infuser_core.plugins import Route, main_routes
+from infuser_core.prompts.functions import FIRST, used
 from infuser_core.prompts.load import load, render_question
 from infuser_core.schemas import Document, Question
 from infuser_core.seeding import seed_of
-from infuser_core.verifiers.parts.grading import Grading, grading_of
+from infuser_core.verifiers.parts.grading import grading_of
 
 AIM = "show_aim"
 """Template of the accuracy to aim at."""
 PROGRAMS = "show_programs"
 """Template of functions with their arguments."""
-SEED = Grading(program="def f(x):\n    return x", arguments="1")
-"""The function of a run that has written none so far, as in Absolute Zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ def example_facts(config: RunConfig) -> dict[str, Any]:
     settings = config.cotrain.examples
     if settings is None:
         return {}
-    shown = {each.shows for each in main_routes(config)}
+    shown = {each.shows for each in main_routes(config)} - {""}
     prompts = template_digest(*(load(name, profile=config.prompts) for name in sorted(shown)))
     if settings.earlier:
         return {"count": settings.count, "earlier": settings.earlier, "prompt": prompts}
@@ -69,12 +68,12 @@ def aim_facts(config: RunConfig, iteration: int) -> dict[str, Any]:
     return {"aims": aims, "prompt": template_digest(load(AIM, profile=config.prompts))} if aims else {}
 
 
-def text_of(examples: Examples | None, document_id: str, *, seed: int, iteration: int, template: str = "") -> str:
-    """The examples of one prompt; empty without any. A function of (seed, iteration, document) alone.
+def text_of(examples: Examples | None, document_id: str, *, seed: int, iteration: int, template: str) -> str:
+    """The examples of one prompt; empty without any or a template. A function of (seed, iteration, document) alone.
 
     Questions with their choices below and their answer, all different, with a blank line between two; or functions.
     """
-    if examples is None:
+    if examples is None or not template:
         return ""
     programs = template == PROGRAMS
     rows = [row for row in examples.questions if grading_of(row).program] if programs else list(examples.questions)
@@ -89,14 +88,14 @@ def _question(row: Question) -> str:
 
 def _program(row: Question) -> str:
     facts = grading_of(row)
-    return f"{facts.program}\n# f({facts.arguments})"
+    return used(facts.program, facts.arguments)
 
 
 def program_of(examples: Examples | None, document_id: str, *, seed: int, iteration: int) -> str:
-    """The source of a function of an earlier question, for a route that takes one; the seed's without any."""
+    """The source of a function of an earlier question, for a route that takes one; the first one without any."""
     found = [grading_of(row).program for row in (examples.questions if examples else ())]
     rng = random.Random(seed_of(seed, "program", iteration, document_id))
-    return rng.choice([source for source in found if source] or [SEED.program])
+    return rng.choice([source for source in found if source] or [FIRST])
 
 
 def messages_of(route: Route, document: Document, profile: str, *, shown: str, aim: float | None) -> Messages:

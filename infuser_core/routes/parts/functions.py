@@ -7,6 +7,7 @@ that can be written down as a literal, the same on both of two calls.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -32,7 +33,6 @@ class Failure(StrEnum):
 
     PROGRAM_FAILED = "program_failed"
     PROGRAM_NOT_DETERMINISTIC = "program_not_deterministic"
-    NO_SINGLE_LINE = "no_single_line_of_output"
     NO_LITERAL_ARGUMENTS = "arguments_are_no_literals"
     NO_LITERAL_VALUE = "value_is_no_literal"
     TOO_FEW_EXAMPLES = "too_few_examples"
@@ -93,27 +93,37 @@ def _is_literal(value: Any) -> bool:
     return value is not None and len(text) <= LONGEST and same_value(value_of(text), value)
 
 
-def called(source: str, arguments: Any) -> Any | Malformed:
-    """The function's value for arguments as text, or the reason why there is nothing to ask about."""
-    args = arguments_of(arguments)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function, the arguments of one call, and what it returns."""
+
+    program: str
+    """Source text."""
+    arguments: str
+    """Python literals with commas between them."""
+    value: Any
+    """Its value in the sandbox."""
+
+
+def call_of(text: str) -> Call | Malformed:
+    """The call that a generator's text writes, or the reason why there is nothing to ask about."""
+    fields = fields_of(text, "program")
+    if isinstance(fields, Malformed):
+        return fields
+    args = arguments_of(fields.get("arguments"))
     if args is None:
         return Malformed(reason=Failure.NO_LITERAL_ARGUMENTS)
-    found = values(source, [args])
-    return Malformed(reason=found) if isinstance(found, Failure) else found[0]
+    found = values(fields["program"], [args])
+    if isinstance(found, Failure):
+        return Malformed(reason=found)
+    return Call(program=fields["program"], arguments=fields["arguments"], value=found[0])
 
 
-def fenced(source: str) -> str:
-    """The source as it stands in a question."""
-    return f"```python\n{source}\n```"
-
-
-def asked(
-    text: str, answer: str, verifier: str, document: Document, rollout_id: str, grading: Grading | None = None
-) -> Question:
+def asked(text: str, answer: str, verifier: str, document: Document, rollout_id: str, grading: Grading) -> Question:
     """The question of a rollout, named by it and by what is asked."""
-    facts = as_text(grading) if grading else ""
+    facts = as_text(grading)
     return Question(
-        question_id=f"{rollout_id}-{hashlib.sha256((facts or text).encode()).hexdigest()[:8]}",
+        question_id=f"{rollout_id}-{hashlib.sha256(facts.encode()).hexdigest()[:8]}",
         text=text,
         choices=[],
         answer=answer,

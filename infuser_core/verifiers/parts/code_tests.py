@@ -22,7 +22,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -169,6 +169,13 @@ def store_tests(tests: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
     if not path.exists():
         durable.write(path, content)
     return path, sha256
+
+
+def call_tests(entry: str, calls: Iterable[tuple[tuple[Any, ...], Any]], *, seconds: float) -> str:
+    """Tests of a function in the stored format: the arguments of each call with the value expected."""
+    cases = [{"args": tagged(args), "expected": tagged(value)} for args, value in calls]
+    tests = {"kind": "call", "entry": entry, "seconds": seconds, "literals": "tagged", "cases": cases}
+    return json.dumps(tests, sort_keys=True)
 
 
 def tagged(value: object) -> Any:
