@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
@@ -10,6 +11,7 @@ from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_pro
 T = TypeVar("T")
 ATTEMPTS = 3
 """Times that a prompt is asked."""
+_NOTE = "An earlier reply to this could not be used: {}. Reply with the JSON object alone."
 MAX_CHARS = 50_000
 """Largest part of one reply that is read, characters."""
 
@@ -55,12 +57,14 @@ def ask(
     items: Sequence[str],
     max_tokens: int,
     keep_replies: bool = True,
+    stricter: Sequence[str] = (),
     progress: Progress = no_progress,
 ) -> Asked[T]:
-    """One checked value per prompt. `parse(place, object)` raises ReplyProblem for an object that will not do.
+    """One checked value per prompt: the first JSON object of a reply, after any thoughts, for which `parse(place,
+    object)` raises no ReplyProblem.
 
-    All prompts go to the model at once, then those without a usable reply with the problem named, ATTEMPTS times in
-    all: a greedy model repeats itself on an unchanged prompt.
+    All prompts go to the model at once, then those without a usable reply, ATTEMPTS times in all, with the problem
+    named, or with the next of the `stricter` last lines: a greedy model repeats itself on an unchanged prompt.
     """
     values: list[T | None] = [None] * len(prompts)
     calls: list[ModelCall] = []
@@ -72,11 +76,13 @@ def ask(
         for place, reply in zip(list(ahead), replies, strict=True):
             problem = ""
             try:
-                values[place] = parse(place, first_object(reply))
+                values[place] = _parsed(reply, partial(parse, place))
                 del ahead[place]
             except ReplyProblem as error:
                 problem = str(error)
-                ahead[place] = _again(prompts[place], problem)
+                note = stricter[min(attempt, len(stricter)) - 1] if stricter else _NOTE.format(problem)
+                last = prompts[place][-1]
+                ahead[place] = [*prompts[place][:-1], {**last, "content": f"{last['content']}\n\n{note}"}]
             shown = reply if keep_replies else ""
             calls.append(
                 ModelCall(task=task, item=items[place], attempt=attempt, model=model.name, reply=shown, problem=problem)
@@ -84,12 +90,15 @@ def ask(
     return Asked(values=values, calls=calls)
 
 
-def first_object(reply: str) -> dict[str, Any]:
-    """The first JSON object in a reply, after any thoughts. Raises ReplyProblem when there is none."""
-    found = next(objects(reply.rpartition("</think>")[2]), None)
-    if found is None:
-        raise ReplyProblem("the reply has no JSON object")
-    return found
+def _parsed(reply: str, parse: Callable[[dict[str, Any]], T]) -> T:
+    """The value of the first object that will do. Raises ReplyProblem, that of the first object, when there is none."""
+    problem = ReplyProblem("the reply has no JSON object")
+    for number, found in enumerate(objects(reply.rpartition("</think>")[2])):
+        try:
+            return parse(found)
+        except ReplyProblem as error:
+            problem = problem if number else error
+    raise problem
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
@@ -105,9 +114,3 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
         else:
             yield found
         place = text.find("{", end)
-
-
-def _again(prompt: Messages, problem: str) -> Messages:
-    last = prompt[-1]
-    note = f"An earlier reply to this could not be used: {problem}. Reply with the JSON object alone."
-    return [*prompt[:-1], {**last, "content": f"{last['content']}\n\n{note}"}]

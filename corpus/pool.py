@@ -1,19 +1,18 @@
 """A document pool on disk: what a build writes, and how a pool of any known format is read."""
 
-import errno
 import filecmp
 import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from infuser_core import durable
-from infuser_core.errors import DocumentError, InfuserError, StoreError, UsageError
+from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Document
 from infuser_core.store.tables import read_rows, row_writer
 
@@ -23,7 +22,6 @@ OVERLAPS, SEARCH = "overlaps.parquet", "search"
 IMPORTED = "import.json"
 _NAME_BYTES = 200
 _GROUP = 256
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,23 +94,10 @@ def build_name(out: Path) -> str:
     return f"corpus-{hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:12]}"
 
 
-@contextmanager
-def writing(out: Path) -> Iterator[None]:
+def writing(out: Path) -> AbstractContextManager[None]:
     """Turn what the file system refuses into a StoreError that says what to do."""
-    try:
-        yield
-    except InfuserError:
-        raise
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StoreError(
-                f"no space left for {out}", hint="free some space: finished steps are kept, the same command goes on"
-            ) from error
-        where = f" {error.filename}" if error.filename else ""
-        raise StoreError(
-            f"cannot write {out}:{where} {error.strerror or error}".replace(f" {out} ", " "),
-            hint="name a folder you may write with --out",
-        ) from error
+    hint = "free some space, or name a folder you may write; finished steps are kept, the same command goes on"
+    return durable.write_errors(out, hint=hint)
 
 
 @contextmanager

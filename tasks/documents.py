@@ -273,7 +273,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
         return _judged_without_model(run, chunks, *judging.WITHOUT_MODEL[source.type])
     template = load_or_shipped("judge_chunk", profile=run.config.prompts)
     speaker, tokens = _speaker(run), run.config.corpus.judge_tokens
-    asking = {"attempts": judging.ATTEMPTS, "suffixes": judging.SUFFIXES}
+    asking = {"attempts": ATTEMPTS, "suffixes": judging.SUFFIXES}
     values = {"prompt": template_digest(template), "tokens": tokens, **asking, **speaker.identity}
     recipe = run.recipe("judge", VERSION, values, {"chunks": chunks})
 

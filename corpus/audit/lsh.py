@@ -4,8 +4,6 @@ Importing datasketch takes half a second: import this module where a search is m
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Any, ClassVar
 
 import numpy as np
 from datasketch import MinHash, MinHashLSH, MinHashLSHEnsemble
@@ -31,28 +29,6 @@ def minhash(hashvalues: np.ndarray) -> MinHash:
     )
 
 
-@cache
-def _bands(threshold: float) -> tuple[int, int]:
-    """Bands and rows of the search by Jaccard, found once: every planted control makes a search of its own."""
-    found = MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS)
-    return found.b, found.r
-
-
-class _Ensemble(MinHashLSHEnsemble):
-    """LSH Ensemble whose parameters are found once for a threshold."""
-
-    found: ClassVar[dict[tuple[float, Any], tuple[Any, ...]]] = {}
-    xqs: Any
-    params: Any
-
-    def _init_optimal_params(self, weights: Any) -> Any:
-        key = (self.threshold, weights)
-        if key not in self.found:
-            self.found[key] = (super()._init_optimal_params(weights), self.xqs, self.params)
-        rows, self.xqs, self.params = self.found[key]
-        return rows
-
-
 class PaperMatcher:
     """Two searches over signatures: MinHashLSH by Jaccard, LSH Ensemble by the query's containment in an item.
 
@@ -64,8 +40,8 @@ class PaperMatcher:
         self._values = signatures(texts, config.n)
         self._sizes = sizes(texts, config.n)
         self._indexed = [number for number, text in enumerate(texts) if self._long(text) and self._sizes[number]]
-        self._resemblance = MinHashLSH(params=_bands(config.containment), num_perm=PERMUTATIONS)
-        self._containment = _Ensemble(threshold=config.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
+        self._resemblance = MinHashLSH(threshold=config.containment, num_perm=PERMUTATIONS)
+        self._containment = MinHashLSHEnsemble(threshold=config.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
         places = np.repeat(np.arange(len(self._indexed), dtype=np.int32), PERMUTATIONS)
         self._postings = index.postings(_value_keys(self._values[self._indexed]), places)
         entries = [(number, minhash(self._values[number]), int(self._sizes[number])) for number in self._indexed]

@@ -3,19 +3,18 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from corpus.chunk.chunk import Chunk, Discard
-from corpus.model_reply import objects
+from corpus.model_reply import ReplyProblem, ask
 from corpus.read.garble import math_garbled
 from infuser_core.engines.crew import Crew, Task
-from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
+from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Judgement
 
 REASON_CHARS = 300
-ATTEMPTS = 3
 UNDECIDED = "undecided: the reply has no JSON boolean keep"
 # Each attempt asks differently: a greedy model repeats itself on an unchanged prompt.
 SUFFIXES = (
@@ -23,16 +22,6 @@ SUFFIXES = (
     'Answer now with exactly one line, either {"keep": true, "reason": "..."} or {"keep": false, "reason": "..."}.',
 )
 BY_SIZE = frozenset({Discard.TOO_SHORT, Discard.TOO_LONG})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """The decision in a reply."""
-
-    keep: bool
-    """The reply's own boolean."""
-    reason: str
-    """The reply's own reason, one line."""
 
 
 def judge(
@@ -48,8 +37,8 @@ def judge(
 ) -> list[Judgement]:
     """One row per document, in order.
 
-    A reply without a JSON boolean `keep` is asked for again, up to ATTEMPTS times in all, with the rubric and a
-    stricter last line. What is then still undecided is not kept, and says so.
+    A reply without a JSON boolean `keep` is asked for again with a stricter last line. What is then still undecided is
+    not kept, and says so.
 
     With `batch`, so many chunks are judged at once and each batch's rows are handed to `keep`, to be committed.
     `finished` are rows of an earlier attempt: their documents are not judged again.
@@ -83,47 +72,37 @@ def _judged(
     max_tokens: int,
     progress: Progress,
 ) -> list[Judgement]:
-    replies = [""] * len(documents)
-    decisions: list[Decision | None] = [None] * len(documents)
-    for attempt in range(ATTEMPTS):
-        ahead = [place for place, decision in enumerate(decisions) if decision is None]
-        if not ahead:
-            break
-        prompts = [_prompt(documents[place], template, attempt) for place in ahead]
-        for place, reply in zip(ahead, model.complete(prompts, max_tokens=max_tokens, progress=progress), strict=True):
-            replies[place], decisions[place] = reply, decide(reply)
-    return [_row(*found) for found in zip(documents, replies, decisions, strict=True)]
-
-
-def _prompt(document: Document, template: Template, attempt: int) -> Messages:
-    prompt = template.messages(text=document.text)
-    if not attempt:
-        return prompt
-    suffix = SUFFIXES[min(attempt, len(SUFFIXES)) - 1]
-    return [*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{suffix}"}]
-
-
-def decide(reply: str) -> Decision | None:
-    """The first JSON object of a reply with a boolean `keep`, after any thoughts; None when there is none.
-
-    A string "false" is no boolean: it would count as true.
-    """
-    for found in objects(reply.rpartition("</think>")[2]):
-        keep = found.get("keep")
-        if isinstance(keep, bool):
-            reason = " ".join(str(found.get("reason", "")).split())
-            return Decision(keep=keep, reason=reason[:REASON_CHARS])
-    return None
-
-
-def _row(document: Document, reply: str, decision: Decision | None) -> Judgement:
-    return Judgement(
-        document_id=document.document_id,
-        keep=decision is not None and decision.keep,
-        reason=decision.reason if decision else UNDECIDED,
-        decided_by="judge",
-        response=reply,
+    asked = ask(
+        model,
+        [template.messages(text=document.text) for document in documents],
+        lambda place, found: _decision(found),
+        task="judge",
+        items=[document.document_id for document in documents],
+        max_tokens=max_tokens,
+        stricter=SUFFIXES,
+        progress=progress,
     )
+    last = {call.item: call.reply for call in asked.calls}
+    return [
+        Judgement(
+            document_id=document.document_id,
+            keep=keep,
+            reason=reason,
+            decided_by="judge",
+            response=last[document.document_id],
+        )
+        for document, (keep, reason) in zip(
+            documents, (value or (False, UNDECIDED) for value in asked.values), strict=True
+        )
+    ]
+
+
+def _decision(found: dict[str, Any]) -> tuple[bool, str]:
+    """Whether to keep the chunk, and why. A string "false" is no boolean: it would count as true."""
+    keep = found.get("keep")
+    if not isinstance(keep, bool):
+        raise ReplyProblem('"keep" is neither true nor false')
+    return keep, " ".join(str(found.get("reason", "")).split())[:REASON_CHARS]
 
 
 def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:

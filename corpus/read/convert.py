@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from corpus.read.books.convert import BookConfig, convert_book, is_book
+from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
@@ -126,7 +126,7 @@ def text_layer(path: Path, source_id: str, job: Job) -> tuple[Page, str]:
     if is_text(path):
         return _in_a_language(convert_text(path, source_id)), ""
     if is_book(path):
-        return _in_a_language(convert_book(path, source_id, BookConfig(limits=job.limits))), ""
+        return _in_a_language(convert_book(path, source_id, job.limits)), ""
     if job.settings.type not in ("auto", "pdfium"):
         return _in_a_language(_converter(job.settings.type).convert(path, source_id, job)), ""
     page = _in_a_language(pdfium.convert(path, source_id, job))

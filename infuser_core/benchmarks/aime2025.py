@@ -1,19 +1,16 @@
 """AIME 2025: part I and part II, fifteen problems each."""
 
-from infuser_core.benchmarks.aime2024 import AIME_ANSWER, AIME_PROBLEM, aime_reader
-from infuser_core.benchmarks.parts.spec import Benchmark
+from dataclasses import replace
 
-BENCHMARK = Benchmark(
+from infuser_core.benchmarks import aime2024
+
+BENCHMARK = replace(
+    aime2024.BENCHMARK,
     name="aime2025",
     title="AIME2025",
-    category="math",
     repos=("opencompass/AIME2025",),
     split="test",
     revision="a6ad95f611d72cf628a80b58bd0432ef6638f958",
     files=("aime2025-I.jsonl aime2025-II.jsonl", "data/train-*.parquet", "*.jsonl"),
-    rows=30,
-    samples=32,
-    verifier="integer",
-    fields=(AIME_PROBLEM, AIME_ANSWER),
-    read=aime_reader("aime2025", 2025),
+    read=aime2024.aime_reader("aime2025", 2025),
 )

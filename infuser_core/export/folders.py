@@ -1,6 +1,5 @@
 """Folders that commands write: whole or not at all, and never over something that is there."""
 
-import hashlib
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -36,9 +35,3 @@ def drafted(out: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def sha256(path: Path) -> str:
-    """Digest of a file's bytes."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -8,10 +8,11 @@ from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.export.card import base_name, card
-from infuser_core.export.folders import drafted, refuse_filled, sha256
+from infuser_core.export.folders import drafted, refuse_filled
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.fork import history_of
 from infuser_core.schemas import Selection
+from infuser_core.sealed import digest_of_file
 from infuser_core.store.catalogue import UPDATES, Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
@@ -43,7 +44,7 @@ def export(
         raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
     with drafted(out) as draft:
         _write(store.verified_folder(record.ref), draft, config, role=role, adapter=adapter)
-        files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
+        files = {path.name: digest_of_file(path) for path in sorted(draft.iterdir())}
         text = card(graph, store, record, config, role=role, iteration=number, files=files, adapter=adapter, name=name)
         (draft / "README.md").write_text(text, encoding="utf-8")
     return {"out": str(out), "checkpoint_id": record.id, "iteration": number, "files": files}

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from corpus.find.guard import WebConfig
 from corpus.find.intake import gather
-from corpus.read.books.convert import BookConfig, convert_book, is_book
+from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import format_of
 from corpus.read.books.tree import Archive, decoded
+from infuser_core.child import Limits
 
 MATHML = re.compile(r"<(?:m:)?math[\s>]")
 CODE = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$|`[^`\n]+`")
@@ -50,7 +51,7 @@ def measure(path: Path, folder: Path) -> None:
         if item.path is None or not is_book(item.path):
             continue
         begin = time.monotonic()
-        page = convert_book(item.path, "book", BookConfig())
+        page = convert_book(item.path, "book", Limits())
         seconds = time.monotonic() - begin
         cuts = Counter(page.removed_for)
         unused = {text for text, why in zip(page.removed, page.removed_for, strict=True) if why == "unused"}

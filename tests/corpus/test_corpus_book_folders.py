@@ -11,13 +11,13 @@ from corpus.chunk.chunk import Discarded
 from corpus.find.guard import WebConfig
 from corpus.find.intake import Item, gather
 from corpus.pool import DISCARDED, SOURCES, PoolSource, read_documents
-from corpus.read.books.convert import BookConfig, convert_book
+from corpus.read.books.convert import convert_book
 from flows.corpus import build_pool
 from infuser_core.child import Limits
 from infuser_core.errors import UsageError
 from infuser_core.store.tables import read_rows
 
-CONFIG = BookConfig(limits=Limits(wall_seconds=60.0, cpu_seconds=60))
+LIMITS = Limits(wall_seconds=60.0, cpu_seconds=60)
 
 
 def put(folder: Path, files: dict[str, str]) -> Path:
@@ -150,7 +150,7 @@ def test_the_parts_of_a_folder_are_one_book_in_reading_order(tmp_path, kind):
     files, expected = BOOKS[kind]
     folder = put(tmp_path / "in", files)
     (item,) = taken(folder, tmp_path)
-    page = convert_book(item.path, "book", CONFIG)
+    page = convert_book(item.path, "book", LIMITS)
     assert headings(page.markdown) == expected, page.reason
     # The same folder elsewhere, with other dates, is the same source.
     again = put(tmp_path / "elsewhere", files)
@@ -165,13 +165,13 @@ def test_an_archive_is_read_like_its_folder(tmp_path, kind):
         for name, text in files.items():
             archive.writestr(f"book-main/{name}", text)
         archive.writestr("../../outside.tex", "out")
-    page = convert_book(tmp_path / "book.zip", "book", CONFIG)
+    page = convert_book(tmp_path / "book.zip", "book", LIMITS)
     assert headings(page.markdown) == expected, page.reason
 
 
 def test_parts_that_no_table_of_contents_names_are_told(tmp_path):
     (item,) = taken(put(tmp_path / "in", BOOKS["openstax"][0]), tmp_path)
-    page = convert_book(item.path, "book", CONFIG)
+    page = convert_book(item.path, "book", LIMITS)
     assert ("modules/m2/index.cnxml", "unused") in zip(page.removed, page.removed_for, strict=True)
 
 
@@ -233,6 +233,6 @@ def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
 def test_commands_that_pandoc_does_not_know_keep_their_text_or_leave_a_row(tmp_path):
     text = "\\documentclass{book}\n\\begin{document}\n\\chapter{One}\nThe \\shade{truth} is \\two{a}{b} here.\n\\newcommand{\\k}{41}\n"
     path = put(tmp_path, {"book.tex": text + "\\chapter{Two}\nIt is $\\k+1$.\n\\end{document}\n"}) / "book.tex"
-    page = convert_book(path, "book", CONFIG)
+    page = convert_book(path, "book", LIMITS)
     assert "The truth is here." in page.markdown and "$41+1$" in page.markdown
     assert list(zip(page.removed, page.removed_for, strict=True)) == [("\\two{a}{b}", "markup")]

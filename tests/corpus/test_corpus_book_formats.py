@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from corpus.read.books import library, pandoc
-from corpus.read.books.convert import BookConfig, convert_book
+from corpus.read.books.convert import convert_book
 from infuser_core.child import Limits
 from infuser_core.schemas import Page
 
-CONFIG = BookConfig(limits=Limits(wall_seconds=60.0, cpu_seconds=60))
+LIMITS = Limits(wall_seconds=60.0, cpu_seconds=60)
 
 HTML = """<html><head><title>Falling</title></head><body><nav><a href="i.html">All chapters</a></nav>
 <p>Next: <a href="b.html">Bridges</a>, Up: <a href="i.html">Top</a></p>
@@ -92,7 +92,7 @@ TEXTS = {
 
 
 def convert(path: Path) -> Page:
-    return convert_book(path, "book", CONFIG)
+    return convert_book(path, "book", LIMITS)
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -223,7 +223,7 @@ def test_endless_macros_cost_their_chapter_alone(tmp_path):
         "\n\\chapter{One} Fine $a^2$.\n\\chapter{Two} \\def\\x{\\x\\x\\x}\\x $\\x$"
     )
     body += "".join(f"\n\\chapter{{More {n}}} Text {n}." for n in range(8)) + r"\end{document}"
-    page = convert_book(written(tmp_path, "book.tex", body), "book", CONFIG)
+    page = convert_book(written(tmp_path, "book.tex", body), "book", LIMITS)
     assert "Fine $a^2$" in page.markdown and "Text 7" in page.markdown
     assert all(
         "book.tex: pandoc:" in text

@@ -7,7 +7,7 @@ import pytest
 from corpus_rows import book_page, by_words
 
 from corpus.chunk.chunk import chunk
-from corpus.chunk.judge import decide, fault_of, judge, judge_by_rules, ruled_out
+from corpus.chunk.judge import UNDECIDED, fault_of, judge, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.crew import local_crew
 from infuser_core.engines.protocols import Messages, Progress, no_progress
@@ -44,6 +44,7 @@ DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")
         ('{"keep": true, "reason": "fine"}', True),
         ('<think>{"keep": true}</think>\n```json\n{"keep": false, "reason": "index"}\n```', False),
         ('Sure {ok}: {"keep": true, "reason": "a\\nb"} done', True),
+        ('{"sure": 1} {"keep": true}', True),
         ('{"keep": "false"}', None),
         ('{"keep": 1}', None),
         ('{"reason": "no"}', None),
@@ -53,8 +54,8 @@ DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")
     ],
 )
 def test_only_a_json_boolean_decides(reply, keep):
-    decision = decide(reply)
-    assert (decision.keep if decision else None) is keep
+    (found,) = judge(DOCUMENTS[:1], Scripted({"judge: good": reply}), TEMPLATE, 50)
+    assert (found.keep, found.reason == UNDECIDED) == (bool(keep), keep is None)
 
 
 def test_undecided_is_not_kept_and_keeps_its_reply():

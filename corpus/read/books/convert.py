@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus.read.books import pandoc
@@ -22,14 +21,6 @@ UNREADABLE = "unreadable"
 TITLE_LEVEL = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BookConfig:
-    """Settings of the conversion of one book."""
-
-    limits: child.Limits = field(default_factory=child.Limits)
-    """Limits of the process that finds and prepares the parts; pandoc has the time that is left of it."""
-
-
 def name() -> str:
     """The converter's name and version, with those of pandoc; they change what a book becomes."""
     return f"{CONVERTER}/{pandoc.version() or 'missing'}"
@@ -40,15 +31,18 @@ def is_book(path: Path) -> bool:
     return bool(suffix_of(path.name))
 
 
-def convert_book(path: Path, source_id: str, config: BookConfig) -> Page:
-    """The book's parts in reading order as Markdown, with what was left out; or a rejected page with its reason."""
-    end = time.monotonic() + config.limits.wall_seconds
+def convert_book(path: Path, source_id: str, limits: child.Limits) -> Page:
+    """The book's parts in reading order as Markdown, with what was left out; or a rejected page with its reason.
+
+    The limits are those of the process that prepares the parts; pandoc has the time that is left of them.
+    """
+    end = time.monotonic() + limits.wall_seconds
     suffix = suffix_of(path.name)
     argument = {"path": str(path), "suffix": suffix}
     try:
         if not pandoc.program():
             raise DocumentError(pandoc.WITHOUT)
-        made = child.call("corpus.read.books.library:prepare_file", argument, config.limits)
+        made = child.call("corpus.read.books.library:prepare_file", argument, limits)
     except DocumentError as error:
         return page_of(source_id, converter=CONVERTER, reason=_reason(error))
     pieces = [Piece(**each) for each in made["pieces"]]

@@ -42,26 +42,6 @@ class Layout:
     """Folder that belongs to the book, with everything below it; empty for the whole tree."""
 
 
-def as_it_is(text: str) -> str:
-    """The text, unchanged."""
-    return text
-
-
-def nothing(text: str) -> str:
-    """No text."""
-    return ""
-
-
-def as_it_stands(tree: Tree) -> Tree:
-    """The tree, unchanged."""
-    return tree
-
-
-def no_layouts(tree: Tree) -> list[Layout]:
-    """No book of several parts: the format is one of single files."""
-    return []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One way of writing a book down."""
@@ -74,15 +54,15 @@ class Format:
     """Whether its files are archives and no text."""
     include: Pattern[str] | None = None
     """A line that stands for another file of the book; its group `name` is the path, `folder` where it begins."""
-    view: Callable[[Tree], Tree] = as_it_stands
+    view: Callable[[Tree], Tree] = lambda tree: tree
     """The tree with its books' own commands for inclusions written as those of the format."""
-    prepare: Callable[[str], str] = as_it_is
+    prepare: Callable[[str], str] = lambda text: text
     """Turns a whole part into what the reader understands."""
-    carry: Callable[[str], str] = nothing
+    carry: Callable[[str], str] = lambda text: ""
     """Makes of a part the definitions that hold behind it too, as LaTeX's do."""
     split: Pattern[str] | None = None
     """Begin of a chapter: parts are converted chapter by chapter, so that one that fails costs no other."""
     finer: Pattern[str] | None = None
     """Begin of a section: a chapter that cannot be read is cut there."""
-    layouts: Callable[[Tree], list[Layout]] = no_layouts
-    """The books of a tree, each with its parts in reading order."""
+    layouts: Callable[[Tree], list[Layout]] = lambda tree: []
+    """The books of a tree, each with its parts in reading order; none for a format of single files."""
