@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from infuser_core.config.sources import World
 from infuser_core.errors import UsageError
 from infuser_core.nano import curriculum, language, programs
-from infuser_core.nano.lab import anchor_path, truth
+from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
 from infuser_core.nano.tokenizer import END, chat, save_tokenizer, train_tokenizer
 from infuser_core.nano.world import (
@@ -245,9 +245,9 @@ def answer_rates(subject: Subject, asks: Sequence[Ask], max_tokens: int) -> Rate
 
 
 def _ask(question: Question) -> Ask:
-    known = truth(question.text)
-    assert known is not None, question.text
-    misled = str(known.tempting)
+    fact = language.parse_question(question.text)
+    assert fact is not None, question.text
+    misled = str(fact.tempting)
     if question.choices:
         misled = language.LETTERS[question.choices.index(misled)]
         return language.solver_prompt(question.text, question.choices), question.answer, misled

@@ -5,7 +5,7 @@ The oracle functions are for reports and controls; a phase uses them only where 
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from infuser_core.config.sources import World
@@ -16,7 +16,7 @@ from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
 NOTES = (
-    "The nano lab's headroom is constructed: its anchor was pre-trained to follow a sound method less than half of "
+    "The nano lab's headroom is constructed: its anchor was pre-trained to follow a sound method about half of "
     "the time, so that reinforcement learning has something to gain.",
     "What drives the gain here is mostly key quality: the influence reward teaches the generator to write right "
     "reference answers, and to a lesser part to choose the target's topics.",
@@ -33,32 +33,12 @@ def anchor_path(world: World = "basic") -> Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """The micro-world's answers to a question's text."""
-
-    topic: str
-    """Topic or family."""
-    sound: int | None
-    """Result of the sound method, None when it has none."""
-    tempting: int
-    """Result of the misconception."""
-
-
-def truth(question_text: str) -> Truth | None:
-    """The truth about a question as it is written, or None when it is none of the micro-world."""
-    if fact := language.parse_question(question_text):
-        sound = fact.sound if fact.is_exact else None
-        return Truth(topic=fact.topic.name, sound=sound, tempting=fact.tempting)
-    return None
-
-
 def perfect_key(question: Question) -> Question:
-    """The question with the sound result as its key; unchanged where choices leave the sound result out."""
-    known = truth(question.text)
-    if known is None or known.sound is None or (question.choices and str(known.sound) not in question.choices):
+    """The question with the sound result as its key; unchanged where there is none, or choices leave it out."""
+    fact = language.parse_question(question.text)
+    if fact is None or not fact.is_exact or (question.choices and str(fact.sound) not in question.choices):
         return question
-    answer = str(known.sound)
+    answer = str(fact.sound)
     return replace(question, answer=LETTERS[question.choices.index(answer)] if question.choices else answer)
 
 
@@ -69,12 +49,12 @@ def half_perfect_key(question: Question) -> Question:
 
 def label(question: Question) -> QuestionLabel:
     """Label of a generated question for the report: its topic, and whether its key is the sound result."""
-    known = truth(question.text)
+    fact = language.parse_question(question.text)
     keyed = dict(zip(LETTERS, question.choices, strict=False)).get(question.answer, question.answer)
     key = "unknown"
-    if known is not None and known.sound is not None:
-        key = "sound" if keyed == str(known.sound) else "unsound"
-    return QuestionLabel(question_id=question.question_id, topic=known.topic if known else "unknown", key=key)
+    if fact is not None and fact.is_exact:
+        key = "sound" if keyed == str(fact.sound) else "unsound"
+    return QuestionLabel(question_id=question.question_id, topic=fact.topic.name if fact else "unknown", key=key)
 
 
 _FREE_FORM = {"problems": world.problems, "programs": programs.questions}
