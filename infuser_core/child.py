@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,27 @@ class Watch:
         return self.seconds
 
 
+CARDS = "CUDA_VISIBLE_DEVICES"
+"""Variable that names the accelerators which a process may use."""
+_card: ContextVar[str | None] = ContextVar("card", default=None)
+
+
+@contextlib.contextmanager
+def on_card(card: str | None) -> Iterator[None]:
+    """Commands of this thread see that accelerator alone; None changes nothing."""
+    before = _card.set(card)
+    try:
+        yield
+    finally:
+        _card.reset(before)
+
+
+def environment_here() -> dict[str, str]:
+    """This process's variables, with the thread's own accelerator."""
+    card = _card.get()
+    return {**os.environ, **({} if card is None else {CARDS: card})}
+
+
 def run(
     arguments: Sequence[str],
     *,
@@ -113,7 +135,7 @@ def run(
     fault, peak, out, err, ended = "", 0, b"", b"", False
     ahead = given or None
     with subprocess.Popen(
-        arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=environment
+        arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=environment or environment_here()
     ) as process:
         try:
             while not (fault or ended):

@@ -5,7 +5,6 @@ of its own for a worker's commands is therefore a set of servers of its own.
 """
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -45,9 +44,9 @@ class Servers:
     def environment(self) -> dict[str, str]:
         """Variables of a command."""
         places = {name: str(Path.home() / folder) for name, folder in REAL_HOME.items()}
-        card = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        mine = {"VLLM_GPUS": card} if card else {}
-        return {**places, **mine, **os.environ, "SURYA_INFERENCE_KEEP_ALIVE": "true", "HOME": str(self.home)}
+        given = child.environment_here()
+        mine = {"VLLM_GPUS": given[child.CARDS]} if given.get(child.CARDS) else {}
+        return {**places, **mine, **given, "SURYA_INFERENCE_KEEP_ALIVE": "true", "HOME": str(self.home)}
 
     def given_up(self) -> str:
         """Last words of a server that gave up; empty while none did."""

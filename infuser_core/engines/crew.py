@@ -12,8 +12,11 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from infuser_core import child
 from infuser_core.errors import InfuserError, KilledProcessError
 
 ATTEMPTS = 3
@@ -42,7 +45,8 @@ class Task:
     apart: bool = True
     """Whether a local worker is a process; work that starts limited processes of its own needs threads only."""
     accelerator: bool = False
-    """Whether a worker wants an accelerator: one worker on each, or one per machine where there are none."""
+    """Whether a worker wants an accelerator: one worker on each, or one per machine where there are none. A local
+    worker is then a thread, whose commands see its accelerator alone."""
 
 
 class LostWorkerError(InfuserError):
@@ -216,14 +220,16 @@ def _end_in_process() -> None:
 
 
 class _Thread:
-    """A worker in the thread that asks."""
+    """A worker in the thread that asks, with an accelerator where it wants one and there are any."""
 
-    def __init__(self) -> None:
+    def __init__(self, card: str | None) -> None:
+        self.card = card
         self._opened = Opened()
 
     def do(self, task: Task, item: Any) -> Any:
         """See Worker."""
-        return self._opened.do(task.begin, item)
+        with child.on_card(self.card):
+            return self._opened.do(task.begin, item)
 
     def end(self, *, now: bool) -> None:
         """See Worker; what is under way ends by its own limits, and closes then."""
@@ -266,19 +272,27 @@ class _Process:
 class LocalStaff:
     """This machine's workers; processes that have ended a task are kept for the next one."""
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, workers: int, cards: Sequence[str]) -> None:
+        self._workers, self._cards = workers, len(cards)
+        self._free = SimpleQueue[str]()
+        for card in cards:
+            self._free.put(card)
         self._resting: list[_Process] = []
         """Appending and popping need no lock."""
 
     def number(self, *, accelerator: bool) -> int:
         """See Staff. What one loads on an accelerator fills it."""
-        return 1 if accelerator else self._workers
+        return max(1, self._cards) if accelerator else self._workers
 
     def take(self, task: Task, seconds: float) -> Worker | None:
         """See Staff."""
+        if task.accelerator and self._cards:
+            try:
+                return _Thread(self._free.get(timeout=seconds))
+            except Empty:
+                return None
         if not task.apart:
-            return _Thread()
+            return _Thread(None)
         try:
             return self._resting.pop()
         except IndexError:
@@ -286,6 +300,8 @@ class LocalStaff:
 
     def put(self, worker: Worker, *, lost: bool) -> None:
         """See Staff."""
+        if isinstance(worker, _Thread) and worker.card is not None:
+            self._free.put(worker.card)
         if isinstance(worker, _Process) and not lost:
             self._resting.append(worker)
 
@@ -296,5 +312,13 @@ class LocalStaff:
 
 
 def local_crew(workers: int | None = None) -> Crew:
-    """This machine's crew: so many workers, or one for every core."""
-    return Crew(LocalStaff(workers or os.cpu_count() or 1))
+    """This machine's crew: so many workers, or one for every core, and one for every accelerator."""
+    return Crew(LocalStaff(workers or os.cpu_count() or 1, _cards()))
+
+
+def _cards() -> list[str]:
+    """The accelerators that this process may use. torch would tell as well, in seconds."""
+    named = os.environ.get(child.CARDS)
+    if named is not None:
+        return [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]
+    return [str(place) for place, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]

@@ -4,11 +4,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
+from infuser_core import child
 from infuser_core.engines.crew import ATTEMPTS, Task, local_crew
 from infuser_core.errors import KilledProcessError, UsageError
 
@@ -83,3 +86,31 @@ def test_a_process_that_dies_between_two_tasks_costs_no_item(tmp_path: Path):
     os.kill(int(opened.name.removeprefix("opened-")), signal.SIGKILL)
     assert dict(crew.each(task(tmp_path), [3])) == {0: 9}
     crew.close()
+
+
+@contextmanager
+def shown(barrier: Barrier | None) -> Iterator[Callable[[int], str]]:
+    """The accelerators that a command of the worker sees."""
+
+    def work(number: int) -> str:
+        if barrier is not None:
+            barrier.wait()
+        return child.run(["sh", "-c", "printf %s $CUDA_VISIBLE_DEVICES"], wall_seconds=20.0).out.decode()
+
+    yield work
+
+
+@pytest.mark.parametrize(("named", "cards"), [("4, GPU-7,2", ["2", "4", "GPU-7"]), ("", [""]), ("-1", ["-1"])])
+def test_every_accelerator_has_a_worker_whose_commands_see_no_other(
+    monkeypatch: pytest.MonkeyPatch, named: str, cards: list[str]
+):
+    monkeypatch.setenv(child.CARDS, named)
+    # Without as many workers at the same time nobody would come past it.
+    together = Barrier(len(cards), timeout=20.0)
+    task = Task(name="showing", begin=partial(shown, together), apart=False, accelerator=True)
+    crew = local_crew(7)
+    assert sorted(seen for _, seen in crew.each(task, range(len(cards)))) == cards
+    # The next task has the same ones, one after the other or beside each other.
+    again = replace(task, begin=partial(shown, None))
+    assert {seen for _, seen in crew.each(again, range(9))} <= {*cards}
+    assert child.environment_here()[child.CARDS] == named
