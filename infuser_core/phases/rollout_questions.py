@@ -6,7 +6,6 @@ The majority is that of the solver's own answers, or of a teacher's: the same so
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
 
 from infuser_core.algorithm.shaping import solver_reward
 from infuser_core.config.run import RunConfig
@@ -200,15 +199,32 @@ def rollout_questions(
     What waits from `before` goes on; it is given where an iteration need not wait for every answer, or the last one
     did not.
     """
-    asked: dict[str, Any] = {"checkpoint_id": checkpoint_id, "seed": seed, "kept": kept, "progress": progress}
-    answer = partial(answer_questions, sampler=solver, settings=settings.answers, **asked)
+    answer = partial(
+        answer_questions,
+        sampler=solver,
+        settings=settings.answers,
+        checkpoint_id=checkpoint_id,
+        seed=seed,
+        kept=kept,
+        progress=progress,
+    )
     waiting, scope = None, f"rollout_questions/{iteration}"
-    if before is not None:
-        share = settings.rollout_share if isinstance(settings, PartialAnswerSettings) else 1.0
-        part = answer_in_part(questions, before, solver, settings.answers, share=share, scope=scope, **asked)
-        questions, rollouts, waiting = part.questions, part.rollouts, part.waiting
-    else:
+    if before is None:
         rollouts = answer(questions, scope=scope)
+    else:
+        part = answer_in_part(
+            questions,
+            before,
+            solver,
+            settings.answers,
+            share=settings.rollout_share if isinstance(settings, PartialAnswerSettings) else 1.0,
+            checkpoint_id=checkpoint_id,
+            seed=seed,
+            scope=scope,
+            kept=kept,
+            progress=progress,
+        )
+        questions, rollouts, waiting = part.questions, part.rollouts, part.waiting
     if settings.labels == "reference":
         return Answered(questions=questions, rollouts=rollouts, labels=[], waiting=waiting)
     taught = None
