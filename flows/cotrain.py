@@ -1,6 +1,7 @@
 """The co-training loop: iterations, with a validation every k of them."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,7 +9,7 @@ from flows.iteration import Players, iterate, iteration
 from infuser_core.store.recipe import ArtifactRef
 from tasks import evaluation, training_pool
 from tasks.run import current
-from tasks.safe_points import Lane, Promise, alongside
+from tasks.safe_points import Lane, alongside
 from tasks.stage import recall, subflow
 
 
@@ -30,7 +31,7 @@ class _Step:
 
     players: Players
     """The two policies after it."""
-    validation: Promise[ArtifactRef] | None
+    validation: Future[ArtifactRef] | None
     """Validation of its solver, where one is due."""
 
 
@@ -63,8 +64,8 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
     return Trained(iterations=validated_at, solvers=solvers, validations=[each.result() for each in validations])
 
 
-def _retain(run: str, done: int, validated_at: list[int], validations: list[Promise[ArtifactRef]]) -> None:
-    ended = [each.result() if each.kept else None for each in validations]
+def _retain(run: str, done: int, validated_at: list[int], validations: list[Future[ArtifactRef]]) -> None:
+    ended = [each.result() if each.done() else None for each in validations]
     evaluation.retain(run, done, dict(zip(validated_at, ended, strict=True)))
 
 

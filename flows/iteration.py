@@ -1,5 +1,6 @@
 """One iteration of Algorithm 2. The generator is updated before the solver, and both read the same solver."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from infuser_core import plugins
@@ -7,7 +8,7 @@ from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
 from tasks.run import current
-from tasks.safe_points import Lane, Promise, alongside
+from tasks.safe_points import Lane, alongside
 from tasks.stage import subflow
 from tasks.training_pool import Measured
 
@@ -80,7 +81,7 @@ def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players:
     )
 
 
-def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Promise[ArtifactRef | None]:
+def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Future[ArtifactRef | None]:
     """The direction that the generator is rewarded for, where its reward looks at it."""
     settings = current(run).history.at(number).cotrain
     if not (settings.updates("generator", number) and plugins.reward(settings.reward.name).needs_influence):

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from infuser_core import faults
 from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.markdown import artifact_key, artifact_page, described, page_key, run_page, title
+from infuser_core.lineage.markdown import artifact_key, artifact_page, described, page_key, run_page
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.runs import read_config
@@ -54,7 +54,7 @@ class Ticker:
         with _view_of(self._run):
             if self._artifact is None:
                 key = artifact_key(self._run.name, self._recipe.phase, "progress")
-                text = title(self._recipe.phase, self._recipe.iteration)
+                text = self._recipe.title
                 created: Any = create_progress_artifact(progress=percent, key=key, description=text)
                 self._artifact = created
             else:

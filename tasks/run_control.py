@@ -6,7 +6,7 @@ from threading import Lock
 
 from infuser_core.errors import MissingArtifactError, UsageError
 from infuser_core.planning.place import Place, Salts
-from infuser_core.planning.plan import UNKNOWN, Step, title
+from infuser_core.planning.plan import UNKNOWN, Step
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 
@@ -193,6 +193,6 @@ def check_inputs(only: Place, recipe: Recipe, absent: Mapping[str, Recipe], run:
     for name, identity in recipe.inputs.items():
         if identity in absent:
             raise UsageError(
-                f"--only {only}: its input {name} ({title(absent[identity])}) is not in the store",
+                f"--only {only}: its input {name} ({absent[identity].title}) is not in the store",
                 hint=f"`infuser resume {run} --until {only}` computes what it needs, then it",
             )

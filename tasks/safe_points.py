@@ -12,12 +12,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from threading import Thread
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from infuser_core.errors import StageError
 from infuser_core.settings import VARIABLE, phase_seconds
@@ -165,76 +166,56 @@ def computed() -> None:
         event.set()
 
 
-class Promise(Generic[T]):
-    """The result of a branch, once it has ended."""
-
-    def __init__(self, branch: Callable[[], T]) -> None:
-        self._branch = branch
-        self._made: list[T] = []
-        self.error: BaseException | None = None
-        """Why it made nothing."""
-        self.computed = threading.Event()
-        """Set once the branch needs no engine any more."""
-
-    def keep(self) -> None:
-        """Run the branch; whatever it raises is kept for the main line."""
-        _computing.set(self.computed)
-        try:
-            self._made.append(self._branch())
-        except BaseException as error:  # a thread's boundary: raised again by the main line
-            self.error = error
-
-    @property
-    def kept(self) -> bool:
-        """Whether the branch has ended with a result."""
-        return bool(self._made)
-
-    def result(self) -> T:
-        """The branch's result. Raises its error."""
-        if self.error is not None:
-            raise self.error
-        assert self._made, "wait for the branch first"
-        return self._made[0]
-
-
 class Lane:
-    """One branch at a time beside the main line."""
+    """One branch at a time beside the main line, each a future."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._thread: Thread | None = None
-        self._promise: Promise[Any] | None = None
+        self._future: Future[Any] = Future()
+        self._future.set_result(None)
 
-    def start(self, branch: Callable[..., T], *arguments: Any) -> Promise[T]:
+    def start(self, branch: Callable[..., T], *arguments: Any) -> "Future[T]":
         """Run the branch beside what follows, after the one before."""
-        return self._begin(Promise(partial(branch, *arguments)), beside=self._run.overlaps)
+        return self._begin(partial(branch, *arguments), threading.Event(), beside=self._run.overlaps)
 
-    def hand_over(self, branch: Callable[..., T], *arguments: Any) -> Promise[T]:
+    def hand_over(self, branch: Callable[..., T], *arguments: Any) -> "Future[T]":
         """Run a stage that needs the engines before what follows, and let it write its artifact beside that."""
-        promise = Promise(partial(branch, *arguments))
-        self._begin(promise, beside=self._run.writes_beside)
-        self._look_after(lambda: promise.computed.is_set() or promise.kept or promise.error is not None)
-        if promise.error is not None:
-            raise promise.error
-        return promise
+        free = threading.Event()
+        future = self._begin(partial(branch, *arguments), free, beside=self._run.writes_beside)
+        self._look_after(lambda: free.is_set() or future.done())
+        if future.done():
+            future.result()
+        return future
 
-    def _begin(self, promise: Promise[T], *, beside: bool) -> Promise[T]:
+    def _begin(self, branch: Callable[[], T], free: threading.Event, *, beside: bool) -> "Future[T]":
         self.wait()
-        if not beside or not current(self._run.name).control.executes:
-            promise.keep()
-            promise.result()
-            return promise
-        self._promise = promise
-        self._thread = Thread(target=copy_context().run, args=(self._work, promise), name="alongside", daemon=True)
+        future: Future[T] = Future()
+
+        def keep() -> None:
+            _computing.set(free)
+            try:
+                future.set_result(branch())
+            except BaseException as error:  # a thread's boundary: raised again by the main line
+                if beside:
+                    self._run.control.halt.call(f"the run ends: {type(error).__name__}: {error}")
+                future.set_exception(error)
+
+        beside = beside and current(self._run.name).control.executes
+        if not beside:
+            keep()
+            future.result()
+            return future
+        self._future = future
+        self._thread = Thread(target=copy_context().run, args=(keep,), name="alongside", daemon=True)
         self._thread.start()
-        return promise
+        return future
 
     def wait(self) -> None:
         """The branch has ended. Raises its error; a signal ends it at its next safe point."""
-        self._look_after(lambda: self._thread is None or not self._thread.is_alive())
+        self._look_after(self._future.done)
         self._thread = None
-        if self._promise is not None:
-            self._promise.result()
+        self._future.result()
 
     def _look_after(self, done: Callable[[], bool]) -> None:
         if self._thread is None:
@@ -253,13 +234,8 @@ class Lane:
         self._run.control.halt.call(f"the run ends: {type(error).__name__}: {error}")
         if self._thread is not None:
             self._thread.join()
-        first = self._promise.error if self._promise is not None else None
+        first = self._future.exception()
         return first if first is not None and isinstance(error, Halted) and not isinstance(first, Halted) else error
-
-    def _work(self, promise: Promise[Any]) -> None:
-        promise.keep()
-        if promise.error is not None:
-            self._run.control.halt.call(f"the run ends: {type(promise.error).__name__}: {promise.error}")
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _require_room(run: Execution, recipe: Recipe, needed: int) -> None:
     free = disk_usage(run.store.root).free
     if needed > free:
         raise StoreError(
-            f"{display.title(recipe.phase, recipe.iteration)} writes {size(needed)}, and the disk of the store at "
+            f"{recipe.title} writes {size(needed)}, and the disk of the store at "
             f"{run.store.root} has {size(free)} free: {size(needed - free)} are missing",
             hint="`infuser gc` says what can go, and with store.keep a run removes it itself as it goes on; "
             f"then {run.resumed_by} goes on from here",
@@ -138,7 +138,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
 def _at_work(run: Execution, recipe: Recipe) -> Iterator[None]:
     """The person sees what is at work, and so does whoever finds us dead."""
     _own(run)
-    doing = display.title(recipe.phase, recipe.iteration)
+    doing = recipe.title
     if run.hold is not None:
         run.hold.note(doing)
     where = place_of(recipe.phase, recipe.iteration, run.console.iterations)
@@ -179,7 +179,7 @@ def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, secon
 def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: float) -> None:
     message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
-    run.log.failed(display.title(recipe.phase, recipe.iteration), seconds, error)
+    run.log.failed(recipe.title, seconds, error)
     # On a full disk there is no room for the line either; the error itself is on its way to the person.
     with suppress(StoreError):
         run.journal.append(

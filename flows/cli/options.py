@@ -14,10 +14,6 @@ RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a ru
 """A run, or the latest."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """Output for programs."""
-Configs = Annotated[
-    list[Path], typer.Argument(metavar="CONFIG...", help="YAML files or names of shipped ones, merged left to right.")
-]
-"""Configuration files."""
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
 """Settings on the command line."""
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]

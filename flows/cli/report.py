@@ -137,7 +137,7 @@ def habits(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths, the generator's JSON."""
+    """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths."""
     from infuser_core.report import habits as of_run
     from infuser_core.report.content import terminal
 

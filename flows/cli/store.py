@@ -74,13 +74,11 @@ def _repair(run: str | None, iteration: int | None) -> None:
 
 
 def _check_file_system(folder: Path, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from infuser_core import filesystem
+    from infuser_core.store import filesystem
 
     found = filesystem.probe(folder)
-    show([asdict(promise) for promise in found], lambda: filesystem.text(folder, found), as_json=as_json)
-    if not all(promise.kept for promise in found):
+    show(found, lambda: filesystem.text(folder, found), as_json=as_json)
+    if not all(row["kept"] for row in found):
         raise typer.Exit(_DAMAGED)
 
 

@@ -15,8 +15,8 @@ from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
 from infuser_core.hub import DATA
-from infuser_core.phases.answering import OWN, prompt_name, solver_templates, template_digest
-from infuser_core.phases.evaluate import Ask, AskSettings, Key
+from infuser_core.phases.answering import OWN, AskSettings, prompt_name, solver_templates, template_digest
+from infuser_core.phases.evaluate import Ask, Key
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of

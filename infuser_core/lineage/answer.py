@@ -87,8 +87,8 @@ def _wrapped(body: str) -> list[str]:
 
 
 def printable(value: str) -> str:
-    """Text without control characters other than line breaks: a terminal obeys none of a model's."""
-    return "".join(char for char in value if char == "\n" or char.isprintable())
+    """Text without control characters other than line breaks and tabs: a terminal obeys none of a model's."""
+    return "".join(char for char in value if char in "\n\t" or char.isprintable())
 
 
 def shown(value: Any) -> str:

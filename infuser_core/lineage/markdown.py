@@ -8,7 +8,7 @@ from typing import Any
 from infuser_core.errors import StoreError
 from infuser_core.lineage.graph import Graph
 from infuser_core.store import tables
-from infuser_core.store.recipe import ArtifactRef, Record, read_record
+from infuser_core.store.recipe import ArtifactRef, Record, read_record, title
 from infuser_core.store.store import Store
 
 VIEW = "/view"
@@ -19,11 +19,6 @@ _PREVIEW, _FACTS, _LINE = 5, 3, 160
 def artifact_key(*parts: str) -> str:
     """A Prefect artifact key: lower case, digits, dashes."""
     return "-".join(parts).lower().replace("_", "-").replace(".", "-")
-
-
-def title(phase: str, iteration: int) -> str:
-    """A stage in words."""
-    return f"{phase}, iteration {iteration}" if iteration >= 0 else phase
 
 
 _WORDS = {
@@ -59,8 +54,7 @@ _WORDS = {
 
 def heading(phase: str, iteration: int) -> str:
     """A stage's product in words."""
-    words = _WORDS.get(phase, phase.replace("_", " ")).capitalize()
-    return f"{words}, iteration {iteration}" if iteration >= 0 else words
+    return title(_WORDS.get(phase, phase.replace("_", " ")).capitalize(), iteration)
 
 
 def page_key(phase: str, iteration: int, key: str) -> str:

@@ -27,21 +27,27 @@ from infuser_core.verifiers.parts.batch import Job, check_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSettings:
-    """Settings for putting questions to a solver."""
+class AskSettings:
+    """Everything but the questions and the checkpoint that answers are a function of."""
 
     prompts: str
     """Prompt profile."""
     prompt_digest: str
-    """Digest of the two templates: an edited prompt is another recipe."""
+    """Digest of the templates: an edited prompt is another recipe."""
     sampling: SamplingSettings
     """Temperature, top-p, top-k."""
     samples: int
     """Responses per question."""
     prompt_tokens: int
-    """Prompt limit, tokens; a longer question counts as unanswered."""
+    """Prompt limit, tokens; a longer question is not asked, and counts as unanswered."""
     max_tokens: int
     """Response limit, tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSettings(AskSettings):
+    """The same where the answers are judged at once."""
+
     box: str
     """Which boxed answer counts."""
 

@@ -20,7 +20,14 @@ from infuser_core.engines.protocols import (
     Tokenizer,
     no_progress,
 )
-from infuser_core.phases.answering import AS_WRITTEN, Phrasing, messages_of, solver_templates, template_digest
+from infuser_core.phases.answering import (
+    AS_WRITTEN,
+    AskSettings,
+    Phrasing,
+    messages_of,
+    solver_templates,
+    template_digest,
+)
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.batch import Job, Ruling, break_ties, check_all
@@ -243,24 +250,6 @@ def _verdict(row: BenchmarkResponse, ruling: Ruling, preset: str) -> BenchmarkVe
 
 
 VERSION = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskSettings:
-    """Everything but the questions and the checkpoint that responses are a function of."""
-
-    prompts: str
-    """Prompt profile."""
-    prompt_digest: str
-    """Digest of the templates: an edited prompt is another recipe."""
-    sampling: SamplingSettings
-    """Temperature, top-p, top-k."""
-    samples: int
-    """Responses per question."""
-    prompt_tokens: int
-    """Prompt limit, tokens; a longer question is not asked."""
-    max_tokens: int
-    """Response limit, tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ The reasons for which a stage would run come from its recipe beside that of the 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -97,8 +97,7 @@ class Reason:
 
     def to_json(self) -> dict[str, Any]:
         """The reason for scripts."""
-        facts = {"kind": self.kind, "text": self.text, "key": self.key, "old": self.old, "new": self.new}
-        return {name: value for name, value in facts.items() if value not in ("", None)}
+        return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +133,18 @@ def reasons(step: Step, before: Before, salts: Salts, missing: Mapping[str, Reci
     found = _forced(recipe, record, salts)
     if record is not None:
         if record.version != recipe.version:
-            text = f"version of {recipe.phase} {record.version} -> {recipe.version}"
-            found.append(Reason(kind="version", key=recipe.phase, old=record.version, new=recipe.version, text=text))
+            said = f"version of {recipe.phase} {record.version} -> {recipe.version}"
+            found.append(_changed("version", recipe.phase, record.version, recipe.version, said))
         found += _settings(recipe, record, before.settings)
         if record.seed != recipe.seed:
-            text = f"seed {record.seed} -> {recipe.seed}"
-            found.append(Reason(kind="seed", key="seed", old=record.seed, new=recipe.seed, text=text))
+            found.append(_changed("seed", "seed", record.seed, recipe.seed))
     found += _inputs(recipe, record, missing)
     gone = "missing: it was computed, and is gone from the store"
     return found or [Reason(kind="missing", text=gone if recipe.key in before.seen else "missing: not computed yet")]
+
+
+def _changed(kind: str, key: str, old: Any, new: Any, text: str = "") -> Reason:
+    return Reason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_short(old)} -> {_short(new)}")
 
 
 def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]:
@@ -152,14 +154,14 @@ def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]
     old = json.loads(record.config).get(SALT) if record is not None else None
     if old == salt:
         return []
-    return [Reason(kind="forced", key=SALT, old=old, new=salt, text=f"forced: computed again, attempt {salt}")]
+    return [_changed("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
 
 
 def _settings(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
     """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
     leaves = leaves_that_differ(json.loads(record.config), dict(recipe.config))
     named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
-    return [Reason(kind="setting", key=n.name, old=n.old, new=n.new, text=str(n)) for n in named]
+    return [_changed("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
 
 
 def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
@@ -175,24 +177,16 @@ def _inputs(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]
     found = []
     for name, identity in recipe.inputs.items():
         if identity in missing:
-            source = title(missing[identity])
-            text = f"depends on {source}, which would run"
-            found.append(Reason(kind="depends", key=name, new=source, text=text))
+            source = missing[identity].title
+            found.append(_changed("depends", name, None, source, f"depends on {source}, which would run"))
         elif before and identity != before.get(name):
-            text = f"input {name} changed: {before.get(name, 'none')} -> {identity}"
-            found.append(Reason(kind="input", key=name, old=before.get(name), new=identity, text=text))
-    for name in before:
-        if name not in recipe.inputs:
-            found.append(Reason(kind="input", key=name, old=before[name], text=f"input {name} is no longer used"))
-    return found
+            said = f"input {name} changed: {before.get(name, 'none')} -> {identity}"
+            found.append(_changed("input", name, before.get(name), identity, said))
+    gone = [name for name in before if name not in recipe.inputs]
+    return found + [_changed("input", name, before[name], None, f"input {name} is no longer used") for name in gone]
 
 
 _DEPENDS = Reason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
-
-
-def title(recipe: Recipe) -> str:
-    """A stage in words."""
-    return f"{recipe.phase}, iteration {recipe.iteration}" if recipe.iteration >= 0 else recipe.phase
 
 
 _LISTED = 8
@@ -218,7 +212,7 @@ class Planned:
     @property
     def title(self) -> str:
         """The stage in words."""
-        return f"{title(self.recipe)}{f' ({self.label})' if self.label else ''}"
+        return f"{self.recipe.title}{f' ({self.label})' if self.label else ''}"
 
     @property
     def is_known(self) -> bool:

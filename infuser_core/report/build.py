@@ -10,7 +10,7 @@ from typing import Any
 from infuser_core import durable
 from infuser_core.anchors import anchor_notes
 from infuser_core.config.run import RunConfig
-from infuser_core.report import charts, habits, outline, page
+from infuser_core.report import charts, outline, page
 from infuser_core.report.charts import Series
 from infuser_core.report.content import Report
 from infuser_core.report.quality import Answered
@@ -65,7 +65,6 @@ def report(
             notes=_notes(RunConfig.model_validate(raw), lens, name),
             answered=answered(root, [name]),
             checked=_latest_quality(Catalogue(root), name),
-            specials=habits.special_tokens(root, name),
         )
         shown = {**run_page(root, name, own), "charts": drawn(lens, [name, *beside])}
         asked = own.query(_QUESTIONS, [MOST_QUESTIONS])
@@ -91,13 +90,11 @@ def save_figures(made: Report, folder: Path) -> list[Path]:
     return saved
 
 
-def report_several(
-    root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None, heading: str = ""
-) -> list[Path]:
+def report_several(root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None) -> list[Path]:
     """One page for several runs, and its charts as files in the folder `figures`; returns what was written."""
     with _views(root, names) as lens:
         chosen = choose({name: runs.read_config(root, name) for name in names})
-        made = outline.of_runs(lens.query, chosen, answered=answered(root, names), heading=heading)
+        made = outline.of_runs(lens.query, chosen, answered=answered(root, names))
         lines = drawn(lens, names[:MOST_LINES])
     durable.write(html, page.render(made, charts=lines))
     return [html, *(save_figures(made, figures) if figures is not None else [])]

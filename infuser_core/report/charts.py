@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from infuser_core.report.content import Row, printable
+from infuser_core.lineage.answer import printable
+from infuser_core.report.content import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

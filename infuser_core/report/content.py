@@ -1,4 +1,4 @@
-"""Parts of a report before it is written as a page or as Markdown: sections, tables, charts, sample texts."""
+"""Parts of a report before it is written as a page or as Markdown: sections, tables, charts."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,7 @@ from itertools import takewhile
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from infuser_core.lineage.answer import printable
 from infuser_core.terminal import table as aligned
 
 if TYPE_CHECKING:
@@ -39,18 +40,6 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A generated question with its scores and texts."""
-
-    title: str
-    """Iteration and question id."""
-    facts: list[tuple[str, str]]
-    """Short (label, value) pairs."""
-    texts: list[tuple[str, str]]
-    """Longer (label, text) pairs, as models wrote them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """One heading of the report. Lines and cells are plain text."""
 
@@ -62,8 +51,6 @@ class Section:
     """Charts."""
     tables: list[Table] = field(default_factory=list)
     """Tables."""
-    samples: list[Sample] = field(default_factory=list)
-    """Sample questions."""
     sql: list[str] = field(default_factory=list)
     """Statements that its numbers came from; `infuser sql` runs each."""
 
@@ -148,8 +135,3 @@ def text(value: object) -> str:
     """One line of text without control characters, or a dash where there is none."""
     shown = " ".join(printable("" if value is None else str(value)).split())
     return shown or NOTHING
-
-
-def printable(value: str) -> str:
-    """Text without control characters other than line breaks and tabs."""
-    return "".join(char for char in value if char in "\n\t" or char.isprintable())

@@ -199,9 +199,3 @@ def _domains(pool: Sequence[Row]) -> Figure:
         layers.append(Series(label=variant, x=list(range(len(names))), y=y))
     caption = "Share of each domain's documents that the generator has read"
     return charts.groups(caption, names, layers, name="domains", label="share of documents read", share=True)
-
-
-def with_choices(row: Row) -> str:
-    """A question with its lettered choices."""
-    lettered = [f"{chr(65 + place)}) {choice}" for place, choice in enumerate(row["choices"] or [])]
-    return "\n".join([str(row["text"]), *lettered])

@@ -1,6 +1,5 @@
-"""Report section on the form of answers and generator replies over training."""
+"""Report section on the form of answers over training."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from infuser_core.report.content import (
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, Manners
-from infuser_core.store.journal import Journal
-from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import find_run
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -37,16 +34,13 @@ ANSWERS = {
     "check_keys": "strong solver's answers to generated questions",
 }
 """Phases whose responses can be looked at; the first that a run has is taken."""
-_REPLIES = {"valid": "valid questions", "json": "a JSON object", "fields": "all fields", "ended": "end by themselves"}
 
 
-def look(query: Query, run: str, *, phase: str = "", specials: Sequence[int] = ()) -> dict[str, Any]:
+def look(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
     """Everything about the form of a run's responses. Raises UsageError for a phase that it has no answers of.
 
     `phase` is the one whose answers were looked at, empty where there are none; `at` the iteration of the checkpoint
-    that the first one is compared with, the selected one or the last. `replies` are the generator's per iteration,
-    `inside` responses with a special token before their end: `specials` are ids of these, decoded text never shows
-    them.
+    that the first one is compared with, the selected one or the last.
     """
     chosen = _chosen(query, run, phase)
     found = _answers(query, run, chosen) if chosen else {}
@@ -58,13 +52,11 @@ def look(query: Query, run: str, *, phase: str = "", specials: Sequence[int] = (
         "checkpoints": [statistic.retained(iteration, rows) for iteration, rows in found.items()],
         "at": at,
         "changes": statistic.changes(found[first], found[at]) if at != first else [],
-        "replies": _generator(query, run),
-        "inside": _inside(query, run, specials) if specials else [],
     }
 
 
 def section(found: Mapping[str, Any]) -> Section:
-    """The habits as a section: figure, checkpoints, changes, generator replies."""
+    """The habits as a section: figure, checkpoints, changes."""
     tables = tables_of(found)
     if not tables:
         return Section(title=TITLE)
@@ -77,7 +69,7 @@ def section(found: Mapping[str, Any]) -> Section:
 
 
 def tables_of(found: Mapping[str, Any]) -> list[Table]:
-    """Checkpoints, changes, generator replies and special tokens: those of which there are any."""
+    """Checkpoints and changes: those of which there are any."""
     checkpoints = [
         {
             "iteration": one["iteration"],
@@ -99,24 +91,11 @@ def tables_of(found: Mapping[str, Any]) -> list[Table]:
         }
         for one in found["changes"]
     ]
-    replies = [
-        {
-            "iteration": row["iteration"],
-            "replies": row["replies"],
-            "median tokens": row["tokens"],
-            **{label: row[name] for name, label in _REPLIES.items()},
-        }
-        for row in found["replies"]
-    ]
-    within = "with a special token inside"
-    inside = [{within if name == "special" else name: value for name, value in row.items()} for row in found["inside"]]
-    shares: Formats = {"median tokens": tenths, **dict.fromkeys((*MEASURES.values(), *_REPLIES.values()), percent)}
+    shares: Formats = {"median tokens": tenths, **dict.fromkeys(MEASURES.values(), percent)}
     moved: Formats = {"anchor": percent, at: percent, "change, points": points, "95% interval": points_interval}
     made: list[tuple[str, Sequence[Row], Formats]] = [
         ("Form of the answers by checkpoint", checkpoints, shares),
         ("What was kept and what was lost", changes, moved),
-        ("Form of the generator's replies", replies, shares),
-        ("Special tokens before the end of a response", inside, {within: percent}),
     ]
     return [table(title, rows, formats) for title, rows, formats in made if rows]
 
@@ -159,41 +138,11 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
     return answers
 
 
-def _generator(query: Query, run: str) -> list[Row]:
-    no_json = ", ".join(literal(reason) for reason in statistic.NO_JSON)
-    return query(f"""
-        SELECT iteration, count(*) AS replies, avg((malformed_reason = '')::INT) AS valid,
-            avg((malformed_reason NOT IN ({no_json}))::INT) AS json,
-            avg((malformed_reason NOT IN ({no_json}, {literal(statistic.NO_FIELDS)}))::INT) AS fields,
-            avg((finish_reason = 'stop')::INT) AS ended, median(len(token_ids)) AS tokens
-        FROM rollouts WHERE run = {literal(run)} AND role = 'generator' GROUP BY iteration ORDER BY iteration""")
-
-
-def _inside(query: Query, run: str, specials: Sequence[int]) -> list[Row]:
-    listed = ", ".join(str(token) for token in sorted(specials))
-    return query(f"""
-        SELECT phase, iteration, count(*) AS responses,
-            avg(list_has_any(token_ids[1:greatest(len(token_ids) - 1, 0)], [{listed}])::INT) AS special
-        FROM rollouts WHERE run = {literal(run)} GROUP BY phase, iteration HAVING special > 0
-        ORDER BY phase, iteration""")
-
-
-def special_tokens(root: Path, run: str) -> list[int]:
-    """Ids of the special tokens of the run's anchor; none where it has no tokenizer file that names them."""
-    keys = [entry.key for entry in Journal(root, run).latest() if entry.phase == "anchor"]
-    store = Store(root)
-    anchor = read_record(store.folder("anchor", keys[-1])) if keys else None
-    if anchor is None or "tokenizer.json" not in anchor.files:
-        return []
-    added = json.loads(store.path(anchor.ref, "tokenizer.json").read_text(encoding="utf-8")).get("added_tokens", [])
-    return sorted(int(token["id"]) for token in added if token.get("special"))
-
-
 def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
     """A run's name, and its habits."""
     run = find_run(root, name)
     lens = Lens(Store(root), runs=[run])
     try:
-        return run, look(lens.query, run, phase=phase, specials=special_tokens(root, run))
+        return run, look(lens.query, run, phase=phase)
     finally:
         lens.close()

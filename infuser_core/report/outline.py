@@ -48,12 +48,10 @@ def of_run(
     notes: Sequence[str] = (),
     answered: Answered = MappingProxyType({}),
     checked: Mapping[str, Any] | None = None,
-    specials: Sequence[int] = (),
 ) -> Report:
     """The report of one run, beside the curve of another where one is named; `notes` are listed after the result.
 
-    `answered` are its questions as other solvers answered them, `checked` is what `infuser quality` found of them, and
-    `specials` are the ids of the tokenizer's special tokens.
+    `answered` are its questions as other solvers answered them, `checked` is what `infuser quality` found of them.
     """
     run = chosen.run
     other = [Chosen(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
@@ -69,7 +67,7 @@ def of_run(
         evaluations.categories,
         *_training(answered),
         lambda _, __: quality.quality(checked),
-        lambda asked, _: habits.section(habits.look(asked, run, specials=specials)),
+        lambda asked, _: habits.section(habits.look(asked, run)),
         alone(corpus.mixture),
         alone(corpus.corpus),
     )
@@ -79,12 +77,10 @@ def of_run(
 def _filled(query: Query, found: Sequence[Chosen], builders: Sequence[Builder]) -> list[Section]:
     """The sections that these runs have something for."""
     sections = [with_sql(query, found, build) for build in builders]
-    return [one for one in sections if any((one.lines, one.figures, one.tables, one.samples))]
+    return [one for one in sections if any((one.lines, one.figures, one.tables))]
 
 
-def of_runs(
-    query: Query, found: Sequence[Chosen], *, answered: Answered = MappingProxyType({}), heading: str = ""
-) -> Report:
+def of_runs(query: Query, found: Sequence[Chosen], *, answered: Answered = MappingProxyType({})) -> Report:
     """One page for several runs."""
     builders: tuple[Builder, ...] = (
         lambda _, runs: _runs(runs),
@@ -96,7 +92,7 @@ def of_runs(
         *_training(answered),
     )
     count = len(variants(found))
-    title = heading or f"INFUSER: {len(found)} runs, {count} variant{'s' * (count != 1)}"
+    title = f"INFUSER: {len(found)} runs, {count} variant{'s' * (count != 1)}"
     return Report(title=title, sections=_filled(query, found, builders))
 
 

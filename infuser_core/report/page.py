@@ -15,7 +15,7 @@ from markupsafe import escape as html_escape
 
 from infuser_core.lineage.pages import environment
 from infuser_core.report import charts as drawings
-from infuser_core.report.content import Report, Row, Sample, Section, Table
+from infuser_core.report.content import Report, Row, Section, Table
 
 OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
 """Sections of a report that do not fold."""
@@ -92,7 +92,6 @@ def _section(section: Section) -> str:
     lines = [f"- {escape(line)}" for line in section.lines] if len(section.lines) > 1 else [*map(escape, section.lines)]
     blocks = ["\n".join(lines)] if lines else []
     blocks += [_table(table) for table in section.tables]
-    blocks += [_sample(sample) for sample in section.samples]
     return "\n\n".join([f"## {escape(section.title)}", *blocks])
 
 
@@ -106,16 +105,3 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns:
     """Lines of a Markdown table of cells that stand as they are; columns after those of text are set flush right."""
     marks = [":---" if index < text_columns else "---:" for index in range(len(columns))]
     return ["| " + " | ".join(row) + " |" for row in [columns, marks, *rows]]
-
-
-def _sample(sample: Sample) -> str:
-    facts = [f"- {escape(label)}: {escape(value)}" for label, value in sample.facts]
-    texts = [f"{escape(label)}:\n\n{_fenced(body)}" for label, body in sample.texts]
-    return "\n\n".join([f"### {escape(sample.title)}", "\n".join(facts), *texts])
-
-
-def _fenced(body: str) -> str:
-    """A code block whose fence is longer than any run of backticks inside."""
-    longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{body}\n{fence}"

@@ -11,11 +11,9 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 
-SOURCE = "tables and prose of the INFUSER paper; values and decimals as printed"
 AVERAGE = "Category average: "
 RELATIVE = "Relative improvement (%): "
 OVERALL = ("14-benchmark mean", "Overall average")
-BASE = "Base"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +111,6 @@ def sheets(table: str = "") -> tuple[Sheet, ...]:
         )
         for name, anchor in places
     )
-
-
-def sheet(table: str, anchor: str = "") -> Sheet | None:
-    """One table for one anchor, or None."""
-    return next((found for found in sheets(table) if found.anchor == anchor), None)
 
 
 def accuracy_sheets() -> tuple[Sheet, ...]:

@@ -4,24 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infuser_core.prompts.load import render_question
 from infuser_core.report import charts
 from infuser_core.report.charts import Figure, Series, series_of
 from infuser_core.report.content import (
     Formats,
     Query,
     Row,
-    Sample,
     Section,
     Table,
     interval,
     percent,
     points,
     points_interval,
-    printable,
     table,
     text,
 )
-from infuser_core.report.corpus import with_choices
 from infuser_core.report.queries import grouped, literal, tally_of
 from infuser_core.statistics.question_quality import KEYS, strong_weak_gaps
 from infuser_core.statistics.tally import accuracy
@@ -88,8 +86,7 @@ def quality(found: Mapping[str, Any] | None) -> Section:
         title=title,
         lines=_said(found),
         figures=_figures(found),
-        tables=[*_solvers(found), _checks(found)],
-        samples=[_pair(pair) for pair in found["examples"]],
+        tables=[*_solvers(found), _checks(found), *_pairs(found)],
     )
 
 
@@ -182,11 +179,18 @@ def _checks(found: Mapping[str, Any]) -> Table:
     return table("Checks of the questions", rows, {**dict.fromkeys(shares, percent), "95% interval": interval})
 
 
-def _pair(pair: Row) -> Sample:
-    before, after = pair["before"], pair["after"]
-    facts = [(f"iteration {row['iteration']}", _facts(row)) for row in (before, after)]
-    texts = [(f"iteration {row['iteration']}", printable(with_choices(row))) for row in (before, after)]
-    return Sample(title=f"Document {text(pair['document_id'])}", facts=facts, texts=texts)
+def _pairs(found: Mapping[str, Any]) -> list[Table]:
+    rows = [
+        {
+            "document": pair["document_id"],
+            "iteration": str(row["iteration"]),
+            "question": render_question(row["text"], list(row["choices"] or [])),
+            "checks": _facts(row),
+        }
+        for pair in found["examples"]
+        for row in (pair["before"], pair["after"])
+    ]
+    return [table("Questions of the same document at two iterations", rows)] if rows else []
 
 
 def _facts(row: Row) -> str:

@@ -9,13 +9,6 @@ from infuser_core.report.charts import Series, series_of
 from infuser_core.report.content import Formats, Query, Row, Section, Table, percent, small, table, text
 from infuser_core.statistics.tally import Tally, from_counts
 
-PHASES = (
-    "taxonomy", "search", "choose", "download", "sources", "given_pool", "convert", "structure", "chunk", "judge",
-    "audit", "training_pool", "base", "anchor",
-    "rollout_dev", "dev_gradient", "allocate", "generate_questions", "rollout_questions", "check_keys",
-    "score_influence", "update_generator", "update_solver", "respond", "validate", "select", "leakage", "evaluate",
-)  # fmt: skip
-
 
 def literal(value: str) -> str:
     """A string as an SQL literal."""

@@ -7,7 +7,7 @@ from functools import partial
 from infuser_core.report import charts
 from infuser_core.report.charts import Series, column, series_of, value
 from infuser_core.report.content import Formats, Query, Section, number, percent, small, table, tenths, text
-from infuser_core.report.queries import BAND, PHASES, Chosen, band_section, bands, by_variant, grouped, spread
+from infuser_core.report.queries import BAND, Chosen, band_section, bands, by_variant, grouped, spread
 from infuser_core.statistics.correlation import fit_lengths
 
 SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
@@ -290,12 +290,13 @@ def durations(query: Query, found: Sequence[Chosen]) -> Section:
         found,
         """,
 per_run AS (
-    SELECT c.variant, a.run, a.phase, sum(coalesce(m.seconds, a.seconds)) AS seconds, count(*) AS stages,
+    SELECT c.variant, a.run, a.phase, min(a.rowid) AS place, sum(coalesce(m.seconds, a.seconds)) AS seconds,
+        count(*) AS stages,
         coalesce(sum(coalesce(m.seconds, a.seconds)) FILTER (WHERE a.state = 'cached'), 0) AS reused
     FROM run_artifacts a JOIN chosen c ON c.run = a.run LEFT JOIN artifacts m ON m.artifact_key = a.artifact_key
     GROUP BY ALL)
 SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(seconds) AS "seconds per run",
-    avg(reused) AS "of which reused"
+    avg(reused) AS "of which reused", min(place) AS place
 FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase""",
     )
     if not rows:
@@ -303,10 +304,12 @@ FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, p
     names = list(grouped(rows, "variant"))
     phases = {phase: sum(column(mine, "seconds per run")) for phase, mine in grouped(rows, "phase").items()}
     ranked = sorted(phases, key=lambda phase: (-phases[phase], phase))
+    # In the order of the pipeline, which is that of the runs' artifacts.
+    order = {phase: min(row["place"] for row in mine) for phase, mine in grouped(rows, "phase").items()}
     spent = {(text(row["variant"]), text(row["phase"])): value(row["seconds per run"]) for row in rows}
     layers = [
         Series(label=phase, x=[], y=[spent.get((name, phase), 0.0) for name in names])
-        for phase in sorted(ranked[:SHOWN], key=lambda phase: PHASES.index(phase) if phase in PHASES else 99)
+        for phase in sorted(ranked[:SHOWN], key=lambda phase: order[phase])
     ]
     if rest := ranked[SHOWN:]:
         others = [sum(spent.get((name, phase), 0.0) for phase in rest) for name in names]
@@ -316,5 +319,5 @@ FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, p
     return Section(
         title=title,
         figures=[charts.stacks(caption, names, layers, name="durations", label="seconds per run")],
-        tables=[table("Seconds per phase", rows, shown)],
+        tables=[table("Seconds per phase", rows, shown, without=("place",))],
     )

@@ -1,4 +1,4 @@
-"""Form of responses over training: boxes, ends, stray marks, scripts, lengths, well-formed JSON.
+"""Form of responses over training: boxes, ends, stray marks, scripts, lengths.
 
 The checkpoints of a run answer the same questions, so a change is paired by question.
 """
@@ -36,10 +36,6 @@ MEASURES: Mapping[str, str] = {
 }
 """Measure to what people call it; each is a share of responses."""
 
-NO_JSON = ("empty_response", "no_json_content", "no_json_object", "truncated_json", "invalid_json")
-"""Why a generator's reply holds no JSON object."""
-NO_FIELDS = "missing_required_fields"
-"""Why an object is no question although it is one."""
 _INSIDE = re.compile(r"\w")
 _BOX = "\\boxed"
 

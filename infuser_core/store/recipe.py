@@ -19,6 +19,11 @@ REMEDY = (
 LINKED = "is a symbolic link: an artifact lies in the store itself"
 
 
+def title(phase: str, iteration: int) -> str:
+    """A stage in words."""
+    return f"{phase}, iteration {iteration}" if iteration >= 0 else phase
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactRef:
     """A committed artifact: small enough to travel through any scheduler."""
@@ -52,6 +57,11 @@ class Recipe:
     """Co-training iteration, or -1 outside the loop."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Name to artifact id."""
+
+    @property
+    def title(self) -> str:
+        """The stage that makes it, in words."""
+        return title(self.phase, self.iteration)
 
     def to_json(self) -> JSON:
         """JSON object with sorted keys, the form that is hashed and stored."""

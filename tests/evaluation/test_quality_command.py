@@ -101,6 +101,7 @@ def test_generators_of_two_iterations_are_shown_on_the_same_document(ended: dict
 def test_page_and_report_of_the_run_show_it(ended: dict, launch: Launcher, store: Path):
     page = Path(ended["found"]["page"]).read_text()
     assert "Solvers against the generator&#39;s keys" in page and "quality-swg" in page
+    assert page.count(f'<td class="text">{ended["found"]["examples"][0]["document_id"]}</td>') == 2
     assert launch("report", "small", store=store).code == 0
     told = (store / "runs" / "small" / "report" / "report.md").read_text()
     assert "Checks of the questions" in told and "Form of the answers by checkpoint" in told

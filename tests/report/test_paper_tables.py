@@ -130,8 +130,7 @@ def test_every_cell_stands_once():
 
 
 def test_values_keep_their_decimals():
-    found = paper_numbers.sheet("main", paper_numbers.sheets("main")[0].anchor)
-    assert found is not None
+    found = paper_numbers.sheets("main")[0]
     cell = found.find("INFUSER", "MMLU-Pro")
     assert cell is not None
     assert (cell.text, cell.value, cell.digits, cell.deviation) == ("60.20", Decimal("60.20"), 2, Decimal("0.48"))

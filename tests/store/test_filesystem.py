@@ -7,20 +7,19 @@ from pathlib import Path
 import pytest
 from launcher import Launcher
 
-from infuser_core import filesystem
 from infuser_core.errors import StoreError
+from infuser_core.store import filesystem
 
 
 def test_a_local_folder_can_hold_a_store_and_nothing_is_left_there(tmp_path: Path):
     found = filesystem.probe(tmp_path)
-    assert [promise.name for promise in found if not promise.kept] == []
+    assert [row["name"] for row in found if not row["kept"]] == []
     assert len(found) == 5 and list(tmp_path.iterdir()) == []
     assert "can hold a store" in filesystem.text(tmp_path, found)
 
 
 def test_a_broken_promise_that_is_needed_is_named():
-    promise = filesystem.Promise(name="lock", kept=False, what="a lock was given twice")
-    said = filesystem.text(Path("/x"), [promise])
+    said = filesystem.text(Path("/x"), [{"name": "lock", "kept": False, "what": "a lock was given twice"}])
     assert "BROKEN" in said and "cannot hold a store: lock" in said
 
 

@@ -89,8 +89,13 @@ def flaw(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace
         trainer.zero_grad()
         if is_finite(loss, norm):
             return None
-        quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
-        return NotFinite(group_id=group.group_id, quantity=quantity, value=value, tensor=first_tensor(file))
+        return flawed(group.group_id, loss, norm, tensor=first_tensor(file))
+
+
+def flawed(group_id: str, loss: float, norm: float, *, tensor: str = "") -> NotFinite:
+    """The row of a group whose loss, or else its gradient, is not finite."""
+    quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
+    return NotFinite(group_id=group_id, quantity=quantity, value=value, tensor=tensor)
 
 
 def check_kept(gradient: Path, norm: float, *, of: str) -> None:

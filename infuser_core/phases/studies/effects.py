@@ -17,7 +17,7 @@ import numpy as np
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
 from infuser_core.phases.drawing import Kept
-from infuser_core.phases.parts.not_finite import is_finite, nothing_left
+from infuser_core.phases.parts.not_finite import flawed, is_finite, nothing_left
 from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name, scored, within
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
@@ -135,10 +135,7 @@ def _stepped(group: Sequence[Rollout], solver: Trainer, constants: Objective, ra
     solver.zero_grad()
     loss = solver.forward_backward([train], constants, denominator=1).loss
     norm = solver.optim_step(rate) if is_finite(loss) else math.nan
-    if is_finite(norm):
-        return None
-    quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
-    return NotFinite(group_id=train.group_id, quantity=quantity, value=value, tensor="")
+    return None if is_finite(norm) else flawed(train.group_id, loss, norm)
 
 
 def _effect(name: str, measure: str, values: np.ndarray, rewards: Sequence[float]) -> Effect:

@@ -16,7 +16,7 @@ from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.drawing import Kept
 from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name
 from infuser_core.phases.studies.effects import Measure
-from infuser_core.phases.training import UpdateSettings, by_group, train_group
+from infuser_core.phases.training import UpdateSettings, by_group, logprobs_of, train_group
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.seeding import seed_of
 from infuser_core.statistics.bootstrap import estimate
@@ -136,12 +136,7 @@ def run_arms(
 def _train(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: SelectionSettings) -> None:
     constants = settings.step.objective.constants(groups)
     plain = [train_group(rows, [0.0] * len(rows)) for rows in groups]
-    values = solver.logprobs(plain, temperature=constants.temperature)
-    old = {
-        row.rollout_id: own
-        for rows, found in zip(groups, values, strict=True)
-        for row, own in zip([row for row in rows if row.token_ids], found, strict=True)
-    }
+    old = logprobs_of(groups, solver.logprobs(plain, temperature=constants.temperature))
     train = [train_group(rows, centre([row.reward for row in rows]), old) for rows in groups]
     for _ in range(settings.steps):
         solver.zero_grad()

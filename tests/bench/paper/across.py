@@ -4,18 +4,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from recompute import Check, combine, compare, same, sample_sd
+from tables import BASE
 
-from infuser_core.report.paper_numbers import (
-    AVERAGE,
-    BASE,
-    RELATIVE,
-    Cell,
-    Sheet,
-    accuracy_sheets,
-    cells,
-    sheet,
-    sheets,
-)
+from infuser_core.report.paper_numbers import AVERAGE, RELATIVE, Cell, Sheet, accuracy_sheets, cells, sheets
 
 Column = dict[str, Cell]
 """Cells of one method by row, averages under the names of the accuracy tables."""
@@ -40,6 +31,11 @@ class SeedMatch:
 def across_checks() -> list[Check]:
     """All of this module's checks."""
     return [*base_checks(), *headline_checks(), *equal_settings_checks(), *seed_checks(), *third_seed_checks()]
+
+
+def sheet(table: str, anchor: str) -> Sheet | None:
+    """One table for one anchor, or None."""
+    return next((found for found in sheets(table) if found.anchor == anchor), None)
 
 
 def column(table: str, anchor: str, name: str) -> Column:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import cache, reduce
 from operator import add
 
-from across import OWN, across_checks, column, seed_matches
+from across import OWN, across_checks, column, seed_matches, sheet
 from feasible import (
     Column,
     best_row_fits,
@@ -27,9 +27,10 @@ from tables import table_checks
 
 from infuser_core.report.content import Report, Section, Table, table
 from infuser_core.report.page import markdown
-from infuser_core.report.paper_numbers import AVERAGE, SOURCE, Cell, accuracy_sheets, cells, is_benchmark, sheet
+from infuser_core.report.paper_numbers import AVERAGE, Cell, accuracy_sheets, cells, is_benchmark
 from infuser_core.statistics.averages import half_up, mean_of
 
+SOURCE = "tables and prose of the INFUSER paper; values and decimals as printed"
 APART = ("cross-table", "derived", "feasibility")
 """Kinds that are counted by themselves: their numbers come from several tables, or from outside the paper's tables."""
 

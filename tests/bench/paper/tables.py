@@ -8,7 +8,6 @@ from recompute import Check, Recomputed, combine, compare, mean, minus, quotient
 
 from infuser_core.report.paper_numbers import (
     AVERAGE,
-    BASE,
     OVERALL,
     RELATIVE,
     Cell,
@@ -19,6 +18,9 @@ from infuser_core.report.paper_numbers import (
     sheets,
 )
 from infuser_core.statistics.averages import printed
+
+BASE = "Base"
+"""Heading of the anchor's own numbers."""
 
 
 def table_checks() -> list[Check]:

@@ -5,29 +5,20 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
 from infuser_core.terminal import table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """One thing that was tried."""
+def probe(folder: Path) -> list[dict[str, Any]]:
+    """Try everything in a folder of its own, gone afterwards. Raises StoreError where nothing can be written.
 
-    name: str
-    """A word for scripts, e.g. `rename`."""
-    kept: bool
-    """Whether the file system does it."""
-    what: str
-    """Purpose, and what was seen."""
-
-
-def probe(folder: Path) -> list[Promise]:
-    """Try everything in a folder of its own, gone afterwards. Raises StoreError where nothing can be written."""
+    One row for each thing that a store needs: `name`, whether it is `kept`, and `what` it is for or what was seen.
+    """
     scratch = folder / f".probe.{uuid.uuid4().hex}"
     try:
         scratch.mkdir(parents=True)
@@ -40,25 +31,21 @@ def probe(folder: Path) -> list[Promise]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def text(folder: Path, promises: Sequence[Promise]) -> str:
+def text(folder: Path, found: Sequence[Mapping[str, Any]]) -> str:
     """The findings for people."""
-    rows = [
-        {"promise": each.name, "kept": "yes" if each.kept else "BROKEN", "what it is for": each.what}
-        for each in promises
-    ]
-    broken = [promise.name for promise in promises if not promise.kept]
-    verdict = f"cannot hold a store: {', '.join(broken)}" if broken else "can hold a store"
-    return f"{table(rows, width=100)}\n{folder} {verdict}"
+    rows = [{"promise": row["name"], "kept": "yes" if row["kept"] else "BROKEN", "for": row["what"]} for row in found]
+    broken = ", ".join(row["name"] for row in found if not row["kept"])
+    return f"{table(rows, width=100)}\n{folder} {f'cannot hold a store: {broken}' if broken else 'can hold a store'}"
 
 
-def _try(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> Promise:
+def _try(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> dict[str, Any]:
     place = scratch / name
     place.mkdir()
     try:
         failure = attempt(place)
     except OSError as error:
         failure = error.strerror or str(error)
-    return Promise(name=name, kept=not failure, what=f"{what}: {failure}" if failure else what)
+    return {"name": name, "kept": not failure, "what": f"{what}: {failure}" if failure else what}
 
 
 def _rename(place: Path) -> str:
