@@ -30,11 +30,16 @@ def _renamed(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 def _fork(words: Sequence[str]) -> Sequence[str]:
     """`infuser fork RUN --at T` is `infuser run --fork RUN@T`, which also starts it."""
-    if "--at" not in words[1:-1]:
-        return ["run", *words]
-    place = words.index("--at")
-    rest = [*words[1:place], *words[place + 2 :]]
-    return ["run", "--fork", f"{words[0]}@{words[place + 1]}", *(word for word in rest if word != "--start")]
+    if words[:1] in ([], ["--help"]):
+        return ["run", "--help"]
+    rest, kept = iter(words), []
+    place = next(rest)
+    for word in rest:
+        if word == "--at":
+            place = f"{place}@{next(rest, '')}"
+        elif word != "--start":
+            kept.append(word)
+    return ["run", "--fork", place, *kept]
 
 
 def _undo(words: Sequence[str]) -> Sequence[str]:

@@ -52,7 +52,8 @@ def _shown(kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequenc
     The id is the same for the same stage of the same attempt.
     """
     state_type, state_name = _STATES[of.state]
-    started, seen = (datetime.fromtimestamp(seconds, UTC) for seconds in span_of(entries))
+    *ends, seconds = span_of(entries)
+    started, seen = (datetime.fromtimestamp(end, UTC) for end in ends)
     final = of.state != "running"
     columns = {
         "id": id,
@@ -64,7 +65,7 @@ def _shown(kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequenc
         "expected_start_time": started,
         "start_time": started,
         "end_time": seen if final else None,
-        "total_run_time": seen - started if final else timedelta(0),
+        "total_run_time": timedelta(seconds=seconds if final else 0.0),
         **own,
     }
     when, said = columns["state_timestamp"], of.message or None

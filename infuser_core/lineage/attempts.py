@@ -24,9 +24,10 @@ class Attempt:
     """Why it ended, where it did not come to its end."""
 
 
-def span_of(entries: Sequence[Entry]) -> tuple[float, float]:
-    """Seconds since the epoch when the first of these stages began and when the last ended; they may overlap."""
-    return min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
+def span_of(entries: Sequence[Entry]) -> tuple[float, float, float]:
+    """When the first of these stages began, when the last ended, seconds since the epoch, and the seconds between."""
+    began, ended = min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
+    return began, ended, ended - began
 
 
 def attempts_of(root: Path, name: str) -> list[Attempt]:
