@@ -25,7 +25,7 @@ class Attempt:
 
 
 def span_of(entries: Sequence[Entry]) -> tuple[float, float, float]:
-    """When the first of these stages began, when the last ended, seconds since the epoch, and the seconds between."""
+    """Begin of the first of these stages and end of the last, seconds since the epoch, and the seconds between."""
     began, ended = min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
     return began, ended, ended - began
 
