@@ -182,7 +182,7 @@ def compare_pool(
     """
     config = configured(run.config.corpus.overlap)
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
-    values = {**_scan_values(config, others, _digests(run, others)), "controls": config.controls_per_kind}
+    values = _scan_values(config, others, _digests(run, others))
     inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
     recipe = run.recipe("audit", VERSION, values, inputs)
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from corpus.find import registry
 from corpus.find.catalogue import Offer
 from corpus.find.intake import Item
-from corpus.find.queries import Query, agent_of, prompts_of
+from corpus.find.queries import PROMPTS, Query, librarian_of, prompt_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
-from corpus.find.topics import Assignment, Merge, extract, librarian_of
+from corpus.find.topics import Assignment, Merge, extract
 from corpus.model_reply import ModelCall
 from corpus.read.convert import kept_suffix
 from corpus.read.file_kinds import file_of
@@ -104,7 +104,7 @@ def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
     if source is None:
         return None, {}
     speaker = named_model(source, run.config.engine, run.pool, label="librarian")
-    prompts = [template_digest(template) for template in prompts_of(run.config.prompts)]
+    prompts = [template_digest(prompt_of(name, run.config.prompts)) for name in PROMPTS]
     return speaker, {**speaker.identity, "prompts": prompts}
 
 
@@ -184,13 +184,13 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from corpus.find.session import Answer
 
-        agent = agent_of(model.chat(), run.config.prompts) if model else None
+        librarian = librarian_of(model.chat(), run.config.prompts) if model else None
         found: list[TopicSearch] = []
         with _opened(run, books) as opened:
             for done, topic in enumerate(wanted, 1):
-                found.append(search_topic(topic, opened.catalogues, config, agent=agent))
+                found.append(search_topic(topic, opened.catalogues, config, librarian=librarian))
                 progress(done, len(wanted), 0)
-            answers = opened.session.answers
+            answers = opened.recorder.answers
         failures = sum(len(search.failures) for search in found)
         return Outcome(
             tables={

@@ -13,7 +13,6 @@ import numpy as np
 
 from corpus.audit import shingles
 from corpus.audit.ngrams import Shared, compare, words
-from corpus.audit.planted_controls import ANSWER_WORDS, CHARS, PER_KIND
 from corpus.audit.shingles import Batch
 from infuser_core.config.corpus import OverlapSettings
 
@@ -190,14 +189,6 @@ class OverlapConfig:
     """References shorter than this after normalisation are left out in the paper's mode, characters."""
     mode: Mode = "exact"
     """exact and loose decide on n-grams; paper decides on MinHash estimates and is kept for comparison."""
-    control_chars: tuple[int, ...] = CHARS
-    """Lengths of the verbatim passages planted, characters."""
-    controls_per_kind: int = PER_KIND
-    """Planted pairs of each kind."""
-    control_answer_words: int = ANSWER_WORDS
-    """Length of the unrelated text after a quotation, words."""
-    seed: int = 0
-    """Seed of the planted controls."""
 
     def verdicts(self, shared: Shared, first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
         """All that holds for a pair: whole, first or second (which side is contained), run, shared; the first one that

@@ -81,7 +81,6 @@ def plant(
     *,
     chars: Sequence[int] = CHARS,
     per_kind: int = PER_KIND,
-    answer_words: int = ANSWER_WORDS,
     seed: int = 0,
 ) -> list[Plant]:
     """Plants of every kind that the texts are long enough for; a pure function of its arguments."""
@@ -97,7 +96,7 @@ def plant(
             if len(words(row.record)) >= LEAST_WORDS:
                 found.append(row)
 
-    inside = partial(_inside, vocabulary=vocabulary, size=answer_words, draw=draw)
+    inside = partial(_inside, vocabulary=vocabulary, size=ANSWER_WORDS, draw=draw)
     for length in chars:
         add(f"verbatim {length} characters", length, partial(_passage, chars=length, draw=draw))
     add("200 words, one word changed", 1000, lambda text: _edited(_words(text, 200, draw), 0.0, draw))
@@ -105,7 +104,7 @@ def plant(
     add("1 % of the words changed", 1000, lambda text: _edited(text, 0.01, draw))
     add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
     add("a whole document in an answer", 150, inside)
-    add("unrelated words", 1, lambda text: _noise(vocabulary, answer_words, draw), expected=False)
+    add("unrelated words", 1, lambda text: _noise(vocabulary, ANSWER_WORDS, draw), expected=False)
     for length in chars:
         surrounded = partial(_surrounded, chars=length, vocabulary=vocabulary, draw=draw)
         add(f"verbatim {length} characters inside {SURROUNDED}", length, surrounded)
@@ -199,16 +198,8 @@ def paraphrased(text: str, draw: random.Random) -> str:
     return text
 
 
-def one_in_ten(text: str, draw: random.Random) -> str:
-    """One word in ten is another."""
-    tokens = text.split()
-    for place in draw.sample(range(len(tokens)), len(tokens) // 10):
-        tokens[place] = f"edited{draw.randrange(10**6)}"
-    return " ".join(tokens)
-
-
 DISGUISES: dict[str, Disguise] = {
-    "one word in ten changed": one_in_ten,
+    "one word in ten changed": lambda text, draw: _edited(text, 0.1, draw),
     "other case and punctuation": other_case,
     "look-alike letters": look_alikes,
     "invisible characters": invisible,

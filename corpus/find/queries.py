@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ MAX_QUERY_CHARS = 80
 MAX_QUERY_WORDS = 8
 MAX_TOKENS = 512
 BY_RULE = "rule"
+PROMPTS = ("assign_topic", "merge_topics", "phrase_query", "rank_books")
 T = TypeVar("T")
 
 
@@ -58,15 +59,13 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
-    """The model that phrases queries and orders what was found. It chooses among offers and adds none."""
+class Librarian:
+    """The model that labels questions, phrases queries and orders books. It chooses among offers and adds none."""
 
     model: ChatModel
     """Answers prompts."""
-    phrase: Template
-    """Asks for queries."""
-    rank: Template
-    """Asks for an order."""
+    prompts: Mapping[str, Template]
+    """Its prompts by name: PROMPTS."""
 
     def ask(
         self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]
@@ -83,14 +82,9 @@ class Agent:
         return asked.values[0], asked.calls
 
 
-def agent_of(model: ChatModel, profile: str) -> Agent:
-    """The model that phrases queries and ranks books, with the profile's prompts."""
-    return Agent(model=model, phrase=prompt_of("phrase_query", profile), rank=prompt_of("rank_books", profile))
-
-
-def prompts_of(profile: str) -> list[Template]:
-    """Every prompt of taxonomy and search, for the keys of their stages."""
-    return [prompt_of(name, profile) for name in ("assign_topic", "merge_topics", "phrase_query", "rank_books")]
+def librarian_of(model: ChatModel, profile: str) -> Librarian:
+    """The model with the profile's prompts."""
+    return Librarian(model=model, prompts={name: prompt_of(name, profile) for name in PROMPTS})
 
 
 def prompt_of(name: str, profile: str) -> Template:
@@ -111,17 +105,19 @@ def by_rule(topic: Topic, count: int) -> list[str]:
     return list(dict.fromkeys(filter(None, [topic.subdomain.strip(), *parts, wider])))[:count]
 
 
-def phrase(topic: Topic, count: int, agent: Agent | None = None) -> tuple[list[Query], list[ModelCall]]:
+def phrase(topic: Topic, count: int, librarian: Librarian | None = None) -> tuple[list[Query], list[ModelCall]]:
     """At most `count` queries, the most specific first, and a model's replies.
 
-    Without an agent, and where its replies cannot be used, the rule phrases them.
+    Without a librarian, and where its replies cannot be used, the rule phrases them.
     """
     texts, phrased_by, calls = by_rule(topic, count), BY_RULE, list[ModelCall]()
-    if agent is not None:
-        prompt = agent.phrase.messages(domain=topic.domain, subdomain=topic.subdomain, count=str(count))
-        said, calls = agent.ask("phrase", topic, prompt, lambda reply: _queries(reply, count))
+    if librarian is not None:
+        prompt = librarian.prompts["phrase_query"].messages(
+            domain=topic.domain, subdomain=topic.subdomain, count=str(count)
+        )
+        said, calls = librarian.ask("phrase", topic, prompt, lambda reply: _queries(reply, count))
         if said is not None:
-            texts, phrased_by = said, agent.model.name
+            texts, phrased_by = said, librarian.model.name
     pair = {"domain": topic.domain, "subdomain": topic.subdomain}
     return [Query(**pair, text=text, phrased_by=phrased_by) for text in texts], calls
 

@@ -7,7 +7,7 @@ from typing import Any
 from corpus.find import identifiers as identity
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, subject
-from corpus.find.queries import BY_RULE, Agent, Query, phrase, words
+from corpus.find.queries import BY_RULE, Librarian, Query, phrase, words
 from corpus.model_reply import ModelCall, ReplyProblem
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
@@ -97,12 +97,12 @@ def score(offer: Offer, topic: Topic) -> float:
 
 
 def rank(
-    offers: Sequence[Offer], topic: Topic, refused: dict[tuple[str, str], str], agent: Agent | None = None
+    offers: Sequence[Offer], topic: Topic, refused: dict[tuple[str, str], str], librarian: Librarian | None = None
 ) -> tuple[list[Ranking], list[ModelCall]]:
     """Places for all offers, the best first and those that are not taken last.
 
     `refused` names those that may not be taken, with the reason. Equal scores keep the catalogue's order. Without an
-    agent, and where its replies cannot be used, the rule decides.
+    librarian, and where its replies cannot be used, the rule decides.
     """
     scores = {offer.key: score(offer, topic) for offer in offers}
     free = sorted((o for o in offers if o.key not in refused), key=lambda offer: -scores[offer.key])
@@ -110,13 +110,13 @@ def rank(
     reasons = {offer.key: "shares no word with the pair" for offer in free if scores[offer.key] == 0} | refused
     calls: list[ModelCall] = []
     ranked_by = BY_RULE
-    if agent is not None and kept:
+    if librarian is not None and kept:
         shown, unseen = kept[:MAX_SHOWN], kept[MAX_SHOWN:]
         listed = "\n".join(f"{number}. {_shown(offer)}" for number, offer in enumerate(shown, start=1))
-        prompt = agent.rank.messages(domain=topic.domain, subdomain=topic.subdomain, books=listed)
-        order, calls = agent.ask("rank", topic, prompt, lambda reply: _order(reply, len(shown)))
+        prompt = librarian.prompts["rank_books"].messages(domain=topic.domain, subdomain=topic.subdomain, books=listed)
+        order, calls = librarian.ask("rank", topic, prompt, lambda reply: _order(reply, len(shown)))
         if order is not None:
-            kept, ranked_by = [shown[number - 1] for number in order], agent.model.name
+            kept, ranked_by = [shown[number - 1] for number in order], librarian.model.name
             reasons |= {offer.key: "left out by the ranking model" for offer in shown if offer not in kept}
             reasons |= {offer.key: f"not among the {MAX_SHOWN} best by rule" for offer in unseen}
     places = [(offer, place, "") for place, offer in enumerate(kept, start=1)]
@@ -191,13 +191,13 @@ def search_topic(
     catalogues: Sequence[Site],
     settings: CatalogueSettings,
     *,
-    agent: Agent | None = None,
+    librarian: Librarian | None = None,
 ) -> TopicSearch:
     """Ask every catalogue for a pair. A catalogue that fails costs its own answers alone.
 
     Raises CatalogueError when none of them answered any query: that is an outage and no result to keep.
     """
-    queries, calls = phrase(topic, settings.queries_per_topic, agent)
+    queries, calls = phrase(topic, settings.queries_per_topic, librarian)
     offers: dict[tuple[str, str], Offer] = {}
     failures: list[Failure] = []
     errors: list[CatalogueError] = []
@@ -228,7 +228,7 @@ def search_topic(
     if errors and not answered:
         raise errors[0]
     refused = {key: reason for key, offer in offers.items() if (reason := refusal(offer, settings))}
-    rankings, more = rank(list(offers.values()), topic, refused, agent)
+    rankings, more = rank(list(offers.values()), topic, refused, librarian)
     return TopicSearch(
         queries=queries,
         offers=list(offers.values()),

@@ -59,15 +59,30 @@ KEPT_HEADERS = ("content-type", "location", "x-wp-total", "x-wp-totalpages")
 
 
 class Recorder(httpx.BaseTransport):
-    """Sends requests through `inner` and keeps each answer; `answers` lists those of this recorder, in order.
+    """Sends the requests of its `client` through `inner` and keeps each answer.
 
     With a folder, an answer up to `max_age` old is taken from there: a catalogue that can only be read as a whole is
-    then read once and not for every topic. Busy and failed answers are listed, but not kept for later.
+    then read once and not for every topic. Busy and failed answers are listed, but not kept for later. Without `inner`
+    nothing is asked: what is not on record is not to be had. `search` is the command that answers a web search.
     """
 
-    def __init__(self, inner: httpx.BaseTransport, folder: Path | None, max_age: timedelta) -> None:
-        self.answers: list[Answer] = []
-        self._inner, self._folder, self._max_age = inner, folder, max_age
+    def __init__(
+        self,
+        inner: httpx.BaseTransport | None,
+        config: WebConfig,
+        *,
+        folder: Path | None = None,
+        max_age: timedelta = timedelta.max,
+        search: Sequence[str] = (),
+    ) -> None:
+        self._answers: dict[str, Answer] = {}
+        self._inner, self._folder, self._max_age, self._search = inner, folder, max_age, search
+        self.client = client_of(self, config)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Every answer so far, in order, one per address."""
+        return list(self._answers.values())
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer, read whole. Raises CatalogueError when it is larger than MAX_BYTES."""
@@ -78,16 +93,24 @@ class Recorder(httpx.BaseTransport):
             answer = self._asked(request)
             if path and answer.status_code < 400:
                 durable.write(path, json.dumps(asdict(answer)))
-        self.answers.append(answer)
+        self._answers[url] = answer
         headers: Any = [line.split(": ", 1) for line in answer.headers]
         return httpx.Response(answer.status_code, headers=headers, content=answer.content(), request=request)
 
     def close(self) -> None:
         """Close the transport below."""
-        self._inner.close()
+        if self._inner:
+            self._inner.close()
 
     def _asked(self, request: httpx.Request) -> Answer:
         """The answer, read to its end; a body that breaks off is asked for once more."""
+        if self._inner is None:
+            raise CatalogueError(
+                f"replay: no recorded answer for {request.url}",
+                hint="record the search again: topics, queries or catalogues have changed",
+            )
+        if request.url.scheme == "search":
+            return _answer(str(request.url), searched(self._search, request.url.params.get("q", "")))
         for last in (False, True):
             response = self._inner.handle_request(request)
             try:
@@ -98,17 +121,6 @@ class Recorder(httpx.BaseTransport):
             finally:
                 response.close()
         raise AssertionError("the second time returns or raises")
-
-
-class NoNetwork(httpx.BaseTransport):
-    """Refuses every request: whatever is not on record is not to be had."""
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises CatalogueError for an address that was not asked when the record was made."""
-        raise CatalogueError(
-            f"replay: no recorded answer for {request.url}",
-            hint="record the search again: topics, queries or catalogues have changed",
-        )
 
 
 def _kept(path: Path) -> Answer | None:
@@ -149,76 +161,46 @@ def _answer(url: str, response: httpx.Response) -> Answer:
     )
 
 
-class SearchTransport(httpx.BaseTransport):
+def searched(command: Sequence[str], query: str, *, wall_seconds: float = 60.0) -> httpx.Response:
     """Web search by an external command, which reads the query on standard input and writes JSON.
 
-    Requests to `search://web/?q=TEXT` go to it, so that its answers are recorded and replayed like those of a
-    catalogue; all others go to `inner`. It sees the query alone, which was phrased from a (domain, subdomain) pair.
+    Its answers to `search://web/?q=TEXT` are recorded and replayed like those of a catalogue. It sees the query alone,
+    which was phrased from a (domain, subdomain) pair. Raises CatalogueError where there is no command, and when it
+    fails or is too slow.
     """
-
-    def __init__(self, inner: httpx.BaseTransport, command: Sequence[str], wall_seconds: float = 60.0) -> None:
-        self._inner, self._command, self._wall_seconds = inner, command, wall_seconds
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The command's output. Raises CatalogueError where there is no command, and when it fails or is too slow."""
-        if request.url.scheme != "search":
-            return self._inner.handle_request(request)
-        if not self._command:
-            raise CatalogueError(
-                "web search: no command", hint="set INFUSER_WEB_SEARCH to a command, or drop the catalogue web"
-            )
-        name, query = self._command[0], request.url.params.get("q", "").encode()
-        try:
-            ended = run(self._command, wall_seconds=self._wall_seconds, given=query, answer_bytes=MAX_BYTES)
-        except OSError as error:
-            raise CatalogueError(
-                f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
-            ) from error
-        if ended.killed:
-            raise killed(name, ended.status)
-        if ended.fault or ended.status:
-            said = ended.fault or f"failed with status {ended.status}: {ended.tail}"
-            raise CatalogueError(f"web search: {name!r} {said}", hint="try the command by hand")
-        return httpx.Response(200, stream=httpx.ByteStream(ended.out), request=request)
-
-    def close(self) -> None:
-        """Close the transport below."""
-        self._inner.close()
+    if not command:
+        raise CatalogueError(
+            "web search: no command", hint="set INFUSER_WEB_SEARCH to a command, or drop the catalogue web"
+        )
+    name = command[0]
+    try:
+        ended = run(command, wall_seconds=wall_seconds, given=query.encode(), answer_bytes=MAX_BYTES)
+    except OSError as error:
+        raise CatalogueError(
+            f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
+        ) from error
+    if ended.killed:
+        raise killed(name, ended.status)
+    if ended.fault or ended.status:
+        said = ended.fault or f"failed with status {ended.status}: {ended.tail}"
+        raise CatalogueError(f"web search: {name!r} {said}", hint="try the command by hand")
+    return httpx.Response(200, stream=httpx.ByteStream(ended.out))
 
 
-class Session:
-    """A client and what it was answered."""
-
-    def __init__(self, recorder: Recorder, config: WebConfig) -> None:
-        self._recorder = recorder
-        self.client: httpx.Client = client_of(recorder, config)
-
-    @property
-    def answers(self) -> list[Answer]:
-        """Every answer of this session, in order, one per address."""
-        return list({answer.url: answer for answer in self._recorder.answers}.values())
-
-
-@contextmanager
 def live(
     config: WebConfig, folder: Path | None = None, *, max_age_days: float = 7.0, search: Sequence[str] = ()
-) -> Iterator[Session]:
-    """A session that asks the network; without a folder, answers are kept for this session alone.
+) -> Recorder:
+    """A recorder that asks the network; without a folder, answers are kept for this session alone.
 
     A kept answer up to `max_age_days` old is taken instead of asking again. `search` is the command of a web search.
     """
-    transport = SearchTransport(PoliteTransport(GuardedTransport(config), config), search)
-    session = Session(Recorder(transport, folder, timedelta(days=max_age_days)), config)
-    with session.client:
-        yield session
+    transport = PoliteTransport(GuardedTransport(config), config)
+    return Recorder(transport, config, folder=folder, max_age=timedelta(days=max_age_days), search=search)
 
 
-@contextmanager
-def replayed(folder: Path) -> Iterator[Session]:
-    """A session that lives on the answers that earlier ones kept in a folder, of any age, and never asks."""
-    session = Session(Recorder(NoNetwork(), folder, timedelta.max), WebConfig())
-    with session.client:
-        yield session
+def replayed(folder: Path) -> Recorder:
+    """A recorder that lives on the answers that earlier ones kept in a folder, of any age, and never asks."""
+    return Recorder(None, WebConfig(), folder=folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +209,7 @@ class Opened:
 
     catalogues: Sequence[Site]
     """In the order of the settings."""
-    session: Session
+    recorder: Recorder
     """The client and its record."""
     download: WebConfig
     """How sources are fetched."""
@@ -264,9 +246,9 @@ def open_catalogues(
     # What is served on loopback changes with the run, and its port is another's tomorrow.
     kept = folder if settings.type == "catalogues" else None
     if settings.type == "catalogues" and settings.answers == "recorded":
-        opening = replayed(folder or Path())
+        recorder = replayed(folder or Path())
     else:
-        opening = live(config, kept, max_age_days=settings.answer_days, search=shlex.split(search))
-    with opening as session:
-        catalogues = [connect(name, base=base, client=session.client) for name, base in entries]
-        yield Opened(catalogues=catalogues, session=session, download=download)
+        recorder = live(config, kept, max_age_days=settings.answer_days, search=shlex.split(search))
+    with recorder.client as client:
+        catalogues = [connect(name, base=base, client=client) for name, base in entries]
+        yield Opened(catalogues=catalogues, recorder=recorder, download=download)

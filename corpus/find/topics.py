@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.find.queries import BY_RULE, prompt_of, words
+from corpus.find.queries import BY_RULE, Librarian, words
 from corpus.model_reply import ModelCall, ReplyProblem, ask
-from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
-from infuser_core.prompts.load import Template, render_question
+from infuser_core.prompts.load import render_question
 from infuser_core.schemas import Question, Topic
 
 MAX_LABEL_CHARS = 60
@@ -68,23 +68,6 @@ class Merge:
     """Questions that carried the label."""
     decided_by: str
     """`rule`, or the name of the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Librarian:
-    """The model that labels questions, with its prompts."""
-
-    model: ChatModel
-    """Answers prompts."""
-    assign: Template
-    """Asks for a question's pair."""
-    merge: Template
-    """Asks for synonyms in a list of labels."""
-
-
-def librarian_of(model: ChatModel, profile: str) -> Librarian:
-    """The model that labels questions, with the profile's prompts."""
-    return Librarian(model=model, assign=prompt_of("assign_topic", profile), merge=prompt_of("merge_topics", profile))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +168,7 @@ def _assign(
         batch = questions[start : start + BATCH]
         asked = ask(
             librarian.model,
-            [librarian.assign.messages(question=render_question(q.text, q.choices)) for q in batch],
+            [librarian.prompts["assign_topic"].messages(question=render_question(q.text, q.choices)) for q in batch],
             lambda place, reply, batch=batch: (  # type: ignore[misc]
                 _checked("domain", reply, batch[place]),
                 _checked("subdomain", reply, batch[place]),
@@ -296,7 +279,10 @@ def _synonyms(
     level = f"subdomain {within}" if within else "domain "
     asked = ask(
         librarian.model,
-        [librarian.merge.messages(kind=kind, labels="\n".join(f"- {label}" for label in w)) for w in windows],
+        [
+            librarian.prompts["merge_topics"].messages(kind=kind, labels="\n".join(f"- {label}" for label in w))
+            for w in windows
+        ],
         lambda place, reply: _groups(reply, windows[place], fixed),
         task="merge",
         items=[f"{level}: {window[0]} ... {window[-1]}" for window in windows],

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -246,7 +246,7 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
         target="<= 0",
         detail=f"{detail}{longest} at most {told}",
     )
-    for row in audit.measure(documents, replace(config_of("exact"), controls_per_kind=CONTROLS)):
+    for row in audit.measure(documents, config_of("exact"), per_kind=CONTROLS):
         name = f"real pool, planted: {row.kind}: {'13 words reported' if row.expected else 'false matches'}"
         matched = f"{row.found['exact']:.2f} matched by exact; {row.planted} pairs"
         yield Row(name=name, value=row.found[SHARED], unit="share", detail=matched)

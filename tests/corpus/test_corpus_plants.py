@@ -41,14 +41,14 @@ def test_the_seed_alone_decides():
 
 @given(st.lists(st.text("ab \u65e5.", max_size=80), max_size=4))
 def test_any_texts_give_plants_of_their_own_or_none(documents):
-    for row in plant(documents, per_kind=2, chars=(5, 40), answer_words=6):
+    for row in plant(documents, per_kind=2, chars=(5, 40)):
         assert len(words(row.record)) >= LEAST_WORDS and 0 <= row.document < len(documents)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_recall_stands_beside_every_mode(mode):
     pool = [PoolText(document_id=str(number), text=text) for number, text in enumerate(POOL)]
-    rows = measure(pool, OverlapConfig(mode="exact", controls_per_kind=3, control_chars=(300,)))
+    rows = measure(pool, OverlapConfig(mode="exact"), per_kind=3, chars=(300,))
     assert [row.planted for row in rows if row.kind == "verbatim 300 characters"] == [3]
     hard = ("one word in ten changed", "verbatim 300 characters inside 2000")
     expected = [row.found[mode] for row in rows if row.expected and row.kind not in hard]

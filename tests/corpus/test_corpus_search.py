@@ -13,11 +13,11 @@ from loopback import GUARD, Loopback, Say, recorded, serving
 
 import corpus
 from corpus.find.catalogue import Offer, connect, subject
-from corpus.find.queries import Agent, by_rule, phrase
+from corpus.find.queries import Librarian, by_rule, librarian_of, phrase
 from corpus.find.registry import admit
 from corpus.find.search import OFFERS_PER_CATALOGUE, rank, refusal, score, search_topic
 from corpus.find.session import live
-from corpus.find.topics import Librarian, extract
+from corpus.find.topics import extract
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
@@ -55,14 +55,14 @@ class Fake:
         return download_url
 
 
-def agent(phrase: str = '{"queries": ["wave optics"]}', rank: str = '{"ranking": [1]}') -> tuple[Agent, list[str]]:
+def agent(phrase: str = '{"queries": ["wave optics"]}', rank: str = '{"ranking": [1]}') -> tuple[Librarian, list[str]]:
     seen: list[str] = []
 
     def reply(messages: Messages) -> str:
         seen.append(messages[-1]["content"])
         return rank if "Books, each with" in seen[-1] else phrase
 
-    return Agent(model=ScriptedChat(reply=reply), phrase=PHRASE, rank=RANK), seen
+    return Librarian(model=ScriptedChat(reply=reply), prompts={"phrase_query": PHRASE, "rank_books": RANK}), seen
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_catalogue_that_answers_with_nothing_is_a_result():
 def test_the_model_phrases_queries_and_what_it_says_is_kept():
     helper, seen = agent()
     catalogue = Fake(offer("a", "Optics"))
-    found = search_topic(TOPIC, [catalogue], SETTINGS, agent=helper)
+    found = search_topic(TOPIC, [catalogue], SETTINGS, librarian=helper)
     assert catalogue.asked == ["wave optics"] and found.queries[0].phrased_by == "rule-based: scripted"
     assert "Specialisation: Optics" in seen[0] and [call.task for call in found.calls] == ["phrase", "rank"]
 
@@ -133,7 +133,7 @@ def test_the_model_phrases_queries_and_what_it_says_is_kept():
     ],
 )
 def test_where_the_model_phrases_nothing_usable_the_rule_does(reply, problem):
-    found = search_topic(TOPIC, [Fake()], SETTINGS, agent=agent(phrase=reply)[0])
+    found = search_topic(TOPIC, [Fake()], SETTINGS, librarian=agent(phrase=reply)[0])
     assert [row.phrased_by for row in found.queries] == ["rule", "rule"]
     assert [call.attempt for call in found.calls] == [1, 2, 3] and all(problem in call.problem for call in found.calls)
 
@@ -160,7 +160,7 @@ def test_books_are_ranked_by_shared_words_and_the_rest_has_reasons():
 
 def test_the_model_orders_what_may_be_taken_and_can_leave_out():
     helper, seen = agent(rank='Sure: {"ranking": [3, 1]}')
-    found = search_topic(TOPIC, [Fake(*BOOKS)], SETTINGS, agent=helper)
+    found = search_topic(TOPIC, [Fake(*BOOKS)], SETTINGS, librarian=helper)
     assert [row.offer_id for row in found.rankings if row.rank] == ["about", "best"]
     reasons = {row.offer_id: row.reason for row in found.rankings}
     assert reasons["title"] == "left out by the ranking model" and "CC-BY-NC" in reasons["nc"]
@@ -171,7 +171,7 @@ def test_the_model_orders_what_may_be_taken_and_can_leave_out():
     "reply", ['{"ranking": [9]}', '{"ranking": [1, 1]}', '{"ranking": [true]}', '{"ranking": "1"}']
 )
 def test_an_order_of_other_books_is_refused_and_the_rule_decides(reply):
-    found = search_topic(TOPIC, [Fake(*BOOKS)], SETTINGS, agent=agent(rank=reply)[0])
+    found = search_topic(TOPIC, [Fake(*BOOKS)], SETTINGS, librarian=agent(rank=reply)[0])
     assert [row.offer_id for row in found.rankings if row.rank] == ["best", "title", "about"]
     assert {row.ranked_by for row in found.rankings} == {"rule"} and sum(c.task == "rank" for c in found.calls) == 3
 
@@ -234,11 +234,7 @@ def test_no_word_of_a_question_reaches_a_catalogue_or_the_agent():
             else '{"domain": "Physics", "subdomain": "Optics"}'
         )
 
-    helper = Librarian(
-        model=ScriptedChat(reply=label),
-        assign=load("assign_topic", profile="paper"),
-        merge=load("merge_topics", profile="paper"),
-    )
+    helper = librarian_of(ScriptedChat(reply=label), "paper")
     topics = extract(questions, helper).topics
     searching, told = agent(rank='{"ranking": [1]}')
     with serving() as server, live(GUARD) as session:
@@ -247,7 +243,7 @@ def test_no_word_of_a_question_reaches_a_catalogue_or_the_agent():
         catalogues = [
             connect(name, base=server.base, client=session.client) for name in ("oapen", "open_textbook_library")
         ]
-        found = [search_topic(topic, catalogues, SETTINGS, agent=searching) for topic in topics]
+        found = [search_topic(topic, catalogues, SETTINGS, librarian=searching) for topic in topics]
         assert found[0].offers and found[0].failures
         everything = server_log(server) + json.dumps(told) + json.dumps([asdict(row) for row in found])
     assert "ZEBRA" not in everything and "QUOKKA" not in everything

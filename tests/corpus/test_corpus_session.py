@@ -12,10 +12,9 @@ from loopback import GUARD, Loopback, Say, recorded, serving
 from corpus.find import landing
 from corpus.find.catalogue import Offer, connect
 from corpus.find.download import Holdings, download
-from corpus.find.queries import agent_of, prompts_of
+from corpus.find.queries import PROMPTS, librarian_of
 from corpus.find.search import search_topic
-from corpus.find.session import NoNetwork, SearchTransport, Session, live, open_catalogues, replayed
-from corpus.find.topics import librarian_of
+from corpus.find.session import Recorder, live, open_catalogues, replayed, searched
 from infuser_core.config.corpus import CatalogueEntry, CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.errors import CatalogueError
@@ -34,7 +33,7 @@ def server():
         yield loopback
 
 
-def search(session: Session, server: Loopback) -> list[Offer]:
+def search(session: Recorder, server: Loopback) -> list[Offer]:
     return connect("doab", base=server.base, client=session.client).search(TOPIC)
 
 
@@ -140,9 +139,8 @@ def test_what_a_search_command_does_wrong_is_named(command, problem):
 
 
 def test_a_search_command_has_a_time_limit():
-    slow = SearchTransport(NoNetwork(), [sys.executable, "-c", "import time; time.sleep(9)"], wall_seconds=0.3)
     with pytest.raises(CatalogueError, match=r"still running after 0\.3 s"):
-        connect("web", client=Session(slow, GUARD).client).search(TOPIC)  # type: ignore[arg-type]
+        searched([sys.executable, "-c", "import time; time.sleep(9)"], "optics", wall_seconds=0.3)
 
 
 def test_statements_that_contradict_each_other_give_no_licence():
@@ -173,7 +171,7 @@ def test_the_micro_worlds_shelf_is_one_local_catalogue_and_never_an_older_record
         server.routes["/catalogue.json"] = Say(body=SHELF.replace(b'"Optics"', b'"' + title + b'"'))
         with open_catalogues(nano, shelf=server.base, folder=tmp_path) as opened:
             (offer,) = search_topic(TOPIC, opened.catalogues, nano).offers
-            assert offer.title == title.decode() and opened.session.answers
+            assert offer.title == title.decode() and opened.recorder.answers
             assert opened.address(offer.download_url) == f"{server.base}/a.pdf"
             assert opened.address("https://x.example/b.pdf") == "https://x.example/b.pdf"
 
@@ -217,11 +215,11 @@ def test_the_web_is_searched_by_the_command_of_the_settings():
 def test_the_models_prompts_come_from_the_profile_or_are_the_shipped_ones(tmp_path):
     chat = ScriptedChat(reply=lambda messages: "")
     (tmp_path / "phrase_query.txt").write_text("own words for {domain} {subdomain} {count}")
-    assert agent_of(chat, str(tmp_path)).phrase.user.startswith("own words")
-    assert agent_of(chat, str(tmp_path)).rank == agent_of(chat, "nano").rank == agent_of(chat, "paper").rank
-    assert len(prompts_of("nano")) == 4
-    librarian = librarian_of(chat, "paper")
-    assert "{question}" in librarian.assign.user and "{labels}" in librarian.merge.user
+    own, nano, paper = (librarian_of(chat, profile).prompts for profile in (str(tmp_path), "nano", "paper"))
+    assert own["phrase_query"].user.startswith("own words")
+    assert own["rank_books"] == nano["rank_books"] == paper["rank_books"]
+    assert tuple(paper) == PROMPTS
+    assert "{question}" in paper["assign_topic"].user and "{labels}" in paper["merge_topics"].user
 
 
 @pytest.mark.parametrize(

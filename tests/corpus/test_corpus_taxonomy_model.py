@@ -9,14 +9,15 @@ from corpus_rows import question
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.find.topics import WINDOW, Librarian, Taxonomy, extract, labels_in, merge
+from corpus.find.queries import Librarian
+from corpus.find.topics import WINDOW, Taxonomy, extract, labels_in, merge
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.errors import DocumentError
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Topic
 
-ASSIGN, MERGE = load("assign_topic", profile="paper"), load("merge_topics", profile="paper")
+PROMPTS = {name: load(name, profile="paper") for name in ("assign_topic", "merge_topics")}
 NOTHING = json.dumps({"groups": []})
 
 
@@ -36,7 +37,7 @@ def librarian(
         seen.append(prompt)
         return merges(prompt) if "Entries:" in prompt else labels(prompt)
 
-    return Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE), seen
+    return Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS), seen
 
 
 def pairs(taxonomy: Taxonomy) -> list[tuple[str, str, int]]:
@@ -215,7 +216,7 @@ def groups(*rows: tuple[str, list[str]]) -> str:
 )
 def test_merges_outside_the_list_are_refused(reply, problem):
     chat = ScriptedChat(reply=lambda messages: reply)
-    names, merges, calls = merge({"Cardiology": 2, "Torts": 1}, Librarian(model=chat, assign=ASSIGN, merge=MERGE))
+    names, merges, calls = merge({"Cardiology": 2, "Torts": 1}, Librarian(model=chat, prompts=PROMPTS))
     assert merges == [] and names == {"Cardiology": "Cardiology", "Torts": "Torts"}
     assert len(calls) == 3 and all(problem in call.problem for call in calls)
 
@@ -231,7 +232,7 @@ def test_synonyms_far_apart_in_a_long_list_meet():
             *[(keep, [other]) for keep, other in wanted[: 1 if "a000x" in listed else 3] if {keep, other} <= listed]
         )
 
-    names, merges, _ = merge(counts, Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE))
+    names, merges, _ = merge(counts, Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS))
     assert names["z000x"] == names["z079x"] == "a000x"
     assert [row.label for row in merges].count("z000x") == 1
 
@@ -252,7 +253,7 @@ def test_every_label_goes_to_one_that_stays_whatever_the_model_says(counts, seed
         return groups((listed[0], listed[1 : rng.randrange(1, 4)]))
 
     fixed = frozenset(sorted(counts)[:2])
-    names, _, _ = merge(counts, Librarian(model=ScriptedChat(reply=reply), assign=ASSIGN, merge=MERGE), fixed=fixed)
+    names, _, _ = merge(counts, Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS), fixed=fixed)
     assert {names[label] for label in fixed} == set(fixed)
     assert set(names) == set(counts) and set(names.values()) <= set(counts)
     assert all(names[kept] == kept for kept in names.values())
