@@ -110,16 +110,14 @@ def plan_fork(fork: Fork) -> Plan:
         raise UsageError(
             f"run {fork.origin} has not come to iteration {fork.at}: {first.title} is missing "
             f"({'; '.join(reason.text for reason in first.reasons[:2])})",
-            hint=f"fork --at {complete} or earlier, or `infuser resume {fork.origin}` first",
+            hint=f"--fork {fork.origin}@{complete} or earlier, or `infuser resume {fork.origin}` first",
         )
     return found
 
 
 def _is_shared(recipe: Recipe, at: int) -> bool:
     """Whether a fork has the stage from its origin: what stands before the loop, and the iterations before its own."""
-    if recipe.phase in MEASUREMENTS:
-        return False
-    return recipe.iteration < at
+    return recipe.phase not in MEASUREMENTS and recipe.iteration < at
 
 
 def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:
@@ -146,15 +144,11 @@ def _nearest(root: Path, name: str, history: History) -> str:
 
 
 def _notes(root: Path, name: str, history: History, walked: Planning) -> list[str]:
+    """Facts that the plan cannot know, and whether its name is taken."""
     notes = list(dict.fromkeys(walked.notes))
-    recorded = _recorded(root, name, history)
-    return [*notes, recorded] if recorded else notes
-
-
-def _recorded(root: Path, name: str, history: History) -> str:
-    """A note for a plan under a name that is taken; empty otherwise."""
-    if name not in runs.list_runs(root):
-        return ""
-    changed = [leaf for leaf in _changed(root, name, history.latest) if leaf.name not in ("name", "variant")]
-    said = ", ".join(str(leaf) for leaf in changed[:3])
-    return f"run {name} is recorded with other settings ({said}): this one needs another --name" if changed else ""
+    recorded = _changed(root, name, history.latest) if name in runs.list_runs(root) else []
+    changed = [str(leaf) for leaf in recorded if leaf.name not in ("name", "variant")]
+    if changed:
+        said = ", ".join(changed[:3])
+        notes.append(f"run {name} is recorded with other settings ({said}): this one needs another --name")
+    return notes

@@ -138,7 +138,7 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
         raise UsageError("a fork needs settings of its own", hint="e.g. --set cotrain.solver.learning_rate=1e-5")
     if not 0 <= at <= config.cotrain.iterations:
         raise UsageError(
-            f"--at {at}: run {origin} has iterations 0 to {config.cotrain.iterations - 1}",
+            f"--fork {origin}@{at}: it has iterations 0 to {config.cotrain.iterations - 1}",
             hint=f"give a number from 0 (own settings in all) to {config.cotrain.iterations} (after the last)",
         )
     values = config.model_dump(mode="json")

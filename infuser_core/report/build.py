@@ -120,7 +120,7 @@ def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
 
 
 def answered(root: Path, names: Sequence[str]) -> Answered:
-    """Evaluations of these runs' generated questions, made by `infuser swg`; each solver's first one counts."""
+    """Evaluations of these runs' generated questions by `infuser report quality`; each solver's first one counts."""
     catalogue = Catalogue(root)
     owner = {key: name for name in names for key in _questions(root, name)}
     found: dict[tuple[str, int, str], Path] = {}
@@ -134,7 +134,7 @@ def answered(root: Path, names: Sequence[str]) -> Answered:
 
 
 def _latest_quality(catalogue: Catalogue, run: str) -> dict[str, Any] | None:
-    """The newest look at a run's questions as `infuser quality` keeps it; None where nobody has looked."""
+    """The newest look at a run's questions as `infuser report quality` keeps it; None where nobody has looked."""
     keys = _questions(catalogue.root, run)
     looks = [
         record

@@ -119,7 +119,7 @@ def test_a_half_finished_run_can_be_left_where_it_is_complete(root: Path):
     assert plan_fork(fork_of(root, "base", at=2, changes=[RATE])).running
     with pytest.raises(UsageError, match="has not come to iteration 3: rollout_dev, iteration 2 is missing") as caught:
         plan_fork(fork_of(root, "base", at=3, changes=[RATE]))
-    assert "--at 2 or earlier" in caught.value.hint
+    assert "--fork base@2 or earlier" in caught.value.hint
 
 
 def test_a_plan_of_a_fork_records_nothing(root: Path):

@@ -184,7 +184,7 @@ def three_runs(root: Path) -> list[str]:
 
 
 def answered_by(root: Path, run: str, iteration: int, solvers: dict[str, float]) -> None:
-    """Evaluations of generated questions, as `infuser swg` leaves them in the store; the first solver is the base."""
+    """Evaluations of generated questions, as `infuser report quality` leaves them; the first solver is the base."""
     store = Store(root)
 
     def commit(phase: str, config: dict[str, Any], outcome: Outcome, **inputs: str) -> str:
