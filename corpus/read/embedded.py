@@ -16,7 +16,7 @@ from infuser_core.schemas import Page
 if TYPE_CHECKING:
     from corpus.read.markdown import Marked
 
-CONVERTER = "embedded-13"
+CONVERTER = "embedded-14"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +150,11 @@ def markdown(printed: Printed, config: ReadingConfig) -> tuple["Marked", list[Re
     outline = printed.outline if config.use_outline else []
     pages: list[list[lines.Line]] = []
     counted: list[Removed] = []
-    for index, page in enumerate(printed.pages):
+    for index, (page, labels) in enumerate(zip(printed.pages, printed.labels, strict=True)):
         kept, numbers = lines.without_line_numbers(page)
         pages.append(lines.lines_of(kept, index))
         counted += [Removed(page=index, text=piece.text, reason="line_number") for piece in numbers]
+        counted += [Removed(page=index, text=piece.text, reason="label") for piece in labels]
     titles = headings.titles_of(outline)
     cleaned, removed = running_heads.without_running_heads(
         pages, min_repeats=config.running_head_repeats, titles=titles

@@ -44,6 +44,10 @@ CONTENTS_LINE = re.compile(
 )
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
+SPELLED = re.compile(
+    rf"^(?:{CHAPTER}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty(?:[- ]\w+)?)$", re.I
+)
+"""The word above a chapter's title, or its number in words."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
 """The end of a sentence, or several clauses, in the middle of a text."""
 CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
@@ -246,11 +250,22 @@ def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, b
 
 def _could_be_title(run: Sequence[Line], text: str) -> bool:
     first = run[0]
-    if first.mono or _length(text) > TITLE_CHARS or CONTENTS_LINE.search(text) or BULLET.match(text):
+    if (
+        (first.mono and depth(text) < 2)
+        or _length(text) > TITLE_CHARS
+        or CONTENTS_LINE.search(text)
+        or BULLET.match(text)
+    ):
         return False
     if SENTENCES.search(SECTION_NUMBER.sub("", text, count=1).rstrip("\u3002")):
         return False
-    if NOT_A_TITLE.match(text) or CAPTION.match(text) or text.endswith((",", ";", "-")) or text[0].islower():
+    if (
+        NOT_A_TITLE.match(text)
+        or SPELLED.match(text)
+        or CAPTION.match(text)
+        or text.endswith((",", ";", "-"))
+        or text[0].islower()
+    ):
         return False
     if len(first.cells) > 1 and not re.fullmatch(r"[\dA-Z.]+[.:)]?|\w+ [\dIVX]+[.:]?", first.cells[0].text):
         return False
@@ -327,7 +342,9 @@ def _joined(page: Sequence[Line]) -> list[Line]:
 
 
 def _same_title(above: Line, line: Line) -> bool:
+    """Whether a line goes on with the title above; one with a section number of its own begins another."""
     alike = above.bold == line.bold and abs(above.size - line.size) < 0.5
+    alike = alike and not (depth(above.text) > 1 and depth(line.text) > 1)
     return alike and 0 < above.y - line.y < 1.7 * line.size
 
 

@@ -16,6 +16,9 @@ LABEL = re.compile(
     r"^(?:[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]|\(?(?:\d{1,3}|[a-z]|[ivx]+)[.):]|\[[^\]\s]{1,12}\])$",
     re.I,
 )
+ALIGNED = 1.0
+"""Distance of the left edges of cells of one column, points."""
+WORD = re.compile(r"[^\W\d_]{3,}")
 MIN_CELL_CHARS = 2.5
 """Mean length of a cell; scattered formulas have less."""
 
@@ -37,7 +40,12 @@ def table_at(lines: Sequence[Line], start: int) -> Table | None:
         stop += 1
     run = _without_tail(lines[start:stop])
     full = [line for line in run if len(line.cells) > 1]
-    if len(full) < MIN_ROWS or _is_list(full) or _is_contents(full) or 2 * sum(line.mono for line in full) > len(full):
+    if (
+        (len(full) < MIN_ROWS and not _is_pair(full))
+        or _is_list(full)
+        or _is_contents(full)
+        or 2 * sum(line.mono for line in full) > len(full)
+    ):
         return None
     columns = _columns(full)
     if not 2 <= len(columns) <= MAX_COLUMNS:
@@ -50,7 +58,9 @@ def table_at(lines: Sequence[Line], start: int) -> Table | None:
 
 def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
     line = lines[place]
-    if line.level or line.page != lines[start].page or (line.mono and len(line.cells) < 2):
+    if line.level or line.page != lines[start].page:
+        return False
+    if line.mono and len(line.cells) < 2 and not _in_column(line, lines[start]):
         return False
     if place == start:
         return len(line.cells) > 1
@@ -59,6 +69,20 @@ def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
         return False
     # A single cell goes on from the row above when it does not begin at the table's left edge.
     return len(line.cells) > 1 or line.x0 > lines[start].x0 + line.size
+
+
+def _in_column(line: Line, first: Line) -> bool:
+    """Whether a line stands below a later cell of a table's first row: it goes on there."""
+    return any(abs(line.x0 - cell.x0) < ALIGNED for cell in first.cells[1:])
+
+
+def _is_pair(rows: Sequence[Line]) -> bool:
+    """Whether two lines are rows of one table: cells of words that begin at the same places."""
+    if len(rows) != 2 or len(rows[0].cells) != len(rows[1].cells):
+        return False
+    pairs = list(zip(rows[0].cells, rows[1].cells, strict=True))
+    worded = all(len(WORD.findall(cell.text)) > 0 for pair in pairs for cell in pair)
+    return worded and all(abs(one.x0 - other.x0) < ALIGNED for one, other in pairs)
 
 
 def _without_tail(run: Sequence[Line]) -> Sequence[Line]:
@@ -230,7 +254,7 @@ def _same_listing(above: Line, line: Line, pitch: float) -> bool:
 
 def _wrapped(above: Line, line: Line) -> bool:
     """Whether a line in a typewriter font is the middle of a sentence: a long address, a long name."""
-    return abs(above.x0 - line.x0) < 2 and not SENTENCE_END.search(above.text)
+    return abs(above.x0 - line.x0) < 2 and not SENTENCE_END.search(above.text) and _full(above, line)
 
 
 def _begins(text: Text, line: Line) -> bool:

@@ -12,12 +12,14 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
+from corpus.read.drawn import drawn_on, without_labels
 from corpus.read.fonts import Fonts
 from corpus.read.formulas.fractions import with_fractions
 from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Accents, name_signs
 from corpus.read.formulas.stacks import marked_stacks
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
+from corpus.read.word_gaps import WordGaps
 
 # PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
@@ -50,16 +52,9 @@ def clean(text: str) -> str:
 
 AXIS = 0.25
 """Height of the axis that signs are centred on above the baseline, in units of the font size."""
-RULE_HEIGHT = 1.5
-RULE_WIDTH = (2.0, 400.0)
 RULE_SLACK = 0.7
 OVER = 1.8
 """Height above a baseline at which a rule may belong to the line, in units of the font size."""
-MAX_RULES = 200
-"""Rules of a page; where there are more, they are a drawing."""
-MAX_OBJECTS = 5000
-DRAWN = frozenset({raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE})
-"""Objects that are rules: some programs paint them as pictures of one colour."""
 SAME_BASELINE = 0.3
 """Distance of two baselines up to which they are the same, points."""
 LINE_ENDS = frozenset({0x0A, 0x0D})
@@ -87,14 +82,18 @@ def read(path: str, *, first: int = 0, last: int | None = None) -> Printed:
     """Pieces of the pages `first` to `last` (exclusive) and the whole outline."""
     with pdfium.PdfDocument(path) as document:
         pages: list[list[Piece]] = []
+        labels: list[Sequence[Piece]] = []
         unreadable = []
+        gaps = WordGaps()
         for index in range(first, len(document) if last is None else min(last, len(document))):
             try:
-                pages.append(_page(document, index))
+                page, within = _page(document, index, gaps)
             except pdfium.PdfiumError:
                 unreadable.append(index)
-                pages.append([])
-        return Printed(pages=pages, outline=_outline(document), unreadable=unreadable)
+                page, within = [], []
+            pages.append(page)
+            labels.append(within)
+        return Printed(pages=pages, labels=labels, outline=_outline(document), unreadable=unreadable)
 
 
 def _outline(document: Any) -> list[OutlineEntry]:
@@ -116,38 +115,26 @@ def _height(destination: Any) -> float | None:
     return float(values[place]) if place is not None and len(values) > place and values[place] is not None else None
 
 
-def _page(document: Any, index: int) -> list[Piece]:
+def _page(document: Any, index: int, gaps: WordGaps) -> tuple[list[Piece], Sequence[Piece]]:
+    """Pieces of a page, and those within its drawings."""
     page = document[index]
     textpage = page.get_textpage()
     try:
         # The bare handle: the wrapper's conversion costs as much as many of the calls.
-        reader = _Reader(textpage.raw, _rules(page.raw))
+        drawn = drawn_on(page.raw)
+        reader = _Reader(textpage.raw, drawn.rules, gaps)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
-        printed = [piece for piece in pieces if piece.text.strip()]
-        return assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
+        printed, labels = without_labels([piece for piece in pieces if piece.text.strip()], drawn.boxes)
+        return assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed)), labels
     finally:
         textpage.close()
         page.close()
 
 
-def _rules(page: Any) -> list[Rule]:
-    """Thin horizontal lines of the page that may be bars of fractions and roots."""
-    found = []
-    x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
-    for index in range(min(raw.FPDFPage_CountObjects(page), MAX_OBJECTS)):
-        drawn = raw.FPDFPage_GetObject(page, index)
-        if raw.FPDFPageObj_GetType(drawn) not in DRAWN:
-            continue
-        raw.FPDFPageObj_GetBounds(drawn, x0, y0, x1, y1)
-        if y1.value - y0.value < RULE_HEIGHT and RULE_WIDTH[0] < x1.value - x0.value < RULE_WIDTH[1]:
-            found.append(Rule(x0=x0.value, x1=x1.value, y=(y0.value + y1.value) / 2))
-    return found if len(found) <= MAX_RULES else []
-
-
 class _Reader:
     """One page's characters. PDFium answers per character; asking only where it matters keeps this fast."""
 
-    def __init__(self, textpage: Any, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps) -> None:
         self.textpage = textpage
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
@@ -158,6 +145,7 @@ class _Reader:
         self._name_holes()
         self.accents = Accents(textpage, self.codes)
         self.rules = self.accents.add_underscores(rules)
+        self.parted = gaps.on(textpage, self.codes)
         self.lines = list(_lines(self.codes))
         self.turns = self._turns()
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
@@ -333,6 +321,8 @@ class _Reader:
 
     def _text(self, first: int, last: int) -> str:
         signs = [LIGATURES.get(code) or chr(code) for code in self.codes[first:last]]
+        if self.parted:
+            signs = [f"{sign} " if place in self.parted else sign for place, sign in enumerate(signs, first)]
         return clean(self.accents.over(signs, first) if self.accents.of else "".join(signs))
 
     def _spaced(self, first: int, last: int, gaps: list[tuple[int, int, float]], width: float) -> str:

@@ -1,5 +1,6 @@
 """Printed content of a PDF: positioned pieces of text, page by page, and its bookmarks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -63,6 +64,8 @@ class Printed:
 
     pages: list[list[Piece]]
     """Pieces per page in the order of the file's drawing commands."""
+    labels: list[Sequence[Piece]]
+    """Pieces per page that stand within an included drawing; they are not in `pages`."""
     outline: list[OutlineEntry]
     """Bookmarks in order."""
     unreadable: list[int]
@@ -78,4 +81,4 @@ class Removed:
     text: str
     """The line as printed."""
     reason: str
-    """running_head, page_number or line_number."""
+    """running_head, page_number, line_number or label (of a drawing)."""

@@ -29,6 +29,8 @@ NEAR = 2.5
 """Distance within which lines of several pages are at the same height, points."""
 APART = 1.5
 """Least distance from the text, in units of the font size."""
+LARGE = 1.35
+"""Size from which a number is no page's, in units of the text's."""
 HEAD, NUMBER = "running_head", "page_number"
 
 
@@ -110,7 +112,7 @@ def _edges(page: Sequence[Line], body: float) -> dict[int, _Edge]:
             apart = (
                 any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or _is_number_alone(page)
             )
-            found[edge[depth]] = _edge(line, apart=apart, larger=line.size >= body + 1)
+            found[edge[depth]] = _edge(line, apart=apart, body=body)
     return found
 
 
@@ -118,13 +120,16 @@ def _is_number_alone(page: Sequence[Line]) -> bool:
     return len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
 
 
-def _edge(line: Line, *, apart: bool, larger: bool) -> _Edge:
+def _edge(line: Line, *, apart: bool, body: float) -> _Edge:
+    larger = line.size >= body + 1
     words = line.text.split()
+    # A page number may be larger than the text, and the number above a chapter's title is still larger.
+    small = not larger or (bool(PAGE_NUMBER.match(line.text)) and line.size < LARGE * body)
     numbers = {int(word) for word in (words[0], words[-1]) if word.isdecimal() and len(word) < 5} if words else set()
     return _Edge(
         line=line,
         name=re.sub(r"[\d\W_]+", "", line.text).casefold(),
-        shifts=frozenset(number - line.page for number in numbers) if apart and not larger else frozenset(),
+        shifts=frozenset(number - line.page for number in numbers) if apart and small else frozenset(),
         apart=apart,
         larger=larger,
     )
@@ -186,5 +191,6 @@ def _is_head(edge: _Edge, slots: Sequence[_Slot], shift: int | None) -> bool:
         if abs(line.y - slot.y) <= NEAR and abs(line.size - slot.size) < 0.5:
             # A displayed formula at the end of a page stands apart as well.
             usual = edge.apart and not edge.larger and slot.often
-            return edge.name in slot.names or (usual and not is_formula(line.text))
+            if edge.name in slot.names or (usual and not is_formula(line.text)):
+                return True
     return edge.apart and not line.mono and shift in edge.shifts and bool(PAGE_NUMBER.match(line.text))

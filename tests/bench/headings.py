@@ -30,6 +30,8 @@ from corpus.read.lines import key
 HEADING = re.compile(r"^(#{1,6})\s+(.*)$")
 LABEL = re.compile(r"^#+ (?:Note|Tip|Caution|Warning|Important)\n", re.MULTILINE)
 """Labels of boxes, which some programs write as headings."""
+FENCED = re.compile(r"^( *)(`{3,}|~{3,}).*?^ *\2[`~]*$", re.MULTILINE | re.DOTALL)
+"""Listings: a comment in them may begin as a heading does."""
 CHAPTERS = 3
 """Headings of one level that make it the level of chapters."""
 
@@ -54,7 +56,7 @@ def tree(markdown: str) -> Node:
     """Headings below one root whatever their level, each with its text as one node."""
     root = Node(tag="document")
     place, lines = root, list[str]()
-    for line in [*markdown.splitlines(), None]:
+    for line in [*_unmarked(markdown).splitlines(), None]:
         found = HEADING.match(line) if line is not None else None
         if line is not None and not found:
             lines.append(line)
@@ -67,6 +69,11 @@ def tree(markdown: str) -> Node:
             place = Node(tag="heading", text=" ".join(found[2].split()))
             root.children.append(place)
     return root
+
+
+def _unmarked(markdown: str) -> str:
+    """Markdown whose listings have no line that begins as a heading."""
+    return FENCED.sub(lambda listing: listing[0].replace("\n#", "\n "), markdown)
 
 
 def similarity(truth: str, made: str) -> float:
@@ -88,7 +95,7 @@ def similarity(truth: str, made: str) -> float:
 
 def chapters(markdown: str) -> list[tuple[str, str]]:
     """(title, Markdown) of the chapters of a source: the highest level that has several headings."""
-    found = [(len(m[1]), m[2], m.start()) for m in re.finditer(HEADING.pattern, markdown, re.MULTILINE)]
+    found = [(len(m[1]), m[2], m.start()) for m in re.finditer(HEADING.pattern, _unmarked(markdown), re.MULTILINE)]
     level = next(n for n in range(1, 7) if sum(depth == n for depth, *_ in found) >= CHAPTERS)
     starts = [(title, start) for depth, title, start in found if depth == level]
     ends = [start for _, start in starts[1:]] + [len(markdown)]

@@ -123,3 +123,12 @@ def test_a_short_rule_on_the_baseline_between_letters_is_an_underscore(tmp_path)
     canvas.drawString(end + 3.6, 700, "depth of it")
     canvas.save()
     assert read(tmp_path / "a.pdf") == "max_depth of it\n"
+
+
+def test_a_sign_that_cuts_a_sentence_is_marked(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.drawString(72, 700, "Convergence with inexact line searches was analyzed. The choice of")
+    canvas.drawString(72, 660, "\u00dc")
+    canvas.drawString(72, 620, "for the nonlinear method is discussed by others.")
+    canvas.save()
+    assert MARK in read(tmp_path / "a.pdf")

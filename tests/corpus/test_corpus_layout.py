@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from corpus_books import FACES, BookPlan, write_book
+from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
+from corpus.read import pdf
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.lines import lines_of
 from corpus.read.printed import Piece
@@ -174,3 +176,65 @@ def test_an_operator_at_the_beginning_of_a_line_in_a_narrow_box_is_no_bullet(tmp
         )
     canvas.save()
     assert "of the * operator" in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+
+
+def test_words_that_only_a_narrow_gap_parts_are_parted_and_kerned_letters_are_not(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 11)
+    x = 72.0
+    for word in ("Nevertheless,", "the", "elegant", "ideas", "con", "verge"):
+        canvas.drawString(x, 700, word)
+        x += stringWidth(word, "Times-Roman", 11) + (0.5 if word == "con" else 2.0)
+    canvas.save()
+    assert pdf.read(str(tmp_path / "book.pdf")).pages[0][0].text == "Nevertheless, the elegant ideas converge"
+
+
+def test_a_title_with_a_number_of_its_own_does_not_go_on_with_the_one_above(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    for number, name in enumerate(("mesh", "string", "plane", "sphere")):
+        canvas.setFont("Times-Roman", 10)
+        for row in range(40):
+            y = 740 - 12 * row - (60 if row > 9 + number else 0)
+            canvas.drawString(72, y, "The extension to two dimensions takes the same form as the one above it.")
+        top = 740 - 12 * (9 + number)
+        canvas.setFont("Helvetica-Bold", 14)
+        canvas.drawString(72, top - 28, f"5.{2 * number + 1} Waves on a {name}")
+        canvas.drawString(72, top - 48, f"5.{2 * number + 2} Decay on a {name}")
+        canvas.showPage()
+    canvas.save()
+    titles = [title.split()[0] for _, title in found(tmp_path / "book.pdf")]
+    assert titles == [f"5.{number}" for number in range(1, 9)]
+
+
+def test_two_rows_of_words_in_columns_are_a_table(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(10):
+        canvas.drawString(72, 700 - 12 * row, "The routine is called once for every node of the tree, and never twice.")
+    canvas.drawString(72, 560, "Return values:")
+    for row, (name, meaning) in enumerate((("NORMALLY", "Function invoked."), ("ABNORMALLY", "Function failed."))):
+        canvas.drawString(72, 530 - 12 * row, name)
+        canvas.drawString(220, 530 - 12 * row, meaning)
+    canvas.save()
+    rows = "| NORMALLY | Function invoked. |\n|---|---|\n| ABNORMALLY | Function failed. |"
+    assert rows in convert(str(tmp_path / "book.pdf"), ReadingConfig()).markdown
+
+
+def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_above_one_is_none(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    for number, name in enumerate(("dh-make", "equivs", "devscripts", "autopkgtest"), start=1):
+        canvas.setFont("Helvetica-Bold", 14)
+        canvas.drawString(400, 700 - 9 * number, ("ONE", "TWO", "THREE", "FOUR")[number - 1])
+        canvas.drawString(72, 640 - 9 * number, f"THE PACKAGES OF {name.upper()}")
+        canvas.setFont("Courier-Bold", 12)
+        canvas.drawString(72, 600 - 9 * number, f"9.{number} {name}")
+        canvas.setFont("Times-Roman", 10)
+        for row in range(20):
+            canvas.drawString(
+                72, 570 - 9 * number - 12 * row, "The package contains a tool that makes the outlines of others."
+            )
+        canvas.showPage()
+    canvas.save()
+    titles = [title for _, title in found(tmp_path / "book.pdf", use_outline=False)]
+    assert titles[:4] == ["THE PACKAGES OF DH-MAKE", "9.1 dh-make", "THE PACKAGES OF EQUIVS", "9.2 equivs"]
+    assert len(titles) == 8

@@ -120,3 +120,17 @@ def test_a_head_whose_number_is_larger_than_its_title_goes(tmp_path):
         canvas.showPage()
     canvas.save()
     assert len(convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5)).removed) == 9
+
+
+def test_a_page_number_that_is_larger_than_the_text_goes(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    for number in range(1, 9):
+        for x, y, font, text in prose(number):
+            canvas.setFont(font, 10)
+            canvas.drawString(x, y, text)
+        canvas.setFont("Times-Roman", 11.5)
+        canvas.drawString(300, 60, str(number))
+        canvas.showPage()
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
+    assert [row.text for row in made.removed] == [str(number) for number in range(1, 9)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from corpus.read.formulas.signs import EXTENSION, GARBLED, RELATIONS
-from corpus.read.paragraphs import Role, Text
+from corpus.read.paragraphs import SENTENCE_END, Role, Text
 from corpus.read.printed import Piece
 
 OPENERS, CLOSERS = "([{\u230a\u2308\u27e8|\u2016", ")]}\u230b\u2309\u27e9|\u2016"
@@ -66,6 +66,7 @@ def marked_texts(texts: Sequence[Text], body: float) -> list[Text]:
     Formulas that follow each other count as one: a bracket may close in the next line.
     """
     doubtful = {place for place, text in enumerate(texts) if _is_doubtful(text)}
+    doubtful |= {place for place in range(1, len(texts) - 1) if _cuts(*texts[place - 1 : place + 2], body)}
     run: list[int] = []
     for place, text in enumerate([*texts, None]):
         if text is not None and text.role is Role.PARAGRAPH and (_is_fragment(text, body) or is_formula(_whole(text))):
@@ -77,6 +78,14 @@ def marked_texts(texts: Sequence[Text], body: float) -> list[Text]:
             doubtful.update(run)
         run = []
     return [replace(text, garbled=True) if place in doubtful else text for place, text in enumerate(texts)]
+
+
+def _cuts(before: Text, text: Text, behind: Text, body: float) -> bool:
+    """Whether a fragment stands in the middle of a sentence: a sign of it that is no letter of its font."""
+    if text.role is not Role.PARAGRAPH or not _is_fragment(text, body) or behind.role is not Role.PARAGRAPH:
+        return False
+    whole = _whole(before)
+    return len(whole) > LONGEST and not SENTENCE_END.search(whole) and _whole(behind)[:1].islower()
 
 
 def _whole(text: Text) -> str:

@@ -1,0 +1,64 @@
+"""Drawings that a PDF includes: their labels are no text, and what a program wrapped like one is read as the page."""
+
+from pathlib import Path
+
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from corpus.read import pdf
+from corpus.read.embedded import Reading, ReadingConfig, convert
+
+PROSE = "Each range is a run of whole numbers that begins where the other one ends."
+
+
+def page(path: Path, *, wrapped: bool = False) -> Reading:
+    """A page of prose around a plot, all of it within one more drawing where `wrapped`."""
+    canvas = Canvas(str(path))
+    canvas.beginForm("plot")
+    canvas.rect(0, 0, 200, 60)
+    canvas.setFont("Helvetica", 6)
+    for number in range(5):
+        canvas.drawString(40 * number, 2, str(10 * number))
+    canvas.drawString(80, 52, "reduce(ir)")
+    canvas.endForm()
+    if wrapped:
+        canvas.beginForm("page")
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+        canvas.drawString(72, 400 - 12 * row, PROSE)
+    canvas.saveState()
+    canvas.translate(150, 480)
+    canvas.doForm("plot")
+    canvas.restoreState()
+    if wrapped:
+        canvas.endForm()
+        canvas.doForm("page")
+    canvas.save()
+    return convert(str(path), ReadingConfig())
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_labels_of_a_plot_are_recorded_and_the_text_around_it_stays(tmp_path, wrapped):
+    made = page(tmp_path / "book.pdf", wrapped=wrapped)
+    assert made.markdown.count(PROSE) == 16
+    assert "reduce" not in made.markdown
+    assert [row.text for row in made.removed if row.reason == "label"] == ["0", "10", "20", "30", "40", "reduce(ir)"]
+
+
+def test_the_bar_of_a_fraction_is_found_on_a_page_that_is_wrapped_like_a_drawing(tmp_path):
+    canvas = Canvas(str(tmp_path / "page.pdf"))
+    canvas.beginForm("page")
+    canvas.setFont("Times-Roman", 10)
+    for row in range(3):
+        canvas.drawString(30, 200 - 20 * row, PROSE)
+    canvas.drawString(30, 100, "x =")
+    canvas.drawString(55, 106, "a + b")
+    canvas.drawString(66, 94, "c")
+    canvas.rect(54.5, 102.3, 22, 0.4, stroke=0, fill=1)
+    canvas.endForm()
+    canvas.translate(40, 500)
+    canvas.scale(0.9, 0.9)
+    canvas.doForm("page")
+    canvas.save()
+    assert "x = \\frac{a + b}{c}" in " ".join(p.text for p in pdf.read(str(tmp_path / "page.pdf")).pages[0])
