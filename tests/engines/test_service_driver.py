@@ -94,6 +94,14 @@ def test_two_engines_answer_in_the_callers_order(make: Make, flat: Checkpoint) -
     assert len(pids) == 2 and not alive(pids)
 
 
+def test_a_groups_own_limit_reaches_the_engine(make: Make, flat: Checkpoint) -> None:
+    sampler = make(flat)
+    whole = sampler.sample(GROUPS, PARAMS)
+    cut = sampler.sample([replace(group, max_tokens=3 + place) for place, group in enumerate(GROUPS)], PARAMS)
+    for place, (short, long) in enumerate(zip(cut, whole, strict=True)):
+        assert [each.token_ids for each in short] == [list(each.token_ids)[: 3 + place] for each in long]
+
+
 def test_a_killed_engine_is_named_and_the_next_request_gets_fresh_ones(make: Make, flat: Checkpoint) -> None:
     sampler = make(flat, engines=2)
     expected, before = sampler.sample(GROUPS, PARAMS), sampler.pids
