@@ -172,17 +172,17 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
         calls = Items(run.store.partial(recipe), ModelCall)
         for done, page in enumerate(converted, 1):
             if rows.get(page.source_id) is None:
-                found = front_matter.find_bounds(page, speaker.chat(), template)
-                calls.keep(page.source_id, found.calls)
-                rows.keep(page.source_id, [found.bounds])
+                bounds, said = front_matter.find_bounds(page, speaker.chat(), template)
+                calls.keep(page.source_id, said)
+                rows.keep(page.source_id, [bounds])
             progress(done, len(converted), 0)
-        bounds = rows.all([page.source_id for page in converted])
+        every = rows.all([page.source_id for page in converted])
         return Outcome(
             tables={
-                "structure_bounds": Table(row_type=BookBounds, rows=bounds),
+                "structure_bounds": Table(row_type=BookBounds, rows=every),
                 "structure_calls": Table(row_type=ModelCall, rows=calls.all([page.source_id for page in converted])),
             },
-            summary={"books": len(bounds), "by_rules": sum(bool(row.problem) for row in bounds)},
+            summary={"books": len(every), "by_rules": sum(bool(row.problem) for row in every)},
         )
 
     return Work(recipe=recipe, produce=produce)

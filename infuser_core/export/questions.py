@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from infuser_core.config.overlays import validate
+from infuser_core.durable import drafted, refuse_filled
 from infuser_core.errors import UsageError
 from infuser_core.export.card import base_text, render, textbooks
-from infuser_core.export.folders import drafted, refuse_filled
 from infuser_core.export.model import number_of
 from infuser_core.lineage.graph import graph_of
 from infuser_core.prompts.load import LETTERS

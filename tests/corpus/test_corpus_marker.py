@@ -13,7 +13,7 @@ from places import DATA
 from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read.convert import Book, convert
-from corpus.read.marker import OPTIONS, MarkerConfig, cleaned, convert_marker
+from corpus.read.converters.marker import OPTIONS, MarkerConfig, cleaned, convert_marker
 from corpus.read.marker_servers import Servers
 from corpus.read.page import Job
 from infuser_core.config.corpus import ConvertSettings
@@ -72,7 +72,6 @@ def command(tmp_path: Path, trouble: str = "", *, shift: str = "0", **changes: o
     script.write_text(f"#!{sys.executable}\n{code}\n")
     script.chmod(0o755)
     options: dict[str, object] = {
-        "version": "1.0",
         "pages_per_range": 3,
         "attempts": 1,
         "wall_seconds": 30.0,
@@ -100,7 +99,7 @@ def test_ranges_are_put_together_with_their_page_map(book, tmp_path, shift):
     seen = []
     config = command(tmp_path, shift=shift)
     page = convert_marker(book, "book", config, progress=lambda done, total, _: seen.append((done, total)))
-    assert (page.markdown, page.num_pages, page.converter) == (TEXT, PAGES, "marker_single-1.0")
+    assert (page.markdown, page.num_pages, page.converter) == (TEXT, PAGES, "marker_single-unknown")
     assert page.page_starts == [TEXT.index(f"# Page {number}\n") for number in range(PAGES)]
     assert calls(tmp_path) == ["0-2", "3-5", "6-6"] and seen == [(3, 7), (6, 7), (7, 7)]
 
@@ -130,7 +129,9 @@ def test_a_damaged_or_foreign_range_is_converted_again(book, tmp_path):
     for file in (tmp_path / "work").rglob("000003-*.json"):
         file.write_text(file.read_text().replace("text of 4", "TEXT of 4"))
     assert convert_marker(book, "book", config).markdown == TEXT
-    assert convert_marker(book, "book", replace(config, version="2.0")).converter == "marker_single-2.0"
+    (tmp_path / "marker_2").symlink_to("marker_single")
+    other = replace(config, command=str(tmp_path / "marker_2"))
+    assert convert_marker(book, "book", other).converter == "marker_2-unknown"
     assert calls(tmp_path) == ["0-2", "3-5", "6-6", "3-5", "0-2", "3-5", "6-6"]
 
 

@@ -102,8 +102,8 @@ def test_the_model_sees_every_heading_and_no_text():
 
 def test_what_the_model_names_is_left_out():
     found, _ = asked('Sure: {"first_chapter": 1, "end_marker": 3}')
-    assert found.bounds.decided_by == "scripted"
-    spans = exclude(GREETED_PAGE, mode="headings", bounds=found.bounds)
+    assert found[0].decided_by == "scripted"
+    spans = exclude(GREETED_PAGE, mode="headings", bounds=found[0])
     assert [GREETED[span.start : span.end].split("\n")[0] for span in spans] == ["# Greeting", "# Farewell"]
 
 
@@ -122,14 +122,14 @@ def test_what_the_model_names_is_left_out():
 )
 def test_an_answer_that_points_nowhere_leaves_the_rules_in_charge(reply):
     found, _ = asked(reply)
-    assert found.bounds.decided_by == "rules" and found.bounds.problem
-    assert exclude(GREETED_PAGE, mode="headings", bounds=found.bounds) == exclude(GREETED_PAGE, mode="headings")
+    assert found[0].decided_by == "rules" and found[0].problem
+    assert exclude(GREETED_PAGE, mode="headings", bounds=found[0]) == exclude(GREETED_PAGE, mode="headings")
 
 
 def test_a_refused_answer_is_asked_for_again_with_its_problem():
     replies = iter(['{"first_chapter": 9, "end_marker": null}', '{"first_chapter": 1, "end_marker": null}'])
     found, prompts = asked(lambda _: next(replies))
-    assert found.bounds.decided_by == "scripted" and len(found.calls) == 2
+    assert found[0].decided_by == "scripted" and len(found[1]) == 2
     assert '"first_chapter" is 9' in prompts[1]
 
 
@@ -145,14 +145,14 @@ def test_a_long_book_is_shown_in_windows_to_its_end():
 
     found, prompts = asked(answer, page)
     assert len(prompts) == 3
-    assert text[found.bounds.first :].startswith("# Title 5\n") and text[found.bounds.end :].startswith(
+    assert text[found[0].first :].startswith("# Title 5\n") and text[found[0].end :].startswith(
         f"# Title {2 * SHOWN + 8}\n"
     )
 
 
 def test_a_book_without_headings_is_not_asked_about():
     found, prompts = asked("{}", book_page("text"))
-    assert prompts == [] and found.bounds.problem == "the book has no headings"
+    assert prompts == [] and found[0].problem == "the book has no headings"
 
 
 @pytest.mark.parametrize(

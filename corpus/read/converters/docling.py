@@ -5,8 +5,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
+from corpus.read.converters.marker import cleaned, is_installed
 from corpus.read.garble import MARK
-from corpus.read.marker import cleaned, is_installed
 from corpus.read.page import Job, page_of
 from corpus.read.printed import Removed
 from infuser_core import child, settings
