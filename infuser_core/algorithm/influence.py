@@ -62,17 +62,27 @@ def partial_sums(
 
 
 def batched_norms(
-    gradients_KN: Tensor, reference_N: Tensor, decayed_N: Tensor, *, fresh: float, eps: float, scratch_KN: Tensor
-) -> Tensor:
-    """[<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece in few passes: [4, K], in their own dtype.
+    gradients_KN: Tensor,
+    reference_N: Tensor,
+    decayed_N: Tensor,
+    *,
+    fresh: float,
+    eps: float,
+    scratch_KN: Tensor,
+    out_4K: Tensor,
+) -> None:
+    """[<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece in few passes, into `out_4K`.
 
     `decayed_N` is v times its weight, and `fresh` the weight of g^2, see `Elementwise`. Sums run in the tensors'
     dtype: keep pieces short and add the results up in fp64. `scratch_KN` is overwritten.
     """
-    raw_K, gradient_K = torch.mv(gradients_KN, reference_N), torch.linalg.vector_norm(gradients_KN, dim=1)
+    dot_K, raw_K, direction_K, gradient_K = out_4K.unbind()
+    torch.mv(gradients_KN, reference_N, out=raw_K)
+    torch.linalg.vector_norm(gradients_KN, dim=1, out=gradient_K)
     scale_KN = torch.addcmul(decayed_N, gradients_KN, gradients_KN, value=fresh, out=scratch_KN).sqrt_().add_(eps)
     gamma_KN = torch.div(gradients_KN, scale_KN, out=scratch_KN)
-    return torch.stack([torch.mv(gamma_KN, reference_N), raw_K, torch.linalg.vector_norm(gamma_KN, dim=1), gradient_K])
+    torch.mv(gamma_KN, reference_N, out=dot_K)
+    torch.linalg.vector_norm(gamma_KN, dim=1, out=direction_K)
 
 
 def row_sums(gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, form: Elementwise) -> Tensor:

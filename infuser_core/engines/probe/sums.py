@@ -206,17 +206,17 @@ class QuestionSums:
             # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
             left_TO, right_TI = left_TO.to(self._workspace.dtype), right_TI.to(self._workspace.dtype)
         rows, columns = left_TO.shape[1], right_TI.shape[1]
-        lefts = left_TO.t().split(self.spans.lengths, dim=1)
         rights = right_TI.split(self.spans.lengths)
         height, together = self._workspace.tile(rows, columns)
         for start in range(0, rows, height):
             tile = slice(start, min(rows, start + height))
             target = self._target(name, tile)
+            lefts = left_TO.t()[tile].split(self.spans.lengths, dim=1)
             for first in range(0, len(lefts), together):
                 picked = slice(first, min(len(lefts), first + together))
                 pieces = self._workspace.piece(picked.stop - first, tile.stop - start, columns)
                 for piece, left, right in zip(pieces.unbind(0), lefts[picked], rights[picked], strict=True):
-                    product(left[tile], right, piece.dtype, out=piece)
+                    product(left, right, piece.dtype, out=piece)
                 self._note(name, tile, pieces)
                 self._score(pieces, target, picked)
 
@@ -313,20 +313,20 @@ class QuestionSums:
     def _score(self, pieces: Tensor, target: tuple[Tensor, Tensor], picked: slice) -> None:
         """Pieces [K, ...] of the questions `picked`."""
         pieces_KN = pieces.flatten(1)
-        norms_4K = batched_norms(
-            pieces_KN,
-            *target,
-            fresh=self._against.form.fresh,
-            eps=self._against.form.eps,
-            scratch_KN=self._workspace.scratch(*pieces_KN.shape),
-        )
         first = len(self._owners)
         self._owners += range(picked.start, picked.stop)
         if len(self._owners) > self._norms_4M.shape[1]:
             # One tensor and not a list: small ones, kept between large ones that come and go, fragment the heap.
             more = self._norms_4M.new_empty(4, max(NORMS, len(self._owners)))
             self._norms_4M = torch.cat([self._norms_4M[:, :first], more], dim=1)
-        self._norms_4M[:, first : len(self._owners)] = norms_4K
+        batched_norms(
+            pieces_KN,
+            *target,
+            fresh=self._against.form.fresh,
+            eps=self._against.form.eps,
+            scratch_KN=self._workspace.scratch(*pieces_KN.shape),
+            out_4K=self._norms_4M[:, first : len(self._owners)],
+        )
 
     def _score_rows(self, name: str, rows_UI: Tensor, words: Words) -> None:
         """Embedding rows, each its question's whole gradient of that row."""
