@@ -34,8 +34,10 @@ test-long: venv sandbox
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "long and not distributed"
 
 # The real vLLM engine, its CPU build in an environment of its own.
-test-vllm: venv .venv-vllm/.installed
-	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/pytest -m vllm tests/engines/test_vllm_engine.py
+test-vllm: $(VENV)/.deepspeed .venv-vllm/.installed
+	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/pytest -m vllm tests/engines/test_vllm_engine.py tests/system/test_vllm_run.py
+	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/infuser rehearse configs/nano.yaml configs/engine/deepspeed-cpu.yaml \
+	  --set engine.sampler=vllm --set engine.write_beside=true
 
 .venv-vllm/.installed:
 	$(PYTHON) -m venv .venv-vllm

@@ -3,8 +3,8 @@
 `INFUSER_CRASH_AT=phase:point` sends SIGKILL at the first pass, `phase:point:3` at the third. A word before an `@`
 asks for another fault: `raise@judge:inside` fails, `hang@` sleeps, `stuck@` sleeps and hears no signal, `stop@` stops
 the process until it gets SIGCONT, `memory@` is want of memory, once, where a trainer asks for it, `until-NAME@` waits
-until another thread has passed the point NAME. `INFUSER_POINTS=FILE` lists the points that are passed. Unset, a point
-costs two dictionary look-ups.
+until another thread has passed the point NAME, `until-NAME:2@` for its second pass. `INFUSER_POINTS=FILE` lists the
+points that are passed. Unset, a point costs two dictionary look-ups.
 """
 
 import os
@@ -41,13 +41,17 @@ def runs_out_of_memory(name: str) -> bool:
 
 def _late(name: str, target: str) -> int | None:
     """Passes of this point beyond the one that is meant; None where another point is."""
-    place, _, count = target.rpartition(":")
-    if not count.isdigit():
-        place, count = target, "1"
+    place, meant = _pass_of(target)
     if place != name:
         return None
     _passes[name] = _passes.get(name, 0) + 1
-    return _passes[name] - int(count)
+    return _passes[name] - meant
+
+
+def _pass_of(target: str) -> tuple[str, int]:
+    """A point, and which pass of it is meant."""
+    place, _, count = target.rpartition(":")
+    return (place, int(count)) if count.isdigit() else (target, 1)
 
 
 def _misbehave(action: str, name: str) -> None:
@@ -65,10 +69,10 @@ def _misbehave(action: str, name: str) -> None:
         time.sleep(3600)
 
 
-def _wait_for(name: str) -> None:
-    """Wait until the list of passed points has the name. Raises TimeoutError after two minutes."""
-    listed, end = Path(os.environ["INFUSER_POINTS"]), time.monotonic() + _PATIENCE
-    while name not in listed.read_text(encoding="utf-8").split():
+def _wait_for(target: str) -> None:
+    """Wait until the list of passed points has the pass. Raises TimeoutError after two minutes."""
+    listed, end, (name, meant) = Path(os.environ["INFUSER_POINTS"]), time.monotonic() + _PATIENCE, _pass_of(target)
+    while listed.read_text(encoding="utf-8").split().count(name) < meant:
         if time.monotonic() > end:
-            raise TimeoutError(f"nothing passed {name} within {_PATIENCE:.0f} s")
+            raise TimeoutError(f"nothing passed {target} within {_PATIENCE:.0f} s")
         time.sleep(0.01)
