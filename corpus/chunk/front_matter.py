@@ -16,7 +16,7 @@ from infuser_core.schemas import Page
 
 Mode = Literal["off", "headings", "model"]
 
-RULES = 3
+RULES = 4
 """Version of the rules, for recipes: the titles below, and what they take with them."""
 
 FRONT = re.compile(
@@ -33,7 +33,7 @@ BACK = re.compile(
     r"|(?:the )?(?:gnu|creative commons) .*licen[cs]e.*|(?:.* )?copying (?:conditions|information|this .*)"
     r"|(?:answers?|solutions?)(?: keys?| manual| to .*| for .*)?|answer keys?(?: .*)?"
     r"|about the authors?|credits|endnotes|colophon"
-    r"|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",
+    r"|licen[cs](?:es?|ing)|change history|revision history|\u53c2\u8003\u6587\u732e|\u7d22\u5f15|\u7b54\u6848",
     re.IGNORECASE,
 )
 SOURCES = re.compile(

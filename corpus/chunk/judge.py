@@ -120,7 +120,7 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
     ]
 
 
-RULES = "rules-1"
+RULES = "rules-2"
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be told from prose."""
 LIST_SHARE = 0.6
@@ -136,6 +136,20 @@ RISING = 0.9
 INDEX = re.compile(r"\S[^.!?]{0,80}?,\s*\d{1,4}(?:\s*[-\u2013,]\s*\d{1,4}|\s*,?\s*see(?: also)? [^.]+)*\.?\s*$")
 REFERENCE = re.compile(
     r"^\s*(?:[-*]\s+)?\\?\[\w{1,12}\\?\]|\bdoi\b|\bISBN\b|\bpp?\.\s*\d|\bet al\.|\bProc\.|\bJournal\b|\bPress\b|\bvol\."
+)
+LEGAL = re.compile(
+    r"\b(?:licen[cs](?:e[sd]?|ing|ees?|ors?)|copyright(?:ed|s)?|warrant(?:y|ies)|(?:re)?distribut(?:e[sd]?|ing|ion)"
+    r"|liab(?:le|ility)|(?:in)?fring(?:e|es|ing|ement)|damages|permissions?|derivative|patents?|modif(?:y|ied|ications?))\b",
+    re.I,
+)
+LEGAL_SHARE = 0.05
+"""Share of a chunk's words that are those of a licence from which it is one."""
+DEGREE = re.compile(
+    r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
+    r"\b(?:B\.?\s?S|B\.?\s?A|M\.?\s?S|Ph\.?\s?D|D\.?\s?Phil|bachelor|master|doctora?t?e?|diploma|degrees?)\b"
+)
+CAREER = re.compile(
+    r"\bresearch interests\b|\b(?:assistant|associate|full|emeritus) professor\b|\bProfessor (?:of|at)\b", re.I
 )
 YEAR = re.compile(r"\b(?:1[89]|20)\d\d[a-z]?\b")
 
@@ -202,6 +216,10 @@ WITHOUT_MODEL: dict[str, tuple[str, Decide]] = {"rules": (RULES, judge_by_rules)
 
 def fault_of(text: str) -> str:
     """Reason for which a chunk teaches nothing by its form; empty when it may teach something."""
+    if len(LEGAL.findall(text)) > LEGAL_SHARE * len(text.split()):
+        return "a licence: its words are about rights"
+    if DEGREE.search(text) and len(CAREER.findall(text)) + len(DEGREE.findall(text)) > 1:
+        return "biographies: degrees and posts of authors"
     prose = FENCE.sub("", text)
     lines = [line.strip() for line in prose.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if len(lines) >= MIN_LINES and not _is_table(lines):

@@ -16,6 +16,8 @@ LABEL = re.compile(
     r"^(?:[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]|\(?(?:\d{1,3}|[a-z]|[ivx]+)[.):]|\[[^\]\s]{1,12}\])$",
     re.I,
 )
+MARGINAL = re.compile(r"\[[A-Z][^\]]*\]|\([\dA-Z][\d.]*[a-z]?\)")
+"""What stands at the right margin beside a line: the kind of a defined name, the number of a formula."""
 ALIGNED = 1.0
 """Distance of the left edges of cells of one column, points."""
 WORD = re.compile(r"[^\W\d_]{3,}")
@@ -44,6 +46,7 @@ def table_at(lines: Sequence[Line], start: int) -> Table | None:
         (len(full) < MIN_ROWS and not _is_pair(full))
         or _is_list(full)
         or _is_contents(full)
+        or _is_marginal(full)
         or 2 * sum(line.mono for line in full) > len(full)
     ):
         return None
@@ -98,6 +101,15 @@ def _is_list(rows: Sequence[Line]) -> bool:
 
 def _is_contents(rows: Sequence[Line]) -> bool:
     return sum(bool(CONTENTS_LINE.search(line.text)) for line in rows) > 0.5 * len(rows)
+
+
+def _is_marginal(rows: Sequence[Line]) -> bool:
+    return sum(_has_margin(line) for line in rows) > 0.5 * len(rows)
+
+
+def _has_margin(line: Line) -> bool:
+    """Whether a line ends at the margin with something that is no part of its text."""
+    return len(line.cells) > 1 and bool(MARGINAL.fullmatch(line.cells[-1].text)) and line.x1 > line.margin - ALIGNED * 4
 
 
 def _columns(rows: Sequence[Line]) -> list[tuple[float, float]]:
@@ -220,6 +232,8 @@ def _continues(text: Text, line: Line, *, pitch: float, paragraph_gap: float) ->
     if line.mono and not _wrapped(above, line):
         return False
     if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _is_operator(text, line)):
+        return False
+    if _has_margin(line) or _has_margin(above):
         return False
     if CONTENTS_LINE.search(above.text) and (LEADERS.search(above.text) or CONTENTS_LINE.search(line.text)):
         return False

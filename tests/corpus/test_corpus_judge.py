@@ -130,3 +130,15 @@ def test_the_rule_judge_gives_every_document_a_row_in_order():
         ("0", True),
         ("1", False),
     ]
+
+
+def test_a_licence_and_the_lives_of_authors_teach_nothing_and_a_chapter_that_names_them_may():
+    licence = (
+        "You may copy and distribute such a system under the terms of the license, provided that you include the "
+        "copyright notice. This license gives permission to modify it without any warranty. "
+    )
+    life = "Ann Lee received her Ph.D. degree in physics. She is an associate professor; her research interests are waves. "
+    prose = "The package is distributed as one file. A wave that meets a wall comes back with the other sign of its height. "
+    assert fault_of(licence * 5).startswith("a licence")
+    assert fault_of(prose * 3 + life).startswith("biographies")
+    assert fault_of(prose * 8) == ""

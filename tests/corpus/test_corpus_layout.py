@@ -238,3 +238,23 @@ def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_abov
     titles = [title for _, title in found(tmp_path / "book.pdf", use_outline=False)]
     assert titles[:4] == ["THE PACKAGES OF DH-MAKE", "9.1 dh-make", "THE PACKAGES OF EQUIVS", "9.2 equivs"]
     assert len(titles) == 8
+
+
+def test_definitions_with_their_kind_at_the_margin_are_paragraphs(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    sentence = "A sentence that fills the whole of the line " * 2 + "with words and blanks"
+    for number, y in enumerate((700, 660, 620)):
+        canvas.drawString(72, y, f"int get_{number} (op, rnd)")
+        canvas.drawRightString(72 + stringWidth(sentence, "Times-Roman", 10), y, "[Function]")
+        text = "Set the first operand to the value of the second one, rounded in the given direction, and return zero"
+        canvas.drawString(86, y - 12, text)
+        canvas.drawString(86, y - 24, "where the result is exact.")
+    for row in range(20):
+        canvas.drawString(
+            72, 560 - 12 * row, "A sentence that fills the whole of the line " * 2 + "with words and blanks"
+        )
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig()).markdown
+    assert "|" not in made
+    assert "int get_1 (op, rnd) [Function]\n\nSet the first operand" in made

@@ -53,11 +53,13 @@ def _holds_rows(opener: Piece, tall: Sequence[Piece], pieces: Sequence[Piece]) -
 
 
 def _is_stack(above: Piece, below: Piece) -> bool:
-    """Whether a small text stands over a relation."""
-    if below.text[:1] not in RELATIONS or above.size > FULL * below.size:
+    """Whether a small text stands over a relation, alone or at the end of a superscript."""
+    sign = below.text.lstrip("\u2212")[:1]
+    if not sign or sign not in RELATIONS or above.size > FULL * below.size:
         return False
     middle = (above.x0 + above.x1) / 2
-    return 0.4 * below.size < above.y - below.y < below.size and below.x0 < middle < below.x0 + below.size
+    over = below.x0 < middle < below.x0 + below.size or 0.3 * below.size < above.x1 - below.x0 < 3 * below.size
+    return 0.4 * below.size < above.y - below.y < below.size and over
 
 
 def marked_texts(texts: Sequence[Text], body: float) -> list[Text]:
