@@ -275,12 +275,13 @@ def test_a_damaged_file_is_imported_or_refused(anchor: Path, place: int, byte: i
 
 
 @pytest.mark.parametrize("key", ["block_count", "embedding_length", "attention.head_count"])
-def test_sizes_that_the_weights_cannot_have_are_refused(anchor: Path, tmp_path: Path, key: str):
+@pytest.mark.parametrize("byte", [1, 3], ids=["hundreds", "millions"])
+def test_sizes_that_the_weights_cannot_have_are_refused(anchor: Path, tmp_path: Path, key: str, byte: int):
     raw = bytearray((anchor.parent / "tiny.gguf").read_bytes())
     name = f"llama.{key}".encode()
-    # Behind the key stand four bytes of type and four of value: the third byte makes it tens of millions.
+    # Behind the key stand four bytes of type and four of value, the lowest first.
     place = raw.index(name) + len(name) + 4
-    raw[place + 3] = 3
+    raw[place + byte] = byte
     (tmp_path / "damaged.gguf").write_bytes(raw)
     with pytest.raises(UsageError) as refused:
         import_anchor(tmp_path / "damaged.gguf", tmp_path / "anchor")

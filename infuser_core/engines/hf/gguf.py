@@ -139,9 +139,16 @@ def read_weights(file: GgufFile, model: PreTrainedModel) -> dict[str, Tensor]:
     the model's are the same."""
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-    # It draws a bar wherever standard error goes.
-    with redirect_stderr(io.StringIO()):
-        read = load_gguf_checkpoint(str(file.path), return_tensors=True, model_to_load=model, torch_dtype=torch.float32)
+    try:
+        # It draws a bar wherever standard error goes.
+        with redirect_stderr(io.StringIO()):
+            read = load_gguf_checkpoint(
+                str(file.path), return_tensors=True, model_to_load=model, torch_dtype=torch.float32
+            )
+    # Sizes in the header that its own weights have not.
+    except (ValueError, ArithmeticError) as error:
+        message = f"{file.path.name}: its weights are not of the sizes that its header says: {error}"
+        raise CheckpointError(message, hint=_DAMAGED) from error
     found: dict[str, Tensor] = read["tensors"]
     wanted = dict(model.named_parameters())
     differing = sorted(set(wanted) ^ set(found))
