@@ -17,7 +17,7 @@ LABEL = re.compile(
     re.I,
 )
 MARGINAL = re.compile(r"\[[A-Z][^\]]*\]|\([\dA-Z][\d.]*[a-z]?\)")
-"""What stands at the right margin beside a line: the kind of a defined name, the number of a formula."""
+"""A note at the right margin of a line: the kind of a defined name, the number of a formula."""
 ALIGNED = 1.0
 """Distance of the left edges of cells of one column, points."""
 WORD = re.compile(r"[^\W\d_]{3,}")

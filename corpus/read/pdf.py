@@ -12,8 +12,8 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from corpus.read.drawn import drawn_on, without_labels
 from corpus.read.fonts import Fonts
+from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
 from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Accents, name_signs
