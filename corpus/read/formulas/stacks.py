@@ -68,7 +68,8 @@ def marked_texts(texts: Sequence[Text], body: float) -> list[Text]:
     Formulas that follow each other count as one: a bracket may close in the next line.
     """
     doubtful = {place for place, text in enumerate(texts) if _is_doubtful(text)}
-    doubtful |= {place for place in range(1, len(texts) - 1) if _cuts(*texts[place - 1 : place + 2], body)}
+    triples = zip(texts, texts[1:], texts[2:], strict=False)
+    doubtful |= {place for place, (before, text, behind) in enumerate(triples, 1) if _cuts(before, text, behind, body)}
     run: list[int] = []
     for place, text in enumerate([*texts, None]):
         if text is not None and text.role is Role.PARAGRAPH and (_is_fragment(text, body) or is_formula(_whole(text))):
