@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -189,9 +189,15 @@ def _wanted(
 
 
 def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rule) -> Iterator[tuple[str, Verdict]]:
-    """Keys of a run's checkpoints and gradients, and what is kept of each."""
-    told = verdicts(state, rule)
-    yield from ((record.key, told[number]) for number, record in checkpoints(catalogue, holder))
+    """Keys of a run's checkpoints and gradients, and what is kept of each.
+
+    The newest are those of each role: where the roles take turns, one waits on an old checkpoint.
+    """
+    found = checkpoints(catalogue, holder)
+    for phase in sorted({record.phase for _, record in found}):
+        own = [(number, record.key) for number, record in found if record.phase == phase]
+        told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
+        yield from ((key, told[number]) for number, key in own)
     for record in gradients(catalogue, holder):
         averaged = bool(record.recipe["config"].get("mean"))
         yield record.key, spent(record.iteration, state, averaged=averaged)

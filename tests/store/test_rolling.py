@@ -107,3 +107,12 @@ def test_what_a_kill_behind_the_last_iteration_left_goes_when_the_run_is_resumed
     assert killed.code == -9 and len(list(tmp_path.glob("artifacts/dev_gradient/*/gradient.safetensors"))) == 1
     assert launch("resume", "small", store=tmp_path).code == 0
     assert list(tmp_path.glob("artifacts/dev_gradient/*/gradient.safetensors")) == []
+
+
+@pytest.mark.slow
+def test_a_role_that_waits_for_its_turn_keeps_its_newest_checkpoint(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    turns = ("--set", "cotrain.turns={generator: 1, solver: 4}")
+    ended = launch(*small_run.arguments, *ROLLING, *turns, store=tmp_path)
+    assert ended.code == 0, ended.err
