@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import StoreError, UsageError
+from infuser_core.errors import InfuserError, StoreError, UsageError
 
 
 def fsync(path: Path) -> None:
@@ -54,7 +54,8 @@ def write_errors(place: Path | str, *, hint: str) -> Iterator[None]:
     """Turns errors of the file system into a StoreError that names the place and the remedy."""
     try:
         yield
-    except StoreError:
+    # Some errors of ours are an OSError, too.
+    except InfuserError:
         raise
     except OSError as error:
         raise StoreError(f"cannot write {place}: {error.strerror or error}", hint=hint) from error

@@ -47,7 +47,7 @@ def test_runs_share_what_they_have_in_common_and_one_that_fails_does_not_stop_th
     assert [row["variant"] for row in rows] == ["nano-infuser", "nano-fixed-generator"]
     again = launch("sweep", sound, "--jobs", "1", "--against", "nano-infuser", store=store)
     assert again.code == 0 and "2 runs, 0 to do" in again.out
-    assert "nano-fixed-generator - nano-infuser" in again.out
+    assert "nano-fixed-generator minus nano-infuser" in again.out
     unknown = launch("sweep", sound, "--against", "infuser", store=store)
     assert unknown.code == 2 and "known: nano-infuser, nano-fixed-generator" in unknown.err
 
