@@ -1,12 +1,12 @@
 """Programs of the wide world: functions of two operators, and Absolute Zero's three tasks about them.
 
 Each task has a sound method and a misconception. Deduction: the order of operations, or from left to right. Abduction:
-the product is undone by division, or by taking away. Induction: the values start at 0 or at 1, or it is taken for the
-other.
+the product is undone by division, or by taking away. Induction: the value for 1 is one step from that for 0, or is
+taken for it.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -88,7 +88,7 @@ class Exercise:
     function: Function
     """The function."""
     x: int
-    """The call's argument; in induction the first of the two that are shown."""
+    """The call's argument; in induction 1, the first of the two that are shown."""
 
     @property
     def text(self) -> str:
@@ -118,7 +118,7 @@ class Exercise:
             return inner, Step(left=inner.value, sign="/" if sound else "-", right=made.slope)
         inner = _between(first, made.value(self.x + 1))
         back = Step(left=first, sign="-" if made.sign == "+" else "+", right=inner.value)
-        return (inner, back) if sound == (self.x == 1) else (inner,)
+        return (inner, back) if sound else (inner,)
 
     def answer(self, *, sound: bool) -> str:
         """The end of the method, as it is boxed."""
@@ -166,15 +166,21 @@ def _between(one: int, other: int) -> Step:
 
 _BASES: Mapping[Sign, range] = {"+": range(2, 16), "-": range(9, 31)}
 _SLOPES: Mapping[Sign, range] = {"+": range(2, 10), "-": range(2, 7)}
+MORE = 40
+"""First numbers of functions to be found lie below it: with one argument each there are few exercises otherwise."""
 
 
 @cache
 def exercises(split: Split, task: Task, sign: Sign) -> tuple[Exercise, ...]:
     """The task's exercises that belong to the split: disjoint between splits, fixed for good."""
-    arguments = range(2) if task == "induction" else _SLOPES[sign]
+    bases: Sequence[int] = _BASES[sign]
+    arguments: Sequence[int] = _SLOPES[sign]
+    if task == "induction":
+        # From 0 on the misconception would be right, and a solver could learn but one of the two.
+        bases, arguments = range(bases[0], MORE), (1,)
     made = [
         Exercise(task=task, function=Function(base=base, sign=sign, slope=slope), x=x)
-        for base, slope, x in product(_BASES[sign], _SLOPES[sign], arguments)
+        for base, slope, x in product(bases, _SLOPES[sign], arguments)
     ]
     return tuple(part_of(split, [each for each in made if each.fits], task + sign))
 
