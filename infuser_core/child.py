@@ -134,9 +134,8 @@ def run(
     watch = Watch()
     fault, peak, out, err, ended = "", 0, b"", b"", False
     ahead = given or None
-    with subprocess.Popen(
-        arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=environment or environment_here()
-    ) as process:
+    own = environment_here() if environment is None else environment
+    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=own) as process:
         try:
             while not (fault or ended):
                 # Whoever inherited its streams may hold them open when the process is gone: one more look is enough.

@@ -157,6 +157,8 @@ class Route:
     """Whether the prompt holds a function of an earlier question in a document's place."""
     solved_with: str
     """Prompt template that solvers are asked with, where it is neither of the two for choices and short answers."""
+    version: int
+    """Raised when the same text would become another question: it enters the key of the runs that use the route."""
 
 
 def route(name: str) -> Route:
@@ -178,6 +180,7 @@ def route(name: str) -> Route:
         shows=str(getattr(module, "SHOWS", "show_questions")),
         takes_program=bool(getattr(module, "TAKES_PROGRAM", False)),
         solved_with=str(getattr(module, "SOLVED_WITH", "")),
+        version=int(getattr(module, "VERSION", 1)),
     )
 
 

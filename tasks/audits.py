@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.audit import audit as auditing
-from corpus.audit.index import OverlapConfig, configured
+from corpus.audit.index import Mode, OverlapConfig, configured
 from corpus.audit.references import Shard, digests_of, question_shards, serialise, shards_of, told_apart
 from corpus.audit.scan import PoolText, Scan, Scanner
 from corpus.audit.shingles import NAME
@@ -70,11 +70,18 @@ def _texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[Artifac
     return [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
 
 
-def _outcome(label: str, texts: Sequence[PoolText], scans: Sequence[Scan], config: OverlapConfig) -> Outcome:
-    """Every pair, and as facts the counts and the share of planted passages that is found."""
+def _outcome(
+    label: str,
+    texts: Sequence[PoolText],
+    scans: Sequence[Scan],
+    config: OverlapConfig,
+    *,
+    modes: Sequence[Mode] = auditing.MODES,
+) -> Outcome:
+    """Every pair, and as facts the counts and the share of planted passages that these modes find."""
     rows = [row for scan in scans for row in scan.findings]
     pool = [text for text in texts if auditing.side_of(text.document_id) == auditing.POOL]
-    facts = auditing.facts_of(label, scans, auditing.measure(pool, config), config.mode)
+    facts = auditing.facts_of(label, scans, auditing.measure(pool, config, modes=modes), config.mode)
     return Outcome(
         tables={
             "overlaps": Table(row_type=Overlap, rows=rows),
@@ -108,7 +115,8 @@ def audit_questions(
         shards = question_shards(_sets(run, questions), work / "questions")
         digests = [digest_of_file(shard.path) for shard in shards]
         scans = _scanned(run, Scanner(texts, config), shards, digests, work, progress)
-        return _outcome("questions", texts, scans, config)
+        # Once for every group of books: the mode in use alone.
+        return _outcome("questions", texts, scans, config, modes=[config.mode])
 
     return Work(recipe=recipe, produce=produce)
 

@@ -51,14 +51,19 @@ class Recall:
 
 
 def measure(
-    documents: Sequence[PoolText], config: OverlapConfig, *, per_kind: int = PER_KIND, chars: Sequence[int] = CHARS
+    documents: Sequence[PoolText],
+    config: OverlapConfig,
+    *,
+    modes: Sequence[Mode] = MODES,
+    per_kind: int = PER_KIND,
+    chars: Sequence[int] = CHARS,
 ) -> list[Recall]:
-    """The share of planted records that each mode finds, the audit's own with its settings."""
+    """The share of planted records that each of these modes finds, the audit's own with its settings."""
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
     plants = plant(texts, chars=chars, per_kind=per_kind)
     hits: dict[str, set[int]] = {
-        mode: _found(texts, plants, config if mode == config.mode else config_of(mode)) for mode in MODES
+        mode: _found(texts, plants, config if mode == config.mode else config_of(mode)) for mode in modes
     }
     hits[SHARED] = _found(texts, plants, config_of("exact"), every=True)
     rows = []

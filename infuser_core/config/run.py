@@ -348,12 +348,16 @@ class RunConfig(Settings):
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""
-        # A choice left to the machine is no setting: run names do not depend on it.
-        unset = {"probe": "auto", "rollout_quantisation": None}
-        quiet = {name for name, value in unset.items() if getattr(self.engine, name) == value}
-        return digest_of(
-            self.model_dump(mode="json", exclude={"track": True, "store": True, "cluster": True, "engine": quiet})
-        )
+        # What is left to the machine, or is off as it was before it existed, changes no run's name.
+        unset: dict[str, dict[str, Any]] = {
+            "engine": {"probe": "auto", "rollout_quantisation": None},
+            "cotrain": {"rollout_share": 1.0},
+        }
+        quiet: dict[str, Any] = {
+            part: {name for name, value in values.items() if getattr(getattr(self, part), name) == value}
+            for part, values in unset.items()
+        }
+        return digest_of(self.model_dump(mode="json", exclude={"track": True, "store": True, "cluster": True, **quiet}))
 
     @property
     def label(self) -> str:

@@ -6,7 +6,7 @@ taken for it.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -166,18 +166,17 @@ def _between(one: int, other: int) -> Step:
 
 _BASES: Mapping[Sign, range] = {"+": range(2, 16), "-": range(9, 31)}
 _SLOPES: Mapping[Sign, range] = {"+": range(2, 10), "-": range(2, 7)}
-MORE = 40
-"""First numbers of functions to be found lie below it: with one argument each there are few exercises otherwise."""
+_FOUND: Mapping[Sign, range] = {"+": range(2, 40), "-": range(9, 40)}
+"""First numbers of functions to be found: with one argument each there are few exercises otherwise."""
 
 
 @cache
 def exercises(split: Split, task: Task, sign: Sign) -> tuple[Exercise, ...]:
     """The task's exercises that belong to the split: disjoint between splits, fixed for good."""
-    bases: Sequence[int] = _BASES[sign]
-    arguments: Sequence[int] = _SLOPES[sign]
+    bases, arguments = _BASES[sign], _SLOPES[sign]
     if task == "induction":
         # From 0 on the misconception would be right, and a solver could learn but one of the two.
-        bases, arguments = range(bases[0], MORE), (1,)
+        bases, arguments = _FOUND[sign], range(1, 2)
     made = [
         Exercise(task=task, function=Function(base=base, sign=sign, slope=slope), x=x)
         for base, slope, x in product(bases, _SLOPES[sign], arguments)

@@ -143,10 +143,8 @@ def answer_questions(
     `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
     whose answers are in `kept` are not asked again.
     """
-    going_on = GoingOn(rollouts=(), tokens=settings.max_tokens)
     drafts = draw_answers(
         questions,
-        going_on,
         sampler,
         settings,
         checkpoint_id=checkpoint_id,
@@ -158,33 +156,28 @@ def answer_questions(
     return judged(drafts, questions, settings.box)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoingOn:
-    """Answers of earlier iterations that are not finished, and how far a draw goes on with any answer."""
-
-    rollouts: Sequence[Rollout]
-    """Those that end with UNFINISHED are drawn further; others of their groups are passed on."""
-    tokens: int
-    """Most tokens that are drawn of an answer."""
-
-
 UNFINISHED = "unfinished"
 """Finish reason of an answer of which only a part is drawn so far."""
 
 
 def draw_answers(
     questions: Sequence[Question],
-    going_on: GoingOn,
     sampler: Sampler,
     settings: AnswerSettings,
     *,
+    before: Sequence[Rollout] = (),
+    tokens: int | None = None,
     checkpoint_id: str,
     seed: int,
     scope: str,
     kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
-    """Answers before their verdicts: those that go on, then those to the questions."""
+    """Answers before their verdicts: those from before, then those to the questions.
+
+    Of those from before, the unfinished ones are drawn further and the others passed on. At most `tokens` are drawn of
+    an answer; None for the whole limit.
+    """
     prompts = [sampler.tokenizer.render(messages_of(question, prompts=settings.prompts)) for question in questions]
     fitting = [
         PromptGroup(
@@ -203,14 +196,15 @@ def draw_answers(
             seeds=[seed_of(seed, scope, row.group_id, row.sample_index)],
             max_tokens=settings.max_tokens - len(row.token_ids),
         )
-        for row in going_on.rollouts
+        for row in before
         if row.finish_reason == UNFINISHED
     ]
-    params = SamplingParams(max_tokens=min(going_on.tokens, settings.max_tokens), **settings.sampling.asked())
+    most = settings.max_tokens if tokens is None else min(tokens, settings.max_tokens)
+    params = SamplingParams(max_tokens=most, **settings.sampling.asked())
     completions = draw([*begun, *fitting], sampler, params, kept=kept, progress=progress)
     earlier = [
         _longer(row, completions[row.rollout_id][0], sampler, checkpoint_id) if row.rollout_id in completions else row
-        for row in going_on.rollouts
+        for row in before
     ]
     fresh = [
         _draft(question, index, prompt, completion, sampler, checkpoint_id)

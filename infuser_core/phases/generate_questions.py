@@ -148,9 +148,12 @@ def _other_prompts(names: Collection[str], config: RunConfig) -> dict[str, str]:
 
 
 def route_digest(name: str, profile: str) -> str:
-    """Digest of a route's template; empty for a route without one."""
-    template = plugins.route(name).template
-    return template_digest(load(template, profile=profile)) if template else ""
+    """Digest of a route's template, with the route's version from the second on; empty for a route without one."""
+    found = plugins.route(name)
+    if not found.template:
+        return ""
+    digest = template_digest(load(found.template, profile=profile))
+    return digest if found.version == 1 else f"{digest}/{found.version}"
 
 
 def generate_questions(

@@ -10,6 +10,7 @@ from infuser_core.routes.parts.functions import Call, asked, call_of
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.parts.grading import Grading
 
+VERSION = 2
 TEMPLATE = "generate_deduction"
 NEEDS_DOCUMENT = False
 SHOWS = "show_programs"

@@ -13,6 +13,7 @@ from infuser_core.verifiers.arguments import LIMITS
 from infuser_core.verifiers.parts.code_tests import call_tests
 from infuser_core.verifiers.parts.grading import Grading
 
+VERSION = 2
 TEMPLATE = "generate_induction"
 NEEDS_DOCUMENT = False
 TAKES_PROGRAM = True

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import BusyRunError, StoreError
 from infuser_core.store import lease, pruned, runs
-from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, gradients, held_keys, holders
+from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, held_keys, holders
 from infuser_core.store.journal import RUNS
 from infuser_core.store.recipe import MANIFEST, read_record
-from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, spent, verdicts
+from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts_of
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
@@ -186,21 +186,6 @@ def _wanted(
             if verdict[0] > known[0]:
                 strongest[key] = verdict
     return strongest
-
-
-def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rule) -> Iterator[tuple[str, Verdict]]:
-    """Keys of a run's checkpoints and gradients, and what is kept of each.
-
-    The newest are those of each role: where the roles take turns, one waits on an old checkpoint.
-    """
-    found = checkpoints(catalogue, holder)
-    for phase in sorted({record.phase for _, record in found}):
-        own = [(number, record.key) for number, record in found if record.phase == phase]
-        told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
-        yield from ((key, told[number]) for number, key in own)
-    for record in gradients(catalogue, holder):
-        averaged = bool(record.recipe["config"].get("mean"))
-        yield record.key, spent(record.iteration, state, averaged=averaged)
 
 
 def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:

@@ -5,15 +5,15 @@ Pins are in the record of their run.
 """
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, checkpoints_at, holders, thinned
+from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, checkpoints_at, gradients, holders, thinned
 
 
 class Extent(IntEnum):
@@ -87,6 +87,21 @@ def spent(iteration: int, state: RunState, *, averaged: bool = False) -> Verdict
     if averaged and iteration == state.passed - 1:
         return Extent.WHOLE, "the next mean goes on from it"
     return Extent.FACTS, "its iteration is over"
+
+
+def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rule) -> Iterator[tuple[str, Verdict]]:
+    """Keys of a run's checkpoints and gradients, and what is kept of each.
+
+    The newest are those of each role: where the roles take turns, one waits on an old checkpoint.
+    """
+    found = checkpoints(catalogue, holder)
+    for phase in sorted({record.phase for _, record in found}):
+        own = [(number, record.key) for number, record in found if record.phase == phase]
+        told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
+        yield from ((key, told[number]) for number, key in own)
+    for record in gradients(catalogue, holder):
+        averaged = bool(record.recipe["config"].get("mean"))
+        yield record.key, spent(record.iteration, state, averaged=averaged)
 
 
 def _ordinal(number: int) -> str:

@@ -82,3 +82,8 @@ def test_the_same_settings_always_give_the_same_run_name(tmp_path: Path):
     assert by_file.run_name() == by_override.run_name()
     assert by_file.run_name().startswith("nano-s7-")
     assert load([CONFIGS / "nano.yaml"], seed=7).run_name() != by_file.run_name()
+
+
+@pytest.mark.parametrize(("name", "run"), [("nano", "nano-s42-469d4b"), ("qwen3-8b", "qwen3-8b-s42-062241")])
+def test_settings_that_are_new_and_off_change_no_runs_name(name: str, run: str):
+    assert load([CONFIGS / f"{name}.yaml"]).run_name() == run

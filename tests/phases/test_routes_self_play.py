@@ -6,6 +6,7 @@ import pytest
 
 from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
+from infuser_core.phases.generate_questions import route_digest
 from infuser_core.phases.parsing import Malformed
 from infuser_core.schemas import Document, Question
 
@@ -64,3 +65,8 @@ def test_texts_without_a_program_say_why(text: str, reason: str):
 def test_the_same_text_is_always_the_same_question():
     text = json.dumps({"program": "def f(x): return sorted({3, 1, x})", "arguments": "2"})
     assert read("deduction", text) == read("deduction", text)
+
+
+def test_a_routes_later_version_is_another_key():
+    assert route_digest("deduction", "nano-wide").endswith("/2")
+    assert "/" not in route_digest("challenge", "nano-wide")

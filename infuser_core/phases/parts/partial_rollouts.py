@@ -8,10 +8,9 @@ run that was killed in between.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
-from infuser_core.phases.answering import UNFINISHED, AnswerSettings, GoingOn, draw_answers, judged
+from infuser_core.phases.answering import UNFINISHED, AnswerSettings, draw_answers, judged
 from infuser_core.phases.drawing import Drawn, Kept
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout
@@ -84,10 +83,18 @@ def answer_in_part(
 
     A group stays together: it is judged, and learnt from, when its last answer has ended.
     """
-    tokens = budget(before.segments, share, settings.max_tokens)
-    going_on = GoingOn(rollouts=before.rollouts, tokens=tokens)
-    origin = partial(draw_answers, checkpoint_id=checkpoint_id, seed=seed, scope=scope, kept=kept, progress=progress)
-    drafts = origin(questions, going_on, sampler, settings)
+    drafts = draw_answers(
+        questions,
+        sampler,
+        settings,
+        before=before.rollouts,
+        tokens=budget(before.segments, share, settings.max_tokens),
+        checkpoint_id=checkpoint_id,
+        seed=seed,
+        scope=scope,
+        kept=kept,
+        progress=progress,
+    )
     groups, every = by_group(drafts), [*before.questions, *questions]
     late = {name for name, rows in groups.items() if any(row.finish_reason == UNFINISHED for row in rows)}
     ended = [row for row in every if row.question_id not in late]
