@@ -63,13 +63,14 @@ def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
     from infuser_core.report.build import comparison_page, curves
 
     names = {"INFUSER": main.run_name(), "fixed generator": control.run_name()}
+    page = comparison_page(root, main.run_name(), control.run_name())
     typer.echo("\nvalidation accuracy by iteration")
     typer.echo(curves(root, names))
     for label, name in names.items():
         typer.echo(f"\n{label}")
         typer.echo(describe_result(root, name))
         typer.echo(describe_keys(root, name))
-    typer.echo(f"\nreport: {comparison_page(root, main.run_name(), control.run_name())}")
+    typer.echo(f"\nreport: {page}")
     typer.echo(
         "Influence pays a generator for the dev set's topics and for right keys on them; a fixed one earns nothing."
     )
