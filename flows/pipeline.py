@@ -7,7 +7,11 @@ from flows.life_cycle import life_cycle
 from flows.plan import checked
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
+from infuser_core.errors import PrunedError
 from infuser_core.planning.place import asked_of
+from infuser_core.settings import store_root
+from infuser_core.store.doctor import restored_with
+from infuser_core.store.store import restoring
 from tasks import display, evaluation
 from tasks.run import Run, opened
 from tasks.run_control import Stop
@@ -28,10 +32,32 @@ def pipeline(
 ) -> Stop | None:
     """The stages of the run and the `page` of its report. Returns the place where the run stopped, if it was asked to.
 
-    `flow_run` is Prefect's id of the flow run in which this happens; empty where Prefect does not see it.
+    `flow_run` is Prefect's id of the flow run in which this happens; empty where Prefect does not see it. Where a stage
+    needs what the retention of a run with the same beginnings removed, another attempt computes that again first; it
+    stays, as all that several runs hold.
     """
+    restored: dict[str, None] = {}
+    note = ""
+    while True:
+        try:
+            with restoring(restored, stay=False):
+                return _attempt(config, name, note, quiet=quiet, flow_run=flow_run, page=page, **places)
+        except PrunedError as gone:
+            if gone.key in restored:
+                raise
+            restored |= dict.fromkeys(restored_with(store_root(), [gone.key]))
+            note = f"{gone.message}; it is computed again first, bit by bit the same"
+            # The run's record has by now what was asked for again.
+            places.pop("again", None)
+
+
+def _attempt(
+    config: RunConfig, name: str, note: str, *, quiet: bool, flow_run: str, page: bool, **places: str
+) -> Stop | None:
     asked = checked(config, name, asked_of(**places))
     with opened(name, config, quiet=quiet, asked=asked, flow_run=flow_run) as run:
+        if note:
+            run.log.note(note)
         if flow_run:
             display.show_tags(run, flow_run)
         try:

@@ -19,7 +19,7 @@ def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
     Pruned checkpoints with keys in `restore` are computed again, too. Raises StoreError where this version of the
     code would make other artifacts than the run holds.
     """
-    with restoring(restore):
+    with restoring(restore, stay=True):
         for holder in [each for each in holders(root) if each.name in names]:
             config = validate(runs.read_config(root, holder.name))
             until = "" if holder.finished else doctor.last_place(holder)

@@ -8,9 +8,12 @@ processor time, a short run less than a minute. No run writes the page of its re
 import atexit
 import gc
 import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from time import sleep
@@ -86,6 +89,7 @@ class _Work:
 
 def _process(member: Member, log: Path) -> None:
     """A run as a process of its own, its output in a file."""
+    threading.Thread(target=_end_with_the_sweep, name="sweep", daemon=True).start()
     # What was imported lives as long as the process: no collection looks at these half a million objects again.
     gc.freeze()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +100,14 @@ def _process(member: Member, log: Path) -> None:
     # A child of multiprocessing ends without them; Prefect's client has some.
     atexit._run_exitfuncs()
     raise SystemExit(code)
+
+
+def _end_with_the_sweep() -> None:
+    """A run whose sweep is killed stops at its next safe point."""
+    sweep = parent_process()
+    assert sweep is not None
+    wait([sweep.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run(member: Member) -> None:

@@ -2,6 +2,7 @@
 
 import reprlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 NUMBER = "[0-9]{1,9}"
 """A whole number as arguments write it: other digits of Unicode and ten thousand of them are none."""
@@ -103,6 +104,17 @@ class UnwritableStoreError(StoreError):
 
 class MissingArtifactError(StoreError):
     """An artifact is not in the store."""
+
+
+class PrunedError(StoreError):
+    """Retention removed a file that is needed now."""
+
+    def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (partial(type(self), self.message, hint=self.hint, key=self.key), ())
 
 
 class DamagedArtifactError(StoreError):

@@ -31,7 +31,7 @@ from infuser_core.store import gc, runs
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.retention import Rule
-from infuser_core.store.store import Outcome, Table, is_restoring
+from infuser_core.store.store import Outcome, Table, is_repairing
 from infuser_core.store.verify import size
 from tasks.display import show_run
 from tasks.run import Run, current, peak_memory_mb
@@ -80,7 +80,7 @@ def retain(run_name: str, done: int, validations: Mapping[int, ArtifactRef | Non
     """
     run = current(run_name)
     keep = run.config.store.keep
-    if keep is None or not run.control.executes or is_restoring():
+    if keep is None or not run.control.executes or is_repairing():
         return
     rule = Rule(keep_full=keep.full, every=keep.weights_every)
     found = gc.prune(run.store.root, run.name, rule, passed=done, candidates=_candidates(run, validations))

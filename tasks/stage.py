@@ -18,6 +18,7 @@ from infuser_core.errors import (
     DamagedArtifactError,
     DocumentError,
     MissingArtifactError,
+    PrunedError,
     Terminated,
     UsageError,
 )
@@ -38,6 +39,7 @@ _FINAL = (
     DamagedArtifactError,
     DocumentError,
     Overdue,
+    PrunedError,
     Terminated,
     UsageError,
 )

@@ -314,8 +314,12 @@ def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
     catalogue = Catalogue(root)
     (holder,) = [each for each in holders(root) if each.name == run]
     begun = [record for record in gradients(catalogue, holder) if record.iteration == iteration]
-    wanted = thinned(catalogue, [*checkpoints_at(catalogue, holder, iteration), *begun])
-    return list(dict.fromkeys([*wanted, *restoration(catalogue, wanted)]))
+    return restored_with(root, thinned(catalogue, [*checkpoints_at(catalogue, holder, iteration), *begun]))
+
+
+def restored_with(root: Path, wanted: Sequence[str]) -> list[str]:
+    """These keys of pruned artifacts and of those that must be whole before them."""
+    return list(dict.fromkeys([*wanted, *restoration(Catalogue(root), wanted)]))
 
 
 def last_place(holder: Holder) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from infuser_core import adapters, faults, sealed
 from infuser_core.durable import fsync
-from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.errors import DamagedArtifactError, PrunedError
 
 FILE = "pruned.json"
 FORMAT = 1
@@ -81,17 +81,14 @@ def restore(source: Path, target: Path) -> None:
     fsync(target)
 
 
-def refusal(path: Path, entry: Removed) -> StoreError:
-    """The error for whoever needs a removed file."""
+def refuse(path: Path) -> None:
+    """Raises PrunedError where a file of an artifact is not there because it was pruned."""
+    entry = read(path.parent).get(path.name)
+    if entry is None or path.exists():
+        return
     noun = "gradient" if entry.part == GRADIENT else "checkpoint"
-    return StoreError(
+    raise PrunedError(
         f"{path} was pruned by gc on {entry.at} ({entry.rule})",
         hint=f"`infuser doctor RUN --repair --iteration T` computes that {noun} again, bit by bit the same",
+        key=path.parent.name,
     )
-
-
-def refuse(path: Path) -> None:
-    """Raises StoreError where a file of a checkpoint is not there because it was pruned."""
-    entry = read(path.parent).get(path.name)
-    if entry is not None and not path.exists():
-        raise refusal(path, entry)

@@ -26,7 +26,8 @@ from infuser_core.store import pruned, verify
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, read_record
 
 Row = TypeVar("Row")
-_restoring: set[str] = set()
+_restoring: dict[str, bool] = {}
+"""Keys to compute again, and whether they are to stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,18 +212,22 @@ class Store:
 
 
 @contextmanager
-def restoring(keys: Collection[str]) -> Iterator[None]:
-    """Within this process, pruned artifacts of these keys count as absent, so that stages compute them again."""
-    _restoring.update(keys)
+def restoring(keys: Collection[str], *, stay: bool) -> Iterator[None]:
+    """Within this process, pruned artifacts of these keys count as absent, so that stages compute them again.
+
+    Retention leaves everything as it is meanwhile where they are to `stay`.
+    """
+    _restoring.update(dict.fromkeys(keys, stay))
     try:
         yield
     finally:
-        _restoring.difference_update(keys)
+        for key in keys:
+            del _restoring[key]
 
 
-def is_restoring() -> bool:
-    """Whether this process computes pruned artifacts again."""
-    return bool(_restoring)
+def is_repairing() -> bool:
+    """Whether this process computes pruned artifacts again that are to stay."""
+    return any(_restoring.values())
 
 
 def _record(

@@ -1,16 +1,18 @@
 """`infuser sweep` runs a grid over one store: shared work once, a failing run alone fails, the same command goes on."""
 
 import json
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
-from launcher import ROOT, Launcher, SmallRun, copy_store
+from launcher import PATIENCE, ROOT, Launcher, SmallRun, copy_store
 
 from flows.sweep import PRELOADED
 from infuser_core.planning.sweeps import Member, read
 from infuser_core.store.journal import Journal
-from infuser_core.store.runs import report_folder
+from infuser_core.store.lease import is_held
+from infuser_core.store.runs import report_folder, runs_folder
 
 NANO = ROOT / "configs" / "nano.yaml"
 FIXED = ROOT / "configs" / "ablation" / "fixed_generator.yaml"
@@ -50,6 +52,21 @@ def test_runs_share_what_they_have_in_common_and_one_that_fails_does_not_stop_th
     assert "nano-fixed-generator minus nano-infuser" in again.out
     unknown = launch("sweep", sound, "--against", "infuser", store=store)
     assert unknown.code == 2 and "known: nano-infuser, nano-fixed-generator" in unknown.err
+
+
+def test_a_killed_sweep_takes_its_runs_with_it(launch: Launcher, small_overlay: Path, tmp_path: Path) -> None:
+    path, (member, _) = arms(tmp_path, small_overlay)
+    started = launch.start("sweep", path, "--jobs", "1", store=tmp_path / "store")
+    held = runs_folder(tmp_path / "store") / member.run
+    deadline = time.monotonic() + PATIENCE
+    while not (held / "journal.jsonl").exists():
+        assert time.monotonic() < deadline, started.err.read_text()
+        time.sleep(0.05)
+    started.kill()
+    while is_held(held):
+        assert time.monotonic() < deadline, "its run goes on"
+        time.sleep(0.05)
+    assert not Journal(tmp_path / "store", member.run).is_finished()
 
 
 def test_everything_that_is_loaded_beforehand_exists() -> None:

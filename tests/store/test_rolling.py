@@ -99,6 +99,24 @@ def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
 
 
 @pytest.mark.slow
+def test_a_run_computes_again_what_the_retention_of_one_with_the_same_beginnings_removed(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    shared, alone = tmp_path / "shared", tmp_path / "alone"
+    ended = launch(*small_run.arguments, *ROLLING, store=shared)
+    assert ended.code == 0, ended.err
+    # The generator is another one from its first update on; the solver's first update is the same.
+    other = [*small_run.arguments, *ROLLING, "--set", "cotrain.generator.learning_rate=1e-5", "--name", "other"]
+    for store in (alone, shared):
+        ended = launch(*other, store=store)
+        assert ended.code == 0, ended.err
+    digests = [launch("digest", "other", store=store).out for store in (alone, shared)]
+    assert digests[0] == digests[1] and doctor(launch, shared)["damage"] == []
+    theirs = {entry.key for entry in Journal(shared, "small").entries()}
+    assert [e.phase for e in Journal(shared, "other").entries() if e.state == "ran" and e.key in theirs]
+
+
+@pytest.mark.slow
 def test_what_a_kill_behind_the_last_iteration_left_goes_when_the_run_is_resumed(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
