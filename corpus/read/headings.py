@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from corpus.read.lines import CHAPTER, SECTION_NUMBER, Line, key, prose
+from corpus.read.lines import CHAPTER, NUMERAL, SECTION_NUMBER, Line, key, prose
 from corpus.read.printed import OutlineEntry
 
 TITLE_CHARS = 150
@@ -16,6 +16,8 @@ MEAN_CHARS = 70
 """Mean length of the titles of one style, characters."""
 PAGES_PER_ENTRY = 12
 """An outline with fewer entries than one in so many pages names chapters only; fonts are asked as well."""
+SURE_DEPTH = 3
+"""Parts of a section number from which one title alone makes a style."""
 TRUSTED = 0.6
 """Share of a style's blocks that the outline must name before its other titles count as headings too."""
 PURE = 0.55
@@ -44,9 +46,7 @@ CONTENTS_LINE = re.compile(
 )
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
-SPELLED = re.compile(
-    rf"^(?:{CHAPTER}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty(?:[- ]\w+)?)$", re.I
-)
+SPELLED = re.compile(rf"^(?:{CHAPTER}|{NUMERAL})$", re.I)
 """The word above a chapter's title, or its number in words."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
 """The end of a sentence, or several clauses, in the middle of a text."""
@@ -222,9 +222,8 @@ def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block
                 above = page[start - 1] if start else None
                 below = page[place] if place < len(page) else None
                 text = _text(run)
-                titled = (
-                    len(run) <= TITLE_LINES and _could_be_title(run, text) and _stands_alone(run, above, below, body)
-                )
+                titled = len(run) <= TITLE_LINES and _could_be_title(run, text, body)
+                titled = titled and _stands_alone(run, above, below, body)
                 block = _Block(page=run[0].page, place=start, count=len(run), text=text, titled=titled)
                 found[style_of(run[0])].append(block)
             start = place
@@ -245,11 +244,15 @@ def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, b
         return False
     if above and not above.level and 0 < above.y - run[0].y < 1.25 * max(above.size, run[0].size):
         return False
-    return not (below and below.y > run[-1].y + 2 and below.x0 < run[-1].x0)
+    if run[0].text[0].islower() and below and below.y < last.y and below.x0 > run[0].x0 + last.size / 2:
+        # A term above its definition.
+        return False
+    return not (below and below.y > last.y + 2 and below.x0 < last.x0)
 
 
-def _could_be_title(run: Sequence[Line], text: str) -> bool:
+def _could_be_title(run: Sequence[Line], text: str, body: Style) -> bool:
     first = run[0]
+    stands_out = first.size >= body[1] + 1 or (first.bold and not body[2])
     if (
         (first.mono and depth(text) < 2)
         or _length(text) > TITLE_CHARS
@@ -264,7 +267,7 @@ def _could_be_title(run: Sequence[Line], text: str) -> bool:
         or SPELLED.match(text)
         or CAPTION.match(text)
         or text.endswith((",", ";", "-"))
-        or text[0].islower()
+        or (text[0].islower() and not stands_out)
     ):
         return False
     if len(first.cells) > 1 and not re.fullmatch(r"[\dA-Z.]+[.:)]?|\w+ [\dIVX]+[.:]?", first.cells[0].text):
@@ -301,7 +304,8 @@ def _is_heading_style(style: Style, found: Sequence[_Block], body: Style, total:
     ended = sum(block.text.endswith(ENDED) for block in titled) > 0.5 * len(titled)
     if size >= body[1] + 1:
         return number > 0 or not ended or size >= body[1] + 1.5
-    if size < body[1] - 1 or len(titled) < 2:
+    # A number shows that a title is one of many, even where no other has its depth.
+    if size < body[1] - 1 or (len(titled) < 2 and depth(titled[0].text) < SURE_DEPTH):
         return False
     if bold and not body[2]:
         return number > 1 or not ended
@@ -331,14 +335,21 @@ def _joined(page: Sequence[Line]) -> list[Line]:
     """A title that runs over two lines by font alone is one heading."""
     result: list[Line] = []
     for line in page:
+        while line.level and result and _is_label(result[-1], line):
+            above = result.pop()
+            line = replace(line, text=f"{above.text} {line.text}", level=min(line.level, above.level or line.level))
         above = result[-1] if result else None
-        if above and line.level and above.level and LABEL.match(above.text) and above.y - line.y < 8 * line.size:
-            result[-1] = replace(line, text=f"{above.text} {line.text}", level=min(line.level, above.level))
-        elif above and line.level and line.level == above.level and _same_title(above, line):
+        if above and line.level and line.level == above.level and _same_title(above, line):
             result[-1] = replace(above, text=_text([above, line]), y=line.y, broken=line.broken)
         else:
             result.append(line)
     return result
+
+
+def _is_label(above: Line, title: Line) -> bool:
+    """Whether a line is the word or the number of the chapter that a title below names."""
+    near = above.page == title.page and 0 < above.y - title.y < 8 * title.size
+    return near and bool((LABEL if above.level else SPELLED).match(above.text)) and (above.level > 0 or above.bold)
 
 
 def _same_title(above: Line, line: Line) -> bool:

@@ -3,7 +3,10 @@
     pip install apted rapidfuzz
     .venv/bin/python tests/bench/headings.py BOOK.pdf=BOOK.html OTHER.pdf=OTHER.epub ...
 
-The truth is what pandoc reads of the source. Its score (MHS) is one minus the edit distance of two trees, divided by the
+    .venv/bin/python tests/bench/headings.py BOOK.pdf=FIRST.html,SECOND.html
+
+The truth is what pandoc reads of the source, as the truth of that bench is: words without marks of emphasis or code, without
+the targets of links, fences and rules of tables, and without lists of contents, none of which a page prints. Its score (MHS) is one minus the edit distance of two trees, divided by the
 larger one's nodes: headings of all levels below one root, each with one node of the text up to the next; a node that
 stands for another costs the edit distance of their texts, as a share of the longer. It is taken chapter by chapter, where
 opendataloader-bench takes page by page; a chapter whose title the Markdown lacks counts nothing. `withheld` reads the
@@ -16,6 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +34,34 @@ from corpus.read.lines import key
 HEADING = re.compile(r"^(#{1,6})\s+(.*)$")
 LABEL = re.compile(r"^#+ (?:Note|Tip|Caution|Warning|Important)\n", re.MULTILINE)
 """Labels of boxes, which some programs write as headings."""
+ESCAPED = re.compile(r"\\(?=[^\w\s#])")
+DRAWN = re.compile(r"^ *(?:`{3,}|~{3,}).*$|^ *\|[-:| ]+\|$", re.MULTILINE)
+"""Fences of listings and rules of tables."""
+AS_PRINTED = """
+local function words(element) return element.content end
+local function none() return {} end
+local function link(element) return pandoc.utils.stringify(element) == "\\u{b6}" and {} or element.content end
+local contents = { toc = true, contents = true, ["toctree-wrapper"] = true, sphinxsidebar = true, region = true }
+local function list(element)
+  local blocks = {}
+  for _, item in ipairs(element.content) do
+    blocks[#blocks + 1] = pandoc.Plain(item[1])
+    for _, definition in ipairs(item[2]) do for _, block in ipairs(definition) do blocks[#blocks + 1] = block end end
+  end
+  return blocks
+end
+local function division(element)
+  for _, class in ipairs(element.classes) do if contents[class] then return {} end end
+  return element.content
+end
+return {
+  { Div = division },
+  { Link = link, Emph = words, Strong = words, Span = words, SmallCaps = words, Underline = words, Image = none,
+    RawInline = none, RawBlock = none, DefinitionList = list, BlockQuote = words,
+    Code = function(element) return pandoc.Str(element.text) end },
+}
+"""
+"""Filter of pandoc that keeps of a source what a page prints."""
 FENCED = re.compile(r"^( *)(`{3,}|~{3,}).*?^ *\2[`~]*$", re.MULTILINE | re.DOTALL)
 """Listings: a comment in them may begin as a heading does."""
 CHAPTERS = 3
@@ -56,7 +88,7 @@ def tree(markdown: str) -> Node:
     """Headings below one root whatever their level, each with its text as one node."""
     root = Node(tag="document")
     place, lines = root, list[str]()
-    for line in [*_unmarked(markdown).splitlines(), None]:
+    for line in [*markdown.splitlines(), None]:
         found = HEADING.match(line) if line is not None else None
         if line is not None and not found:
             lines.append(line)
@@ -71,9 +103,9 @@ def tree(markdown: str) -> Node:
     return root
 
 
-def _unmarked(markdown: str) -> str:
-    """Markdown whose listings have no line that begins as a heading."""
-    return FENCED.sub(lambda listing: listing[0].replace("\n#", "\n "), markdown)
+def plain(markdown: str) -> str:
+    """Markdown whose listings have no line that begins as a heading, without what is drawn around its words."""
+    return ESCAPED.sub("", DRAWN.sub("", FENCED.sub(lambda listing: listing[0].replace("\n#", "\n "), markdown)))
 
 
 def similarity(truth: str, made: str) -> float:
@@ -95,7 +127,7 @@ def similarity(truth: str, made: str) -> float:
 
 def chapters(markdown: str) -> list[tuple[str, str]]:
     """(title, Markdown) of the chapters of a source: the highest level that has several headings."""
-    found = [(len(m[1]), m[2], m.start()) for m in re.finditer(HEADING.pattern, _unmarked(markdown), re.MULTILINE)]
+    found = [(len(m[1]), m[2], m.start()) for m in re.finditer(HEADING.pattern, markdown, re.MULTILINE)]
     level = next(n for n in range(1, 7) if sum(depth == n for depth, *_ in found) >= CHAPTERS)
     starts = [(title, start) for depth, title, start in found if depth == level]
     ends = [start for _, start in starts[1:]] + [len(markdown)]
@@ -117,12 +149,15 @@ def same_chapters(truth: Sequence[tuple[str, str]], made: str) -> list[str]:
 
 
 def source_markdown(path: Path) -> str:
-    """The source as pandoc reads it."""
+    """The words of a source, or of several files with commas between their names, as pandoc reads them."""
     if path.suffix == ".md":
-        return path.read_text()
+        return plain(path.read_text())
     pandoc = importlib.import_module("pypandoc").get_pandoc_path()
-    command = [pandoc, "-t", "gfm-raw_html", "--wrap=none", str(path)]
-    return LABEL.sub("", subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as printed:
+        printed.write(AS_PRINTED)
+        printed.flush()
+        command = [pandoc, "-t", "gfm-raw_html", "--wrap=none", f"--lua-filter={printed.name}", *str(path).split(",")]
+        return plain(LABEL.sub("", subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
 def rows(pairs: Sequence[tuple[Path, Path]]) -> Iterator[Row]:
@@ -135,7 +170,7 @@ def rows(pairs: Sequence[tuple[Path, Path]]) -> Iterator[Row]:
             start = time.process_time()
             reading = convert(str(path), ReadingConfig(use_outline=name == "given"))
             seconds, pages = seconds + time.process_time() - start, pages + reading.num_pages
-            made = same_chapters(truth, reading.markdown)
+            made = same_chapters(truth, plain(reading.markdown))
             scores = [similarity(text, own) if own else 0.0 for (_, text), own in zip(truth, made, strict=True)]
             every[name] += scores
             missing = sum(not own for own in made)

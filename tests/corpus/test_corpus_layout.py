@@ -220,7 +220,7 @@ def test_two_rows_of_words_in_columns_are_a_table(tmp_path):
     assert rows in convert(str(tmp_path / "book.pdf"), ReadingConfig()).markdown
 
 
-def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_above_one_is_none(tmp_path):
+def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_above_one_belongs_to_it(tmp_path):
     canvas = Canvas(str(tmp_path / "book.pdf"))
     for number, name in enumerate(("dh-make", "equivs", "devscripts", "autopkgtest"), start=1):
         canvas.setFont("Helvetica-Bold", 14)
@@ -236,8 +236,33 @@ def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_abov
         canvas.showPage()
     canvas.save()
     titles = [title for _, title in found(tmp_path / "book.pdf", use_outline=False)]
-    assert titles[:4] == ["THE PACKAGES OF DH-MAKE", "9.1 dh-make", "THE PACKAGES OF EQUIVS", "9.2 equivs"]
+    assert titles[:4] == ["ONE THE PACKAGES OF DH-MAKE", "9.1 dh-make", "TWO THE PACKAGES OF EQUIVS", "9.2 equivs"]
     assert len(titles) == 8
+
+
+def test_titles_in_small_letters_and_one_with_a_depth_of_its_own_are_titles_and_terms_are_none(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    for number, name in enumerate(("kiln options", "timber", "Harbors", "Roads"), start=1):
+        canvas.setFont("Helvetica-Bold", 20)
+        canvas.drawString(72, 700 - 9 * number, f"Chapter {number}")
+        canvas.setFont("Helvetica-Bold", 25)
+        canvas.drawString(72, 650 - 9 * number, name)
+        canvas.setFont("Helvetica-Bold", 10)
+        canvas.drawString(72, 600 - 9 * number, "2.4.1.1 One alone" if number == 2 else f"about the {name}")
+        canvas.setFont("Times-Roman", 10)
+        for row in range(20):
+            canvas.drawString(72, 570 - 9 * number - 12 * row, f"The wagon of line {number * row} goes over the ridge.")
+        canvas.setFont("Helvetica-Bold", 10)
+        canvas.drawString(72, 280, "axle")
+        canvas.setFont("Times-Roman", 10)
+        canvas.drawString(92, 268, "what a wheel turns on")
+        canvas.showPage()
+    canvas.save()
+    titles = [title for _, title in found(tmp_path / "book.pdf", use_outline=False)]
+    assert titles == [
+        *("Chapter 1 kiln options", "about the kiln options", "Chapter 2 timber", "2.4.1.1 One alone"),
+        *("Chapter 3 Harbors", "about the Harbors", "Chapter 4 Roads", "about the Roads"),
+    ]
 
 
 def test_definitions_with_their_kind_at_the_margin_are_paragraphs(tmp_path):

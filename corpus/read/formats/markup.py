@@ -1,8 +1,7 @@
-"""Other markup that pandoc reads: HTML, DocBook, JATS, Org, Typst, Textile, and MediaWiki, exports included."""
+"""Other markup that pandoc reads: HTML, DocBook, JATS, Org, Typst and Textile."""
 
 import posixpath
 import re
-from xml.etree import ElementTree
 
 from corpus.read.books.format import Format, Layout, Part, Tree
 from corpus.read.books.order import by_inclusion, by_numbers, of_contents
@@ -47,18 +46,6 @@ def marked(text: str) -> str:
     return CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text))
 
 
-def pages(text: str) -> str:
-    """The articles of a MediaWiki export one after the other, each below its title; wiki text as it is."""
-    if not text.lstrip().startswith("<mediawiki"):
-        return text
-    made = []
-    for page in ElementTree.fromstring(text).iterfind(".//{*}page"):
-        if page.findtext("{*}ns", "0") == "0":
-            texts = [each.text or "" for each in page.iterfind(".//{*}text")]
-            made.append(f"= {page.findtext('{*}title', '')} =\n\n{texts[-1] if texts else ''}")
-    return "\n\n".join(made)
-
-
 FORMATS = (
     Format(suffixes=HTML, reader="html", prepare=marked, layouts=_linked),
     Format(suffixes=(".docbook", ".dbk"), reader="docbook"),
@@ -66,5 +53,4 @@ FORMATS = (
     Format(suffixes=(".org",), reader="org"),
     Format(suffixes=(".typ",), reader="typst", include=TYPST, layouts=_typst),
     Format(suffixes=(".textile",), reader="textile"),
-    Format(suffixes=(".mediawiki", ".wiki"), reader="mediawiki", prepare=pages),
 )

@@ -1,0 +1,49 @@
+"""Exports of a wiki: articles in order, pages where they are included, and what templates show of their arguments."""
+
+from pathlib import Path
+
+from corpus.read.books.convert import convert_book
+from corpus.read.formats.mediawiki import pages
+from infuser_core.child import Limits
+
+PAGE = "<page><title>{title}</title><ns>{ns}</ns><revision><text>{text}</text></revision></page>"
+
+
+def export(*articles: tuple[str, int, str]) -> str:
+    """An export of (title, namespace, text)."""
+    marked = [text.replace("&", "&amp;").replace("<", "&lt;") for *_, text in articles]
+    made = [PAGE.format(title=title, ns=ns, text=text) for (title, ns, _), text in zip(articles, marked, strict=True)]
+    return f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">{"".join(made)}</mediawiki>'
+
+
+def test_an_article_has_the_pages_that_it_includes_and_others_places_have_none():
+    book = export(
+        ("Kilns", 0, "Hot.\n\n{{:Kilns/Doors}}\n"),
+        ("Kilns/Doors", 0, "Shut."),
+        ("Ovens", 0, "#REDIRECT [[Kilns]]"),
+        ("Talk:Kilns", 1, "Who wrote this?"),
+    )
+    assert pages(book) == "= Kilns =\n\nHot.\n\nShut.\n\n\n= Kilns/Doors =\n\nShut."
+
+
+def test_a_page_that_includes_itself_ends():
+    assert pages(export(("Loop", 0, "Round. {{:Loop}}"))).count("Round.") < 20
+
+
+def test_templates_in_a_sentence_show_their_words_and_values(tmp_path: Path):
+    text = (
+        "A kiln of {{convert|5|m|ft}} holds {{math|''n''<sup>2</sup>}} loads, {{frac|1|2}} of them {{lang|fr|chaud}}.\n\n"
+        "{{NOTE|Never open the door of a {{mvar|n}}-load kiln.}}\n\n{{Main|Ovens}}\n\n"
+        '<source lang="c">int a[] = {{1}, {2}};</source>\n\n<math>\\frac{{a}}{{b}}</math>\n\nCited.{{cite book|title=On kilns}}\n'
+    )
+    file = tmp_path / "kilns.wiki"
+    file.write_text(text)
+    page = convert_book(file, "kilns", Limits())
+    assert "A kiln of 5 m holds *n*$^{2}$ loads, $\\tfrac{1}{2}$ of them chaud." in page.markdown.replace(
+        "$n^{2}$", "*n*$^{2}$"
+    )
+    assert "Never open the door of a n-load kiln." in page.markdown
+    assert "int a[] = {{1}, {2}};" in page.markdown and "\\frac{{a}}{{b}}" in page.markdown
+    assert sorted(page.removed) == ["{{Main|Ovens}}", "{{cite book|title=On kilns}}"] and set(page.removed_for) == {
+        "markup"
+    }
