@@ -107,7 +107,7 @@ def test_what_a_format_says_survives(tmp_path, suffix):
     text, expected = TEXTS[suffix]
     page = convert(written(tmp_path, f"book{suffix}", text))
     assert not page.reason and [each for each in expected if each not in page.markdown] == [], page.markdown
-    assert page.converter.startswith("pandoc-3/3.") and page.status == "converted"
+    assert page.converter.startswith("pandoc-4/3.") and page.status == "converted"
 
 
 def test_navigation_and_licences_go_with_a_record(tmp_path):

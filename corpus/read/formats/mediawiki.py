@@ -9,8 +9,6 @@ from corpus.read.books.format import Format
 PAGE = re.compile(r"(?m)^= [^=\n]+ =$")
 REDIRECT = re.compile(r"\s*#\s*redirect", re.IGNORECASE)
 LITERAL = re.compile(r"(?is)<!--.*?-->|<(math|chem|nowiki|source|syntaxhighlight|pre)\b[^>]*>.*?</\1>")
-    r"<!--.*?-->|<(math|chem|nowiki|source|syntaxhighlight|pre)\b[^>]*>.*?</\1>", re.DOTALL | re.IGNORECASE
-)
 HELD = re.compile("\0(\\d+)\0")
 TEMPLATE = re.compile(r"\{\{\s*([^{}|]*?)\s*(\|[^{}]*)?\}\}")
 BAR = re.compile(r"\|(?![^\[\]]*\]\])")
