@@ -120,7 +120,7 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
     ]
 
 
-RULES = "rules-2"
+RULES = "rules-3"
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be told from prose."""
 LIST_SHARE = 0.6
@@ -134,16 +134,24 @@ ENTRY = re.compile(r"\S.*?(?P<leader>\s*\.(?:\s*\.)+\s*|\s+)(?P<page>\d{1,4}|[iv
 RISING = 0.9
 """Share of neighbouring entries whose page numbers do not fall: exercises end in numbers, too, but in any order."""
 INDEX = re.compile(r"\S[^.!?]{0,80}?,\s*\d{1,4}(?:\s*[-\u2013,]\s*\d{1,4}|\s*,?\s*see(?: also)? [^.]+)*\.?\s*$")
+ENTRIES = re.compile(r"\n\s*\n|\n(?=[-*] |\\?\[\w{1,12}\\?\])|(?<=[.\d]) (?=\[\d{1,3}\] [A-Z])")
+ENTRY_WORDS = 80
+"""Words of an entry of a list of sources; a paragraph that cites has more."""
 REFERENCE = re.compile(
     r"^\s*(?:[-*]\s+)?\\?\[\w{1,12}\\?\]|\bdoi\b|\bISBN\b|\bpp?\.\s*\d|\bet al\.|\bProc\.|\bJournal\b|\bPress\b|\bvol\."
+    r"|^\W*(?:[A-Z]\.[ -]?){1,3}\s?[A-Z][a-z]+|^\W*[A-Z][\w-]+,? [A-Z](?:[A-Z]?\b|\.)"
+    r"|\b\d+\s?(?:\(\d+\))?\s?:\s?\d+\s?[-\u2013]\s?\d+"
 )
 LEGAL = re.compile(
     r"\b(?:licen[cs](?:e[sd]?|ing|ees?|ors?)|copyright(?:ed|s)?|warrant(?:y|ies)|(?:re)?distribut(?:e[sd]?|ing|ion)"
-    r"|liab(?:le|ility)|(?:in)?fring(?:e|es|ing|ement)|damages|permissions?|derivative|patents?|modif(?:y|ied|ications?))\b",
+    r"|liab(?:le|ility)|(?:in)?fring(?:e|es|ing|ement)|damages|permissions?|derivative|patents?|modif(?:y|ied|ications?)"
+    r"|permitted|granted|trademarks?|rights reserved|free software|public domain|general public|merchantability)\b",
     re.I,
 )
 LEGAL_SHARE = 0.05
-"""Share of a chunk's words that are those of a licence from which it is one."""
+"""Share of a paragraph's words that are those of a licence from which it is part of one."""
+LEGAL_PART = 0.5
+"""Share of a chunk's words in such paragraphs from which it is a licence."""
 DEGREE = re.compile(
     r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
     r"\b(?:B\.?\s?S|B\.?\s?A|M\.?\s?S|Ph\.?\s?D|D\.?\s?Phil|bachelor|master|doctora?t?e?|diploma|degrees?)\b"
@@ -216,7 +224,7 @@ WITHOUT_MODEL: dict[str, tuple[str, Decide]] = {"rules": (RULES, judge_by_rules)
 
 def fault_of(text: str) -> str:
     """Reason for which a chunk teaches nothing by its form; empty when it may teach something."""
-    if len(LEGAL.findall(text)) > LEGAL_SHARE * len(text.split()):
+    if _is_legal(text):
         return "a licence: its words are about rights"
     if DEGREE.search(text) and len(CAREER.findall(text)) + len(DEGREE.findall(text)) > 1:
         return "biographies: degrees and posts of authors"
@@ -227,9 +235,7 @@ def fault_of(text: str) -> str:
             return "an index: most lines are a term and page numbers"
         if _is_contents(lines):
             return "a list of contents: most lines end in a page number"
-    entries = [entry for entry in re.split(r"\n\s*\n|\n(?=[-*] |\\?\[\w{1,12}\\?\])", prose) if entry.strip()]
-    cited = sum(bool(YEAR.search(entry) and REFERENCE.search(entry)) for entry in entries)
-    if len(entries) >= MIN_LINES and cited >= LIST_SHARE * len(entries):
+    if _is_sources(prose):
         return "a list of references: most entries cite a work with its year"
     if math_garbled(prose) >= DEBRIS:
         return "debris of formulas: most words are one or two signs"
@@ -237,6 +243,24 @@ def fault_of(text: str) -> str:
     if ink and sum(map(str.isalpha, ink)) < LETTERS * len(ink) and prose.strip() == text.strip():
         return "numbers and signs: few letters"
     return ""
+
+
+def _is_sources(prose: str) -> bool:
+    """Entries that cite a work with its year; in a list of them most words are theirs."""
+    entries = [entry for entry in ENTRIES.split(prose) if entry.strip()]
+    cited = [e for e in entries if YEAR.search(e) and REFERENCE.search(e) and len(e.split()) < ENTRY_WORDS]
+    if len(entries) < MIN_LINES or len(cited) < MIN_LINES / 2:
+        return False
+    words = sum(len(entry.split()) for entry in cited)
+    return len(cited) >= LIST_SHARE * len(entries) or words >= LIST_SHARE * len(prose.split())
+
+
+def _is_legal(text: str) -> bool:
+    """Whether most of a text is in paragraphs about rights; one of a tool for licences names them throughout."""
+    sizes = [(len(part.split()), len(LEGAL.findall(part))) for part in re.split(r"\n\s*\n", text)]
+    words = sum(size for size, _ in sizes)
+    legal = sum(size for size, found in sizes if found > max(1, LEGAL_SHARE * size))
+    return legal > LEGAL_PART * words or sum(found for _, found in sizes) > LEGAL_SHARE * words
 
 
 def _is_contents(lines: Sequence[str]) -> bool:

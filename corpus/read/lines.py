@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from corpus.read.formulas.signs import GARBLED
 from corpus.read.printed import Piece
 
 CHAPTER = r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|partie|annexe?|cap[i\u00ed]tulo|parte)"
@@ -16,6 +17,10 @@ SECTION_NUMBER = re.compile(
     rf"^(?:{CHAPTER}\s+)?(?:[0-9IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?\s+|^(?:{CHAPTER}\s+)?{NUMERAL}[.:]?\s+|^\u7b2c\s*\S{{1,3}}?\s*[\u7ae0\u8282\u90e8\u7bc7]\s*",
     re.I,
 )
+BLANK = 0.15
+"""Least gap that stands for a blank, in units of the font size."""
+RAISED, SMALLER = 0.25, 0.88
+"""Distance from its line, in units of the font size, and relative size of a piece that is neither text nor script."""
 FULL = 0.8
 """Share of its column that a line of running text fills."""
 
@@ -109,6 +114,10 @@ TABLE_ROWS = 3
 MAX_GUTTER = 0.15
 """Largest space between two columns, as a share of the text's width; keys and values of a list are further apart."""
 
+REMARK = re.compile(r"/\*|//")
+"""Beginning of a remark in a listing, which may be set in another font."""
+WITHIN = re.compile(r"[\[\](){}<>;,|&*+=.-]+$|/\*.*\*/$|//")
+"""Lines that stand in no text, but in a listing."""
 LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
 """Dots that lead the eye from a title to its page number."""
 
@@ -117,10 +126,12 @@ def lines_of(pieces: Sequence[Piece], page: int) -> list[Line]:
     """The page's lines in reading order: down the left column, then down the right one."""
     middle = gutter(pieces)
     if middle is None:
-        return list(_rows(_falling(pieces), page, _edges_columns(pieces)))
+        return _listed(list(_rows(_falling(pieces), page, _edges_columns(pieces))))
     edges = _edges_columns([p for p in pieces if p.x1 <= middle]), _edges_columns([p for p in pieces if p.x0 >= middle])
     parts = _ordered(pieces, middle)
-    return [line for part in parts for line in _rows(part, page, edges[max(piece.x1 for piece in part) > middle])]
+    return _listed(
+        [line for part in parts for line in _rows(part, page, edges[max(piece.x1 for piece in part) > middle])]
+    )
 
 
 def without_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
@@ -260,15 +271,17 @@ def _width(piece: Piece) -> float:
 
 
 def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
-    main = max(row, key=lambda piece: len(piece.text))
+    mono = _is_mono(row)
+    main = max((piece for piece in row if piece.mono or not mono), key=lambda piece: len(piece.text))
     cells = [Cell(text=row[0].text, x0=row[0].x0, x1=row[0].x1)]
     for before, piece in pairwise(row):
         gap = piece.x0 - before.x1
         if gap > max(piece.size, before.size):
             cells.append(Cell(text=piece.text, x0=piece.x0, x1=piece.x1))
         else:
-            joint = "" if gap < 0.15 * main.size else " "
-            cells[-1] = Cell(text=f"{cells[-1].text}{joint}{piece.text}", x0=cells[-1].x0, x1=piece.x1)
+            joint = "" if gap < BLANK * main.size else " "
+            unclear = GARBLED if gap < BLANK * main.size and not mono and _is_raised(piece, main) else ""
+            cells[-1] = Cell(text=f"{cells[-1].text}{joint}{piece.text}{unclear}", x0=cells[-1].x0, x1=piece.x1)
     return Line(
         text=LEADERS.sub(" ... ", " ".join(cell.text for cell in cells)) if not main.mono else _aligned(cells, main),
         page=page,
@@ -278,7 +291,7 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
         size=main.size,
         font=main.font,
         bold=all(piece.bold for piece in row),
-        mono=_is_mono(row),
+        mono=mono,
         broken=row[-1].broken,
         cells=tuple(cells),
         left=edges[0],
@@ -286,9 +299,29 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
     )
 
 
+def _is_raised(piece: Piece, main: Piece) -> bool:
+    """Whether letters or digits stand beside the baseline of their line and are not smaller, as scripts are."""
+    shift = abs(piece.y - main.y) / main.size
+    return shift > RAISED and piece.size > SMALLER * main.size and bool(re.search(r"\w", piece.text))
+
+
+def _listed(lines: list[Line]) -> list[Line]:
+    """Lines in order; brackets and remarks that are set in another font within a listing belong to it."""
+    code = [line.mono for line in lines]
+    for numbers in (range(1, len(lines)), range(len(lines) - 2, -1, -1)):
+        step = 1 if numbers.step > 0 else -1
+        for number in numbers:
+            line, beside = lines[number], lines[number - step]
+            near = abs(line.y - beside.y) < 2 * beside.size and abs(line.size - beside.size) < 1
+            code[number] |= code[number - step] and near and bool(WITHIN.match(line.text))
+    return [replace(line, mono=mono) if mono else line for line, mono in zip(lines, code, strict=True)]
+
+
 def _is_mono(row: Sequence[Piece]) -> bool:
     """Whether a line is code: all words of it are in a typewriter font; arrows and its number may be in another."""
     words = [piece for piece in row if re.search(r"\w", piece.text)]
+    remark = next((place for place, piece in enumerate(words) if REMARK.match(piece.text)), 0)
+    words = words[: remark or len(words)]
     if len(words) > 1 and words[0].text.rstrip(":.").isdecimal():
         words = words[1:]
     return all(piece.mono for piece in words) and any(piece.mono for piece in row)

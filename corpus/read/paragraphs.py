@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 
-from corpus.read.headings import CONTENTS_LINE
+from corpus.read.headings import CAPTION, CONTENTS_LINE
 from corpus.read.lines import Cell, Line
 
 MIN_ROWS = 3
@@ -158,6 +158,8 @@ SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
 
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
+HEAD_CHARS = 25
+"""Length of a line that may be the head of a float's column, characters."""
 
 
 class Role(StrEnum):
@@ -202,7 +204,7 @@ def texts_of(pages: Sequence[list[Line]], *, paragraph_gap: float, body: float) 
             else:
                 found.append(Text(role=_role(page[place]), lines=(page[place],)))
             place += 1
-    return _notes_after(found, body)
+    return _floats_behind(found, body)
 
 
 def _role(line: Line) -> Role:
@@ -313,33 +315,52 @@ def _starts_flush(text: Text, line: Line) -> bool:
     return abs((line.x0 - line.left) - (above.x0 - above.left)) < 2
 
 
-def _notes_after(texts: Sequence[Text], body: float) -> list[Text]:
-    """Footnotes moved behind the paragraph that they interrupt at a page break."""
+def _floats_behind(texts: Sequence[Text], body: float) -> list[Text]:
+    """Footnotes, and tables and figures with their captions, moved behind the paragraph that they interrupt."""
     result: list[Text] = []
     place = 0
     while place < len(texts):
-        stop = place + 1
-        while (
-            stop < len(texts)
-            and _is_note(texts[stop], body)
-            and texts[stop].lines[0].page == texts[place].lines[-1].page
-        ):
-            stop += 1
-        first, after = texts[place], texts[stop] if stop < len(texts) else None
-        if stop > place + 1 and after and after.lines[0].page == first.lines[-1].page + 1 and _resumes(first, after):
-            result += [replace(first, lines=first.lines + after.lines), *texts[place + 1 : stop]]
+        first, behind = texts[place], list[Text]()
+        place += 1
+        while stop := _interrupted(first, texts, place, body):
+            behind += texts[place:stop]
+            first = replace(first, lines=first.lines + texts[stop].lines)
             place = stop + 1
-        else:
-            result.append(first)
-            place += 1
+        result += [first, *behind]
     return result
+
+
+def _interrupted(first: Text, texts: Sequence[Text], place: int, body: float) -> int:
+    """Place at which a paragraph goes on behind what stands in between; 0 where it does not."""
+    if first.role not in (Role.PARAGRAPH, Role.ITEM) or _may_float(first) or SENTENCE_END.search(first.lines[-1].text):
+        return 0
+    stop = place
+    while stop < len(texts) and (_is_note(texts[stop], body) or _may_float(texts[stop])):
+        stop += 1
+    between = texts[place:stop]
+    captions = [number for number, text in enumerate(between) if CAPTION.match(text.lines[0].text)]
+    if not captions:
+        notes = [_is_note(text, body) and text.lines[0].page == first.lines[-1].page for text in between]
+        stop = place + (notes.index(False) if False in notes else len(notes))
+    if stop == place or stop == len(texts) or texts[stop].role is not Role.PARAGRAPH:
+        return 0
+    above, line = first.lines[-1], texts[stop].lines[0]
+    # A float may stand above or below the line in the same column, a note stands at the end of it.
+    follows = line.page == above.page + 1 or (line.page == above.page and (bool(captions) or line.y > above.y))
+    goes_on = line.text[:1].islower() if captions else _flows_on(first, line)
+    return stop if follows and goes_on else 0
+
+
+def _may_float(text: Text) -> bool:
+    """Whether a block is part of a table or figure: a table, a listing, a caption, the heads of columns."""
+    if text.role in (Role.TABLE, Role.LISTING):
+        return True
+    if text.role is not Role.PARAGRAPH:
+        return False
+    line = text.lines[0]
+    heads = len(text.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or len(line.text) < HEAD_CHARS)
+    return heads or bool(CAPTION.match(line.text))
 
 
 def _is_note(text: Text, body: float) -> bool:
     return text.role in (Role.PARAGRAPH, Role.ITEM) and all(line.size < body - 0.7 for line in text.lines)
-
-
-def _resumes(first: Text, after: Text) -> bool:
-    if first.role not in (Role.PARAGRAPH, Role.ITEM) or after.role is not Role.PARAGRAPH:
-        return False
-    return not SENTENCE_END.search(first.lines[-1].text) and _flows_on(first, after.lines[0])

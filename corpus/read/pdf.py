@@ -2,8 +2,6 @@
 
 import ctypes
 import math
-from array import array
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +10,7 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
+from corpus.read.characters import BROKEN_WORD, LINE_ENDS, Span, Turns, WordGaps, codes_of, printed_lines
 from corpus.read.fonts import Fonts
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
@@ -19,10 +18,7 @@ from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Accents, name_signs
 from corpus.read.formulas.stacks import marked_stacks
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
-from corpus.read.word_gaps import WordGaps
 
-# PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
-BROKEN_WORD = frozenset({0x02, 0xFFFE})
 LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 DROPPED = dict.fromkeys(
     [
@@ -57,8 +53,8 @@ OVER = 1.8
 """Height above a baseline at which a rule may belong to the line, in units of the font size."""
 SAME_BASELINE = 0.3
 """Distance of two baselines up to which they are the same, points."""
-LINE_ENDS = frozenset({0x0A, 0x0D})
 BLANKS = frozenset({0x20, 0xA0})
+BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
 LEAST_SIZE = 0.1
@@ -124,8 +120,9 @@ def _page(document: Any, index: int, gaps: WordGaps) -> tuple[list[Piece], Seque
         drawn = drawn_on(page.raw)
         reader = _Reader(textpage.raw, drawn.rules, gaps)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
-        printed, labels = without_labels([piece for piece in pieces if piece.text.strip()], drawn.boxes)
-        return assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed)), labels
+        printed, labels = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
+        read = assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
+        return read, [*labels, *reader.labels]
     finally:
         textpage.close()
         page.close()
@@ -146,8 +143,16 @@ class _Reader:
         self.accents = Accents(textpage, self.codes)
         self.rules = self.accents.add_underscores(rules)
         self.parted = gaps.on(textpage, self.codes)
-        self.lines = list(_lines(self.codes))
-        self.turns = self._turns()
+        spans = list(printed_lines(self.codes))
+        turns = Turns(textpage, self.codes, spans)
+        self.turns = turns.most
+        self.lines: list[Span] = []
+        self.labels: list[Piece] = []
+        for span, straight in [part for line in spans for part in turns.parted(line)]:
+            if straight:
+                self.lines.append(span)
+            elif text := self._text(*span[:2]):
+                self.labels.append(Piece(text=text, x0=0, x1=0, y=0, size=LEAST_SIZE, font="", bold=False, mono=False))
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
 
     def _name_holes(self) -> None:
@@ -160,14 +165,6 @@ class _Reader:
             raw.FPDFText_GetCharOrigin(self.textpage, index + 1, self.x, self.y)
             if min(abs(self.x.value - x), abs(self.y.value - y)) < SAME_BASELINE:
                 self.codes[index] = ord(GARBLED)
-
-    def _turns(self) -> int:
-        """Quarter turns of most lines: a page may be printed sideways."""
-        turns: Counter[int] = Counter()
-        for start, _, _ in self.lines[:: max(1, len(self.lines) // 8)]:
-            if raw.FPDFText_GetMatrix(self.textpage, start, self.matrix):
-                turns[round(math.atan2(self.matrix.b, self.matrix.a) / (math.pi / 2)) % 4] += 1
-        return turns.most_common(1)[0][0] if turns else 0
 
     def _edges(self, index: int) -> tuple[float, float]:
         """Beginning and end of a character in reading direction, points."""
@@ -294,7 +291,7 @@ class _Reader:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
         middle = self._middle(first, last)
         name, bold, mono = self.fonts.of(middle)
-        ends = [(bold, mono)] if last - first < 3 else [self.fonts.of(first)[1:], self.fonts.of(last - 1)[1:]]
+        ends = [(bold, mono)] if last - first < 3 else [self.fonts.of(end)[1:] for end in self._inner(first, last)]
         # The number in front of a line of a listing is often set in another font.
         mono = mono and all(fixed for _, fixed in ends[self._is_digit(first) :])
         return Piece(
@@ -315,6 +312,15 @@ class _Reader:
         while middle > first and _empty(self.codes[middle]):
             middle -= 1
         return middle
+
+    def _inner(self, first: int, last: int) -> tuple[int, int]:
+        """First and last character that are no brackets: TeX takes those of a listing from another font."""
+        last -= 1
+        while first < last and self.codes[last] in BRACKETS:
+            last -= 1
+        while first < last and self.codes[first] in BRACKETS:
+            first += 1
+        return first, last
 
     def _is_digit(self, index: int) -> bool:
         return 0x30 <= self.codes[index] <= 0x39
@@ -342,30 +348,6 @@ class _Reader:
             scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
         # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
         return round(raw.FPDFText_GetFontSize(self.textpage, index) * scale, 1) or LEAST_SIZE
-
-
-def _lines(codes: list[int]) -> Iterator[tuple[int, int, bool]]:
-    """(first character, one past the last, whether the last word goes on) of every printed line."""
-    start = 0
-    for place, code in enumerate(codes):
-        ends = code in LINE_ENDS
-        if not ends and code not in BROKEN_WORD:
-            continue
-        if place > start:
-            yield start, place, not ends
-        start = place + 1
-    if len(codes) > start:
-        yield start, len(codes), False
-
-
-def codes_of(textpage: Any) -> list[int]:
-    """UTF-16 code of every character: read at once where the bulk text has one unit per character."""
-    count = raw.FPDFText_CountChars(textpage)
-    buffer = (ctypes.c_ushort * (count + 2))()
-    written = raw.FPDFText_GetText(textpage, 0, count, buffer) - 1
-    if written == count:
-        return array("H", bytes(buffer)[: 2 * count]).tolist()
-    return [min(raw.FPDFText_GetUnicode(textpage, index), 0xFFFF) for index in range(count)]
 
 
 def _empty(code: int) -> bool:

@@ -65,7 +65,7 @@ class Printed:
     pages: list[list[Piece]]
     """Pieces per page in the order of the file's drawing commands."""
     labels: list[Sequence[Piece]]
-    """Pieces per page that stand within an included drawing; they are not in `pages`."""
+    """Pieces per page that stand within a drawing or along another edge of the page; they are not in `pages`."""
     outline: list[OutlineEntry]
     """Bookmarks in order."""
     unreadable: list[int]
@@ -81,4 +81,4 @@ class Removed:
     text: str
     """The line as printed."""
     reason: str
-    """running_head, page_number, line_number or label (of a drawing)."""
+    """running_head, page_number, line_number or label (of a drawing, or along another edge of the page)."""

@@ -84,3 +84,16 @@ def table(path: Path, code: set[int]) -> str:
 def test_a_row_of_code_does_not_divide_a_table_and_aligned_code_is_none(tmp_path):
     assert table(tmp_path / "a.pdf", {3}).count("\n") == 7
     assert table(tmp_path / "b.pdf", {0, 1, 2, 3, 4, 5}).startswith("```\noption 0  ")
+
+
+def test_brackets_and_remarks_in_another_font_belong_to_their_listing(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    rows = ["int main(void)", "{", "return 0;", "// the end", "}"]
+    for row, text in enumerate(rows):
+        canvas.setFont("Courier" if text[0] not in "{}/" else "Times-Italic", 10)
+        canvas.drawString(72, 700 - 12 * row, text)
+        canvas.setFont("Times-Italic", 10)
+        canvas.drawString(250, 700 - 12 * row, "/* no fault */" * (row == 2))
+    canvas.save()
+    lines = [line.strip() for line in read(tmp_path / "a.pdf").splitlines()]
+    assert [line.split("  ")[0] for line in lines] == ["```", *rows, "```"] and "/* no fault */" in lines[3]

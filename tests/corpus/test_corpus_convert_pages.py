@@ -10,9 +10,10 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
+from corpus.read.characters import BROKEN_WORD, codes_of
 from corpus.read.embedded import ConvertConfig, ReadingConfig, convert, convert_pdf
 from corpus.read.garble import math_garbled, meaningless
-from corpus.read.pdf import BROKEN_WORD, clean
+from corpus.read.pdf import clean
 
 PROSE = "The harbor carries timber over the ridge and down to the valley where the kiln of a potter is waiting. "
 
@@ -68,7 +69,7 @@ def test_reading_a_page_at_once_gives_the_same_characters(tmp_path, face):
     with pypdfium2.PdfDocument(tmp_path / "a.pdf") as document:
         for index in range(len(document)):
             textpage = document[index].get_textpage()
-            pairs = zip(pdf.codes_of(textpage), plain_codes(textpage), strict=True)
+            pairs = zip(codes_of(textpage), plain_codes(textpage), strict=True)
             assert all(one == other or {one, other} <= BROKEN_WORD for one, other in pairs)
 
 

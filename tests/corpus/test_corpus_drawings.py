@@ -62,3 +62,58 @@ def test_the_bar_of_a_fraction_is_found_on_a_page_that_is_wrapped_like_a_drawing
     canvas.doForm("page")
     canvas.save()
     assert "x = \\frac{a + b}{c}" in " ".join(p.text for p in pdf.read(str(tmp_path / "page.pdf")).pages[0])
+
+
+def sketched(path: Path, *, curves: int, caption: str = "") -> Reading:
+    """Prose above and below boxes with names, which the page itself draws, joined by slanting lines."""
+    canvas = Canvas(str(path))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+        canvas.drawString(72, 400 - 12 * row, PROSE)
+    for number in range(4):
+        canvas.rect(100 + 70 * number, 520, 50, 40)
+        canvas.drawString(104 + 70 * number, 536, f"node {number}")
+        canvas.line(150 + 70 * number, 540, 170 + 70 * number, 540)
+    for number in range(curves):
+        canvas.line(150 + 70 * number, 530, 170 + 70 * number, 550)
+    if caption:
+        canvas.drawString(100, 495, caption)
+    canvas.save()
+    return convert(str(path), ReadingConfig())
+
+
+@pytest.mark.parametrize(("curves", "caption"), [(3, ""), (0, "Figure 2: Nodes in a row.")])
+def test_labels_of_a_drawing_on_the_page_itself_are_recorded_and_its_caption_stays(tmp_path, curves, caption):
+    made = sketched(tmp_path / "book.pdf", curves=curves, caption=caption)
+    assert made.markdown.count(PROSE) == 16 and caption in made.markdown
+    assert [row.text for row in made.removed] == [f"node {number}" for number in range(4)]
+
+
+def test_boxes_that_nothing_calls_a_figure_keep_their_text(tmp_path):
+    assert "node 3" in sketched(tmp_path / "book.pdf", curves=0).markdown
+
+
+def test_a_round_frame_keeps_its_text(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(12):
+        canvas.drawString(72, 700 - 12 * row, PROSE if row % 3 else "so that q = p + 1.")
+        if row % 4 == 0:
+            canvas.roundRect(70, 660 - 12 * row, 400, 46, 5)
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
+    assert made.markdown.count(PROSE) == 8 and made.markdown.count("q = p + 1") == 4 and not made.removed
+
+
+def test_what_is_printed_along_another_edge_of_the_page_is_recorded(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(8):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+    canvas.rotate(90)
+    canvas.drawString(620, -60, "draft of May")
+    canvas.save()
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
+    assert made.markdown.count(PROSE) == 8 and "May" not in made.markdown
+    assert "May" in "".join(row.text for row in made.removed)

@@ -60,6 +60,8 @@ def drawn(path: Path, parts: list[Part], font: str = "Times-Roman") -> str:
         ([main("sin"), sup("2"), main(" x")], "sin^{2} x"),
         ([main("H"), sub("2"), main("O and 5 cm"), sup("2")], "H_{2}O and 5 cm^{2}"),
         ([main("O(log n)"), sup("2"), main(" steps")], "O(log n)^{2} steps"),
+        ([main("3 * width"), sup("2"), main(" pages")], "3 * width^{2} pages"),
+        ([main("the base 2"), sup("^^"), main("11")], "the base 2^^11"),
     ],
 )
 def test_scripts_are_read_by_their_height_and_size(tmp_path, parts, text):
@@ -160,3 +162,22 @@ def test_a_bar_that_is_painted_as_a_picture_divides_a_fraction(tmp_path):
     canvas.save()
     pieces = pdf.read(str(tmp_path / "a.pdf")).pages[0]
     assert " ".join(piece.text for piece in pieces) == "y = \\frac{a}{b}"
+
+
+def test_a_sum_of_the_next_line_that_is_drawn_within_a_line_stands_in_its_own():
+    def piece(text: str, x0: float, x1: float, y: float, size: float = 10.0) -> Piece:
+        return Piece(text=text, x0=x0, x1=x1, y=y, size=size, font="CMR10", bold=False, mono=False, run=True)
+
+    first = [
+        piece("where the kiln", 315, 418, 422.7),
+        piece("\u2211", 315, 325.5, 410.7),
+        piece("i burns", 422, 540, 422.7),
+    ]
+    limits = [piece("m", 325.5, 332, 415.7, 7.0), piece("i=1", 325.5, 336, 408.2, 7.0), piece("r", 338, 342, 410.7)]
+    read = " ".join(part.text for part in assembled([*first, *limits]))
+    assert "where the kiln i burns" in read and "\u2211_{i=1}^{m} r" in read
+
+
+def test_a_script_of_a_subscript_belongs_to_it_where_a_superscript_stands_above(tmp_path):
+    parts = [main("T"), sup("1", 3.9, 8.0), sub("j", -2.85, 8.0), sub("*", -0.3, 5.0), main(" = w")]
+    assert drawn(tmp_path / "a.pdf", parts).replace(" ", "") == "T_{j^{*}}^{1}=w"

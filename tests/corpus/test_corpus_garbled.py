@@ -7,15 +7,23 @@ from tex_fonts import write_page
 from corpus.chunk.chunk import Discard, chunk
 from corpus.chunk.split import count_tokens
 from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.formulas.stacks import marked_stacks, marked_texts
 from corpus.read.garble import MARK, debris
+from corpus.read.lines import lines_of
 from corpus.read.markdown import unmirrored
 from corpus.read.page import page_of
+from corpus.read.paragraphs import Role, Text
+from corpus.read.printed import Piece
 from infuser_core.config.corpus import ChunkSettings
 
 PROSE = (
     "The harbor carries timber over the ridge, and whoever has seen it once will know the path beside the wall. "
     "Rain had fallen through the whole of the night, so that the road to the mill was under water in the morning. "
 )
+
+
+def piece(text: str, *, x0: float = 72, y: float = 700) -> Piece:
+    return Piece(text=text, x0=x0, x1=x0 + 5 * len(text), y=y, size=10, font="Times", bold=False, mono=False)
 
 
 def read(path) -> str:
@@ -132,3 +140,29 @@ def test_a_sign_that_cuts_a_sentence_is_marked(tmp_path):
     canvas.drawString(72, 620, "for the nonlinear method is discussed by others.")
     canvas.save()
     assert MARK in read(tmp_path / "a.pdf")
+
+
+def test_a_font_of_unknown_codes_within_a_word_of_another_is_marked(tmp_path):
+    def beside(x: float) -> str:
+        return read(write_page(tmp_path / "a.pdf", [("CMR10", 72, 700, b"abc"), ("Text", x, 700, b"h")]))
+
+    assert MARK in beside(87) and MARK not in beside(97)
+
+
+def test_braces_under_the_names_of_suits_are_braces_and_a_hand_of_cards_is_none(tmp_path):
+    texts = [("CMSY10", 72, 700, b"{"), ("CMR10", 77, 700, b"x"), ("CMSY10", 82, 700, b"|"), ("CMR10", 87, 700, b"y")]
+    assert read(write_page(tmp_path / "a.pdf", [*texts, ("CMSY10", 92, 700, b"}")])) == "{x|y}\n"
+    assert "\u2663" in read(write_page(tmp_path / "a.pdf", [*texts, ("CMSY10", 92, 700, b"~")]))
+
+
+@pytest.mark.parametrize(
+    "text", ["_{i=1} of the loads", "the sum + _{j} of loads", "t i m b e r is carried", "\u221a_ of the loads"]
+)
+def test_scripts_and_roots_without_a_base_and_letters_set_apart_are_marked(text):
+    line = lines_of([piece(text)], 0)[0]
+    assert marked_texts([Text(role=Role.PARAGRAPH, lines=(line,))], 10.0)[0].garbled
+
+
+def test_a_tall_bar_that_is_put_together_from_pieces_is_one():
+    bars = [piece("\u2016", x0=72, y=700 + rise) for rise in (6, 0, -6)]
+    assert [bar.y for bar in marked_stacks([*bars, piece("x", x0=80)])] == [700, 700]

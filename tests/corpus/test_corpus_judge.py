@@ -142,3 +142,15 @@ def test_a_licence_and_the_lives_of_authors_teach_nothing_and_a_chapter_that_nam
     assert fault_of(licence * 5).startswith("a licence")
     assert fault_of(prose * 3 + life).startswith("biographies")
     assert fault_of(prose * 8) == ""
+
+
+def test_a_notice_beside_one_sentence_is_a_licence_and_a_list_without_a_title_is_one_of_sources():
+    notice = (
+        "The tool is free software; you can redistribute it and/or modify it under the terms of its licence.\n\n"
+        "It is distributed in the hope that it will be useful, but without the warranty of merchantability.\n\n"
+    )
+    entry = "- Lee, A. and Wood, B. (19{}). The height of waves at a wall. Waves, 12:{}-{}.\n"
+    entries = "".join(entry.format(60 + n, n, n + 9) for n in range(6))
+    assert fault_of(f"A tool for waves.\n\n{notice}").startswith("a licence")
+    assert fault_of(f"{notice}{PROSE}") == ""
+    assert fault_of(f"Waves come back.\n\n{entries}").startswith("a list of references")

@@ -283,3 +283,19 @@ def test_definitions_with_their_kind_at_the_margin_are_paragraphs(tmp_path):
     made = convert(str(tmp_path / "book.pdf"), ReadingConfig()).markdown
     assert "|" not in made
     assert "int get_1 (op, rnd) [Function]\n\nSet the first operand" in made
+
+
+def test_a_figure_with_its_caption_stands_behind_the_sentence_that_it_interrupts(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(12):
+        canvas.drawString(72, 700 - 14 * row, f"{LEFT[row]} the ridge, and whoever has seen it will know the path as")
+    for row in range(3):
+        for column in range(3):
+            canvas.drawString(90 + 120 * column, 500 - 14 * row, f"cell {row} {column}")
+    canvas.drawString(72, 440, "Table 4: Loads of timber in three years.")
+    canvas.drawString(72, 410, "a way over the hill, which is long.")
+    canvas.save()
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    assert "will know the path as a way over the hill" in text
+    assert text.index("which is long") < text.index("| cell 0 0 |") < text.index("Table 4")

@@ -1,8 +1,9 @@
-"""Drawings of a page: rules that may be bars of fractions, and the text that stands within an included drawing."""
+"""Drawings of a page: rules that may be bars of fractions, and the text that stands within a drawing."""
 
 import ctypes
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pypdfium2.raw as raw
@@ -24,6 +25,25 @@ PAGE_SHARE = 0.9
 """Share of a page's characters from which a drawing is the page itself."""
 SLACK = 2.0
 """Points by which a label may stick out of its drawing."""
+FIGURE = re.compile(r"^fig(?:ure|\.)\s*[\dA-Z]", re.IGNORECASE)
+CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|algorithm)\s*[\dA-Z]", re.IGNORECASE)
+CAPTION_REACH = 45.0
+"""Distance of a figure's caption from what it names, points."""
+TOUCHING = 4.0
+"""Distance of two strokes of one drawing, points."""
+LINE_WIDTH = 3.0
+"""Largest extent of a straight line across, points."""
+LEAST_EXTENT = 30.0
+"""Least width and height of a drawing, points; smaller ones are signs and keys within the text."""
+LEAST_STROKES = 3
+"""Curves and slanting lines that make strokes a drawing, or boxes above a caption; frames and tables have fewer."""
+FRAME = 0.6
+"""Share of its page, or of its drawing, from which a stroke is a frame around other things."""
+SENTENCE = 45
+"""Length of a piece of running text, characters, where it is wide as well."""
+BESIDE, ABOVE, BELOW = 8.0, 4.0, 1.5
+"""Reach of labels around a drawing: points to the sides and above, and units of the font size below it."""
+MAX_DRAWINGS = 300
 
 Bounds = tuple[float, float, float, float]
 """Left, lower, right and upper edge, points."""
@@ -38,30 +58,108 @@ class Drawn:
     """Thin horizontal lines, those within drawings included."""
     boxes: list[Bounds]
     """Edges of every included drawing."""
+    strokes: list[tuple[Bounds, int]]
+    """Edges of every path, with the number of its segments."""
 
 
 def drawn_on(page: Any) -> Drawn:
-    """Rules and included drawings of a page."""
-    found = Drawn(rules=[], boxes=[])
+    """Rules, included drawings and strokes of a page."""
+    found = Drawn(rules=[], boxes=[], strokes=[])
     count = raw.FPDFPage_CountObjects(page)
     _collect(found, (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS))), None, 0)
-    return found
+    whole = FRAME * raw.FPDF_GetPageWidthF(page) * raw.FPDF_GetPageHeightF(page)
+    return replace(found, strokes=[stroke for stroke in found.strokes if _area(stroke[0]) < whole])
 
 
-def without_labels(pieces: Sequence[Piece], boxes: Sequence[Bounds]) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Pieces outside of included drawings, and those within: names of axes and boxes, which are no text."""
+def without_labels(pieces: Sequence[Piece], drawn: Drawn) -> tuple[Sequence[Piece], Sequence[Piece]]:
+    """Pieces outside of drawings, and those within: names of axes and boxes, which are no text."""
     total = sum(len(piece.text) for piece in pieces)
     labels: dict[int, Piece] = {}
-    for left, lower, right, upper in boxes:
-        within = [
-            piece
-            for piece in pieces
-            if lower - SLACK <= piece.y <= upper + SLACK and left - SLACK <= piece.x0 and piece.x1 <= right + SLACK
-        ]
+    included = [[piece for piece in pieces if _is_within(piece, box)] for box in drawn.boxes]
+    for within in included + [_labels_of(box, pieces) for box in _sketches(drawn.strokes, pieces)]:
         length = sum(len(piece.text) for piece in within)
         if length <= LABEL * len(within) and length < PAGE_SHARE * total:
             labels.update((id(piece), piece) for piece in within)
     return [piece for piece in pieces if id(piece) not in labels], list(labels.values())
+
+
+def _is_within(piece: Piece, box: Bounds) -> bool:
+    left, lower, right, upper = box
+    return lower - SLACK <= piece.y <= upper + SLACK and left - SLACK <= piece.x0 and piece.x1 <= right + SLACK
+
+
+def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces in and around a drawing; none where it frames running text or a listing."""
+    within = [piece for piece in pieces if _is_within(piece, box)]
+    text = any(len(p.text) > SENTENCE and p.x1 - p.x0 > FRAME * (box[2] - box[0]) for p in within)
+    if text or 2 * sum(piece.mono for piece in within) > len(within):
+        return []
+    for _ in range(2):
+        box = _around([box, *((p.x0, p.y, p.x1, p.y + p.size / 2) for p in within)])
+        known = {id(piece) for piece in within}
+        within += [piece for piece in pieces if id(piece) not in known and _is_beside(piece, box)]
+    return within
+
+
+def _is_beside(piece: Piece, box: Bounds) -> bool:
+    left, lower, right, upper = box
+    if len(piece.text) > LABEL or CAPTION.match(piece.text):
+        return False
+    level = lower - BELOW * piece.size <= piece.y <= upper + ABOVE
+    return level and left - BESIDE <= piece.x1 and piece.x0 <= right + BESIDE
+
+
+def _sketches(strokes: Sequence[tuple[Bounds, int]], pieces: Sequence[Piece]) -> list[Bounds]:
+    """Edges of the drawings that a page's strokes make: several curves or slanting lines, or boxes with a caption."""
+    captions = [piece for piece in pieces if FIGURE.match(piece.text)]
+    bent = sum(_is_bent(*stroke) for stroke in strokes)
+    if bent < LEAST_STROKES and not captions:
+        return []
+    found = []
+    for parts in _clusters(strokes):
+        box = left, lower, right, upper = _around([bounds for bounds, _ in parts])
+        if min(right - left, upper - lower) < LEAST_EXTENT:
+            continue
+        inner = [part for part in parts if _area(part[0]) < FRAME * _area(box)]
+        named = any(
+            p.x0 < right and p.x1 > left and (0 < lower - p.y < CAPTION_REACH or 0 < p.y - upper < CAPTION_REACH)
+            for p in captions
+        )
+        boxes = sum(min(b[2] - b[0], b[3] - b[1]) > LINE_WIDTH for b, _ in inner)
+        if sum(_is_bent(*part) for part in inner) >= LEAST_STROKES or (named and boxes >= LEAST_STROKES):
+            found.append(box)
+    return found
+
+
+def _is_bent(bounds: Bounds, segments: int) -> bool:
+    """Whether a path is no line along an axis and no rectangle."""
+    return min(bounds[2] - bounds[0], bounds[3] - bounds[1]) > LINE_WIDTH and segments not in (4, 5)
+
+
+def _area(box: Bounds) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _around(boxes: Sequence[Bounds]) -> Bounds:
+    lefts, lowers, rights, uppers = zip(*boxes, strict=True)
+    return min(lefts), min(lowers), max(rights), max(uppers)
+
+
+def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, int]]]:
+    """Strokes that touch each other, put together; none of a page with too many lone ones."""
+    found: list[tuple[Bounds, list[tuple[Bounds, int]]]] = []
+    for stroke in strokes:
+        left, lower, right, upper = stroke[0]
+        left, lower, right, upper = left - TOUCHING, lower - TOUCHING, right + TOUCHING, upper + TOUCHING
+        near, apart = [], []
+        for known in found:
+            x0, y0, x1, y1 = known[0]
+            (near if x0 <= right and left <= x1 and y0 <= upper and lower <= y1 else apart).append(known)
+        parts = [stroke, *(part for _, members in near for part in members)]
+        found = [*apart, (_around([stroke[0], *(box for box, _ in near)]), parts)]
+        if len(found) > MAX_DRAWINGS:
+            return []
+    return [parts for _, parts in found]
 
 
 def _collect(found: Drawn, objects: Iterator[Any], to_page: Matrix | None, depth: int) -> None:
@@ -70,6 +168,8 @@ def _collect(found: Drawn, objects: Iterator[Any], to_page: Matrix | None, depth
         kind = raw.FPDFPageObj_GetType(drawn)
         if kind in STROKES:
             x0, y0, x1, y1 = _bounds(drawn, to_page)
+            if kind == raw.FPDF_PAGEOBJ_PATH:
+                found.strokes.append(((x0, y0, x1, y1), raw.FPDFPath_CountSegments(drawn)))
             if y1 - y0 < RULE_HEIGHT and RULE_WIDTH[0] < x1 - x0 < RULE_WIDTH[1]:
                 rules.append(Rule(x0=x0, x1=x1, y=(y0 + y1) / 2))
         elif kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH:

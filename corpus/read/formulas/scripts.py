@@ -44,9 +44,13 @@ NOTE = re.compile(r"^(?:\[?\d{1,3}(?:\s?[,\u2013-]\s?\d{1,3})*\]?|[*\u2217\u2020
 TRADE = re.compile(r"^(?:TM|SM|\u2122|\u00ae|\u00a9)$")
 OPENING = re.compile(r"^[\w(\[{|\\]")
 """Beginnings of what stands close behind an exponent, and never behind the mark of a note."""
+OPERANDS = frozenset("*+=\u00d7\u00b7<>\u2264\u2265")
+"""Signs in front of a word that make it a quantity, which has exponents and no notes."""
 NO_SCRIPT = re.compile(r"^[_.,]+$")
 SYMBOLS = re.compile(r"cmsy|cmbsy|msbm|math-?symbols|mathsy|mtsy|txsy|pxsy", re.IGNORECASE)
 NOUGHTS = re.compile(r"^0{1,4}$")
+CARETS = re.compile(r"^[\u2227^]+$")
+"""Raised wedges, which stand for the sign on the keyboard."""
 PRIMES = re.compile(r"^[\u2032'\u2033\u2034]+$")
 WORD_END = re.compile(r"[^\W\d_]+$")
 YEAR_END = re.compile(r"[a-z]{2,}[ ,.(]+(?:1[5-9]|20[0-3])\d\d$")
@@ -79,6 +83,8 @@ def _operators_first(pieces: Sequence[Piece]) -> list[Piece]:
         _in_line(piece, pieces[max(0, n - 2) : n + 5]) if OPERATOR.match(piece.text) else piece
         for n, piece in enumerate(pieces)
     ]
+    for place in range(1, len(result) - 1):
+        _behind_its_line(result, place)
     for place in range(len(result) - 1):
         limit, sign = result[place : place + 2]
         if OPERATOR.match(sign.text) and limit.size <= SMALLER * sign.size and 0.8 < (limit.y - sign.y) / sign.size < 2:
@@ -86,6 +92,18 @@ def _operators_first(pieces: Sequence[Piece]) -> list[Piece]:
             if sign.x0 - 1 < middle < sign.x1 + 1:
                 result[place : place + 2] = [sign, limit]
     return result
+
+
+def _behind_its_line(pieces: list[Piece], place: int) -> None:
+    """A large operator of the next line that is drawn within a line, moved behind that."""
+    before, sign = pieces[place - 1 : place + 1]
+    if not OPERATOR.match(sign.text) or not 0.8 < (before.y - sign.y) / sign.size < 2 or sign.x1 > before.x1:
+        return
+    stop, right = place + 1, before.x1
+    while stop < len(pieces) and pieces[stop].x0 > right - 1 and abs(pieces[stop].y - before.y) < 0.5 * sign.size:
+        right = pieces[stop].x1
+        stop += 1
+    pieces[place:stop] = [*pieces[place + 1 : stop], sign]
 
 
 def _in_line(operator: Piece, near: Sequence[Piece]) -> Piece:
@@ -201,7 +219,7 @@ def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
     found: list[Piece] = []
     for piece in group[place:]:
         far = not LOWEST * main.size < piece.y - main.y < HIGHEST * main.size and piece.size <= SMALLER * main.size
-        if not (far or _side(piece, main) or (found and _nested(found, piece))):
+        if not (far or _side(piece, main) or any(side and _nested(side, piece) for side in _parted(found, main))):
             break
         if found and piece.x0 - max(p.x1 for p in found) > 0.6 * main.size:
             break
@@ -256,6 +274,8 @@ def _plain(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: 
     """A raised text that is no exponent, as it is to be read; None for an exponent."""
     bare = text.rstrip()
     note = f"[^{above}]" if above.isdecimal() else above
+    if CARETS.match(above) and (len(above) > 1 or bare[-1:].isdigit()):
+        return "^" * len(above)
     if TRADE.match(above) or (bare.endswith("L") and above == "A" and after.startswith("T")):
         return above
     if not bare:
@@ -273,6 +293,8 @@ def _is_prose(text: str, slanted: bool) -> bool:
     if re.search(r"[.!?]\)$", text) or text[-1] in '.,;:!?\u201d\u2019"':
         return True
     word = WORD_END.search(text)
+    if word and text[: word.start()].rstrip()[-1:] in OPERANDS:
+        return False
     if word:
         return len(word[0]) > (2 if slanted else 1) and word[0] not in NAMES and not GREEK.search(word[0])
     if text[-1] == ")":

@@ -58,6 +58,8 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
 )  # fmt: skip
 NAMELESS = dict(enumerate("\u2013\u2014", 0x15)) | dict(enumerate("\ufb00\ufb01\ufb02\ufb03\ufb04", 0x1B))
+DASHES_POINTS = frozenset(map(ord, "{|:;"))
+"""Codes of the dashes of old TeX fonts of text, and of the period and comma of their fonts of mathematical letters."""
 LIGATURE = 0x1B
 """Signs of TeX's text fonts in the T1 encoding; other control codes of text are letters that the file does not name."""
 INTEGRALS = re.compile("esint", re.IGNORECASE)
@@ -66,6 +68,9 @@ BULLET = 0x88
 """Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
 """Fonts of large operators and brackets; their signs hang below the baseline."""
+SUITS, HEARTS_SPADES = frozenset({0x2662, 0x2663, 0x2666}), frozenset({0x2660, 0x2661, 0x2664, 0x2665})
+BRACES = {0xB6: 0x7B, 0x2663: 0x7C, 0x2662: 0x7D, 0x2666: 0x7D}
+"""Braces and the bar under the names of the signs that TeX has at their codes; cards have four suits."""
 PIECES = re.compile("[\uf8e5-\uf8fe\u239b-\u23ae]")
 """Pieces of tall brackets that have a value of their own."""
 ACCENTS = {
@@ -95,7 +100,11 @@ Font = Callable[[int], str]
 
 def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
     """Codes of TeX's fonts replaced by the signs that they stand for, those that are no sign by GARBLED."""
+    braced = not SUITS.isdisjoint(codes) and HEARTS_SPADES.isdisjoint(codes)
     for index, code in enumerate(codes):
+        if braced and code in BRACES and FAMILIES[1][0].search(font(index)):
+            codes[index] = BRACES[code]
+            continue
         if code > 0x7F:
             if PIECES.match(chr(code)):
                 codes[index] = ord(GARBLED)
@@ -113,12 +122,27 @@ def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
             codes[index] = ord(GARBLED if lone else signs.get(code, GARBLED))
             if codes[index] == MAPSTO and codes[index + 1 : index + 2] == [ARROW]:
                 codes[index + 1] = HOLE
+        elif _is_unclear(textpage, codes, index, name):
+            codes[index] = ord(GARBLED)
 
 
 def _is_in_word(codes: Sequence[int], index: int, name: str, font: Font) -> bool:
     """Whether a letter of the same font stands beside a ligature: in fonts of symbols its code is another sign."""
     beside = [place for place in (index - 1, index + 1) if 0 <= place < len(codes) and chr(codes[place]).isalpha()]
     return any(font(place) == name for place in beside)
+
+
+def _is_unclear(textpage: Any, codes: Sequence[int], index: int, name: str) -> bool:
+    """Whether the code of an unknown font need not be its letter: within a word of another font, or for old TeX fonts.
+
+    Those have no name, and their dashes, periods and commas the codes of other signs, each font its own.
+    """
+    beside = [place for place in (index - 1, index + 1) if 0 <= place < len(codes)]
+    if codes[index] <= 0x20:
+        return False
+    if not name:
+        return codes[index] in DASHES_POINTS and all(chr(codes[place]).isalnum() for place in beside)
+    return any(chr(codes[place]).isalpha() and not raw.FPDFText_HasUnicodeMapError(textpage, place) for place in beside)
 
 
 class Accents:

@@ -20,7 +20,12 @@ APART = 0.9
 SIGNS = re.compile(r"[=+\u2212\u00d7\u00b7\u0391-\u03c9\u2190-\u22ff]|[\^_]\{|\\[a-z]+\{")
 WORD = re.compile(r"(?<![\\^_{\w])[^\W\d_]{3,}")
 BRACKETS = {**dict.fromkeys("([{\u230a\u2308\u27e8", 1), **dict.fromkeys(")]}\u230b\u2309\u27e9", -1)}
-LOOSE = re.compile(r"(?<![\w`^~])[\u02c6\u02dc\u00af\u02d9\u00b4](?![`^~])")
+LOOSE = re.compile(
+    r"(?<![\w`^~])[\u02c6\u02dc\u00af\u02d9\u00b4](?![`^~])"
+    r"|(?:^|[^\w\s] )[_^]\{|\u221a_|(?:(?<!\S)[^\W\d_] ){6}"
+)
+"""Accents without a letter, scripts and roots without a base, letters that were set apart."""
+BARS = re.compile(r"[|\u2016]")
 FRAGMENT = 4
 """Characters of a line that is a part of the formula above or below it."""
 SMALL, LONGEST = 0.8, 40
@@ -31,12 +36,29 @@ ALONE = re.compile(r"^\(?[A-Z]?[\d.]+[a-z]?\)?$|^[\u2022*\u2013-]$|^[a-z]{2,}[.,
 
 def marked_stacks(pieces: Sequence[Piece]) -> list[Piece]:
     """Pieces of a page, GARBLED behind each tall bracket that holds several rows."""
+    pieces = _whole_bars(pieces)
     tall = [piece for piece in pieces if EXTENSION.search(piece.font) and TALL.match(piece.text)]
     stacks = {id(piece) for piece in tall if piece.text[-1] in OPENERS and _holds_rows(piece, tall, pieces)}
     stacks |= {id(below) for above, below in pairwise(pieces) if _is_stack(above, below)}
     if not stacks:
         return list(pieces)
     return [replace(piece, text=piece.text + GARBLED) if id(piece) in stacks else piece for piece in pieces]
+
+
+def _whole_bars(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Pieces in order; a tall bar that is put together from several is one."""
+    if sum(bool(BARS.fullmatch(piece.text)) for piece in pieces) < 2:
+        return pieces
+    found: list[Piece] = []
+    top = 0.0
+    for piece in pieces:
+        above = found[-1] if found else None
+        if above and BARS.fullmatch(piece.text) and above.text == piece.text and abs(above.x0 - piece.x0) < 0.5:
+            found[-1] = replace(piece, y=(top + piece.y) / 2)
+        else:
+            found.append(piece)
+            top = piece.y
+    return found
 
 
 def _holds_rows(opener: Piece, tall: Sequence[Piece], pieces: Sequence[Piece]) -> bool:
@@ -97,7 +119,11 @@ def _whole(text: Text) -> str:
 
 def _is_doubtful(text: Text) -> bool:
     whole = _whole(text)
-    return GARBLED in whole or (text.role is Role.PARAGRAPH and bool(LOOSE.search(whole)))
+    if GARBLED in whole:
+        return True
+    return text.role in (Role.PARAGRAPH, Role.ITEM) and any(
+        LOOSE.search(part) for part in (whole, *(line.text for line in text.lines))
+    )
 
 
 def is_formula(text: str) -> bool:
