@@ -338,9 +338,9 @@ def _joined(page: Sequence[Line]) -> list[Line]:
         while line.level and result and _is_label(result[-1], line):
             above = result.pop()
             line = replace(line, text=f"{above.text} {line.text}", level=min(line.level, above.level or line.level))
-        above = result[-1] if result else None
-        if above and line.level and line.level == above.level and _same_title(above, line):
-            result[-1] = replace(above, text=_text([above, line]), y=line.y, broken=line.broken)
+        before = result[-1] if result else None
+        if before and line.level and line.level == before.level and _same_title(before, line):
+            result[-1] = replace(before, text=_text([before, line]), y=line.y, broken=line.broken)
         else:
             result.append(line)
     return result

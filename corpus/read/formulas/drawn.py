@@ -151,10 +151,9 @@ def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, 
     for stroke in strokes:
         left, lower, right, upper = stroke[0]
         left, lower, right, upper = left - TOUCHING, lower - TOUCHING, right + TOUCHING, upper + TOUCHING
-        near, apart = [], []
-        for known in found:
-            x0, y0, x1, y1 = known[0]
-            (near if x0 <= right and left <= x1 and y0 <= upper and lower <= y1 else apart).append(known)
+        touched = [x0 <= right and left <= x1 and y0 <= upper and lower <= y1 for (x0, y0, x1, y1), _ in found]
+        near = [known for known, touches in zip(found, touched, strict=True) if touches]
+        apart = [known for known, touches in zip(found, touched, strict=True) if not touches]
         parts = [stroke, *(part for _, members in near for part in members)]
         found = [*apart, (_around([stroke[0], *(box for box, _ in near)]), parts)]
         if len(found) > MAX_DRAWINGS:
