@@ -112,7 +112,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         probe=engine["probe"],
         node_copies=engine["node_copies"],
         quantised=engine["rollout_quantisation"] is not None,
-        handed=roles * (config.engine.hands_over and config.cluster is None and config.cotrain.adapter is None),
+        handed=roles * (config.engine.hands_over(spread=config.cluster is not None) and config.cotrain.adapter is None),
     )
 
 

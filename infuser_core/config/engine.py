@@ -63,10 +63,11 @@ class EngineSettings(Settings):
     """Format of the matrices that the sampler `vllm` multiplies by, on an accelerator: everything that the run samples
     is then drawn from a slightly other policy, which the loss's importance weight corrects. It is part of recipes."""
 
-    @property
-    def hands_over(self) -> bool:
-        """Whether trainers leave what they save in memory, for living engines of the same machine."""
-        return self.sampler == "vllm" and self.weight_updates == "in-place" and self.trainer != "fake"
+    def hands_over(self, *, spread: bool) -> bool:
+        """Whether trainers leave what they save in memory, for living engines: those of `vllm`, and of `hf` where it is
+        `spread` over a cluster."""
+        living = self.sampler == "vllm" or (self.sampler == "hf" and spread)
+        return living and self.weight_updates == "in-place" and self.trainer != "fake"
 
     @model_validator(mode="after")
     def _quantised(self) -> "EngineSettings":

@@ -7,6 +7,7 @@ from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.memory import Keepers
 from infuser_core.engines.crew import Crew, local_crew
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.handover import Board
@@ -32,8 +33,8 @@ def configured_pool(
     shared = None if cluster is None else _shared(engine, cluster)
     sampler, options = _sampling(engine, shared)
     machines = {} if shared is None else {"cluster": shared}
-    # Memory is this machine's.
-    board = {"board": Board(engine.dtype)} if engine.hands_over and shared is None else {}
+    kept = None if shared is None else Keepers(shared)
+    board = {"board": Board(engine.dtype, kept)} if engine.hands_over(spread=shared is not None) else {}
     return EnginePool(
         sampler=sampler,
         trainer=engine.trainer,

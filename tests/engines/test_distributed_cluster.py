@@ -85,6 +85,8 @@ def test_a_node_that_samples_is_killed_and_the_rows_stay_those_of_one_machine(no
     for phase in SAMPLED:
         drawn = [[row.token_ids for row in made.rows(phase, "rollouts", Rollout)] for made in (spread, alone)]
         assert drawn[0] == drawn[1] and drawn[0]
+    # The machine that is left has both: its ranks hand over what its engines go on with.
+    assert [spread.weights(phase) for phase in ("rollout_questions", "respond")] == ["fresh", "memory"]
 
 
 HERE, THERE = (Machine(node=name, host=name, cards=8, cores=2) for name in ("here", "there"))

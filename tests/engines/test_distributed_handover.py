@@ -6,7 +6,7 @@ import distributed_tiny as tiny
 import pytest
 from distributed_tiny import local, saved, step
 
-from infuser_core.engines.service.handover import Board
+from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.schemas import Checkpoint
 
 pytestmark = pytest.mark.distributed
@@ -21,13 +21,13 @@ def test_file_and_sums_are_the_local_trainers(stage: int, dtype: str, anchor: Ch
     found = []
     for giver in (ranks, local(after)):
         board = Board(dtype)
-        board.responses = [[2 + row, 5, 7] for row in range(8)]
+        board.ask([HERE], [[2 + row, 5, 7] for row in range(8)])
         board.put(Path(after.path), "solver", giver)  # type: ignore[arg-type]
         made = board.find(Path(after.path))
         assert made is not None, board.refused
         found.append(made)
     one, other = found
-    assert one.memory.path.read_bytes() == other.memory.path.read_bytes()
+    assert one.files[HERE].path.read_bytes() == other.files[HERE].path.read_bytes()
     assert (one.checksums, one.shapes) == (other.checksums, other.shapes)
     for mine, theirs in zip(one.logprobs, other.logprobs, strict=True):
         assert list(mine) == pytest.approx(list(theirs), abs=1e-4)

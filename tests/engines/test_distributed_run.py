@@ -107,6 +107,10 @@ class Made:
     def rows(self, phase: str, table: str, kind: type) -> list:
         return self.store.rows(self._refs[phase], table, kind)
 
+    def weights(self, phase: str) -> str:
+        """The way that they took to the sampler."""
+        return self.store.manifest(self._refs[phase]).machine["sampler"]["weights"]
+
     def folder(self, phase: str) -> Path:
         return self.store.verified_folder(self._refs[phase])
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from infuser_core.engines.service import handover
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import Board
+from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.training.laid_file import create, entries, put
 from infuser_core.errors import EngineWarning
@@ -94,11 +94,11 @@ def test_a_checkpoint_is_known_after_it_moved_and_a_copy_of_it_is_not(
 
 def test_a_role_has_one_place_and_its_memory_is_free_when_nobody_needs_it(board: Board, saved: Saved) -> None:
     assert board.find(Path(saved("nobody-asks").path)) is None
-    board.responses = RESPONSES
+    board.ask([HERE], RESPONSES)
     first = saved("second")
     held = board.find(Path(first.path))
     assert held is not None
-    path = held.memory.path
+    path = held.files[HERE].path
     saved("third")
     assert board.find(Path(first.path)) is None and path.exists()
     del held
@@ -138,13 +138,13 @@ def test_without_room_in_memory_files_are_read_and_the_reason_is_told(
 
 
 def test_the_memory_holds_the_checkpoint_rounded_and_the_trainers_sums_are_its_own(board: Board, saved: Saved) -> None:
-    board.responses = RESPONSES
+    board.ask([HERE], RESPONSES)
     after = saved("second")
     found = board.find(Path(after.path))
     assert found is not None
     written = load_file(Path(after.path) / "model.safetensors")
     dtype = getattr(torch, board._dtype)
-    laid = load_file(found.memory.path)
+    laid = load_file(found.files[HERE].path)
     assert {name: each.tolist() for name, each in laid.items()} == {
         name: each.to(dtype).tolist() for name, each in written.items()
     }

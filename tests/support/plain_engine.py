@@ -1,11 +1,13 @@
 """An engine process that computes with transformers' own model, and that can take new weights badly.
 
 PLAIN_SPOIL says how: one matrix `missing` or `wrong`, the second layer of a tied one `untied`, or everything right but
-the model that it goes on to compute with (`stale`).
+the model that it goes on to compute with (`stale`). PLAIN_READS names a file that tells where weights were read from:
+a line of process, machine's file in memory or else the checkpoint's, for each.
 """
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +28,9 @@ class PlainEngine:
         self._waiting: list[tuple[dict[str, Any], str, list[int], int]] = []
 
     def _read(self) -> Any:
+        if told := os.environ.get("PLAIN_READS"):
+            with Path(told).open("a") as log:
+                log.write(f"{os.getpid()} {Path(self._folder, 'model.safetensors').readlink()}\n")
         return AutoModelForCausalLM.from_pretrained(self._folder, dtype=self._dtype, attn_implementation="eager")
 
     def facts(self) -> dict[str, Any]:

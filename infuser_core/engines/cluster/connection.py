@@ -57,6 +57,26 @@ def machines(ray: Any) -> list[Machine]:
     return sorted(found, key=lambda machine: (machine.node != here, machine.host, machine.node))
 
 
+def name_of(ray: Any, node: str) -> str:
+    """A node as this process calls its machine (see handover.HERE)."""
+    return "" if node == ray.get_runtime_context().get_node_id() else node
+
+
+def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -> Any:
+    """What a machine gives back. Raises its EngineError, and one for anything else that went wrong there."""
+    try:
+        return ray.get(reference, timeout=seconds)
+    except ray.exceptions.GetTimeoutError as error:
+        raise EngineError(
+            f"{host} has not done `{doing}` within {seconds:.0f} s", hint="see Ray's logs there"
+        ) from error
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None) or error
+        if isinstance(cause, EngineError):
+            raise cause from error
+        raise EngineError(f"{host}: {type(cause).__name__}: {cause}", hint="") from error
+
+
 def on(ray: Any, machine: Machine) -> Any:
     """Scheduling strategy of an actor that must be on a machine."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines, on
-from infuser_core.engines.cluster.layout import Cluster, shares
+from infuser_core.engines.cluster.connection import answer, connected, machines, name_of, on
+from infuser_core.engines.cluster.layout import Cluster, Machine, shares
 from infuser_core.engines.service.link import Inbox
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station, StationOptions
@@ -40,9 +40,9 @@ class _Host:
         self._station.start(Path(folder), longest=longest)
         return [(engine.name, engine.pid) for engine in self._station.engines]
 
-    def show(self, folder: str) -> None:
+    def show(self, folder: str, weights: str | None) -> None:
         """See Station."""
-        self._station.show(Path(folder))
+        self._station.show(Path(folder), None if weights is None else Path(weights))
 
     def tell(self, place: int, message: tuple[Any, ...]) -> None:
         """Pass a command on."""
@@ -114,8 +114,9 @@ class RemoteEngine(Engine):
 class RemoteStation:
     """service.sampler.Stationed on one machine of a cluster."""
 
-    def __init__(self, ray: Any, actor: Any, host: str, start_seconds: float, bell: threading.Event) -> None:
-        self._ray, self._actor, self._host = ray, actor, host
+    def __init__(self, ray: Any, actor: Any, machine: Machine, start_seconds: float, bell: threading.Event) -> None:
+        self._ray, self._actor, self._host = ray, actor, machine.host
+        self.machine = name_of(ray, machine.node)
         self._start_seconds, self._bell = start_seconds, bell
         self._links: list[RemoteLink] = []
         self.engines: list[RemoteEngine] = []
@@ -131,8 +132,7 @@ class RemoteStation:
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
         """See Station."""
-        assert weights is None, "memory is one machine's"
-        self._ask("show", str(folder))
+        self._ask("show", str(folder), None if weights is None else str(weights))
 
     def close(self, *, keep_output: bool = False) -> None:
         """End the machine's engines and the actor; one that does not answer is killed."""
@@ -142,14 +142,8 @@ class RemoteStation:
         self.engines = []
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        try:
-            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=self._start_seconds)
-        except self._ray.exceptions.GetTimeoutError as error:
-            raise EngineError(
-                f"{self._host} has not done `{method}` within {self._start_seconds:.0f} s", hint="see Ray's logs there"
-            ) from error
-        except self._ray.exceptions.RayError as error:
-            raise _cause(error, self._host) from error
+        reference = getattr(self._actor, method).remote(*arguments)
+        return answer(self._ray, reference, host=self._host, doing=method, seconds=self._start_seconds)
 
     def _listen(self) -> None:
         """Take in what the machine's engines say, until the actor is gone."""
@@ -195,10 +189,5 @@ def stations(cluster: Cluster, options: StationOptions, bell: threading.Event) -
         made = actor.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(
             options, f" on {machine.host}", cards, sys.path
         )
-        found.append(RemoteStation(ray, made, machine.host, options.service.start_seconds, bell))
+        found.append(RemoteStation(ray, made, machine, options.service.start_seconds, bell))
     return found
-
-
-def _cause(error: Exception, host: str) -> EngineError:
-    cause = getattr(error, "cause", None) or error
-    return cause if isinstance(cause, EngineError) else EngineError(f"{host}: {type(cause).__name__}: {cause}", hint="")

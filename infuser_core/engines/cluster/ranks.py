@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines, on
+from infuser_core.engines.cluster.connection import connected, machines, name_of, on
 from infuser_core.engines.cluster.layout import Cluster, shares
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import EngineError, InfuserError
@@ -57,13 +57,14 @@ class _Worker:
     def __init__(self) -> None:
         self._work: Any = None
 
-    def where(self) -> tuple[str, int, int]:
-        """Address of the machine, a free port of it, and the process."""
+    def where(self) -> tuple[str, int, int, str]:
+        """Address of the machine, a free port of it, the process, and Ray's id of the node."""
         import ray
 
         with socket.socket() as probe:
             probe.bind(("", 0))
-            return str(ray.util.get_node_ip_address()), int(probe.getsockname()[1]), os.getpid()
+            address, port = str(ray.util.get_node_ip_address()), int(probe.getsockname()[1])
+        return address, port, os.getpid(), str(ray.get_runtime_context().get_node_id())
 
     def sit(self, path: str, seat: Seat, options: Any, environment: dict[str, str], places: list[str]) -> None:
         """Make the object, importing from the same `places` as the driver; it may meet the others here."""
@@ -169,11 +170,12 @@ class RankGroup:
     def _sit(self, path: str, options: Any, environment: dict[str, str]) -> None:
         deadline = time.monotonic() + START_SECONDS
         places = self._wait([actor.where.remote() for actor in self._actors], _START, deadline=deadline)
-        addresses = {address for address, _, _ in places}
-        local = len(addresses) == 1
+        self.machines = [name_of(self._ray, node) for *_, node in places]
+        """Machine of every rank, by its name (see handover.HERE)."""
+        local = len({address for address, *_ in places}) == 1
         if local:
-            self._pids = {rank: pid for rank, (_, _, pid) in enumerate(places)}
-        address, port, _ = places[0]
+            self._pids = {rank: pid for rank, (_, _, pid, _) in enumerate(places)}
+        address, port, *_ = places[0]
         # One machine meets in a file: nothing listens for strangers.
         meeting = f"file://{Path(self._folder) / 'meeting'}" if local else f"tcp://{address}:{port}"
         count = len(self._actors)

@@ -6,7 +6,7 @@ several machines need a shared file system.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -46,16 +46,23 @@ def entries(path: Path) -> dict[str, Entry]:
     return found
 
 
-def fill(path: Path, values: Values) -> str:
-    """Write this rank's fragments into a file that somebody has made, of any dtype; the reason where it cannot."""
+def fill(path: Path | None, values: Iterable[tuple[Fragment, Tensor]]) -> str:
+    """Write this rank's fragments into a file that somebody has made, of any dtype; the reason where it cannot.
+
+    Whatever happens, and without a file as well, `values` are taken to the end: others may take part in their making.
+    """
+    told, rest = "", iter(values)
     try:
-        found = laid_file.entries(path)
-        with path.open("r+b") as handle:
-            for name, (fragment, tensor) in values.items():
-                put(handle, found[name], fragment.start, tensor)
+        if path is not None:
+            found = laid_file.entries(path)
+            with path.open("r+b") as handle:
+                for fragment, tensor in rest:
+                    put(handle, found[fragment.name], fragment.start, tensor)
     except OSError as error:
-        return str(error)
-    return ""
+        told = str(error)
+    for _ in rest:
+        pass
+    return told
 
 
 def write(path: Path, shapes: Shapes, values: Values, *, flush: bool) -> None:

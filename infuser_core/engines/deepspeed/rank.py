@@ -287,9 +287,14 @@ class DeepSpeedRank:
         """Shapes of all parameters, and the names of tied ones (see Giver)."""
         return self._loaded().shard.shapes, self._tied
 
-    def lay(self, path: str) -> str:
-        """Fill its part into a file of any dtype; the reason where it cannot, which must not end the others."""
-        return files.fill(Path(path), self._placed(self._loaded().shard.data))
+    def lay(self, path: str, dtype: str, part: tuple[int, int] | None) -> str:
+        """Fill what it holds into a file of that dtype, or with `part`, its number and of how many, so much of every
+        parameter, gathered from all ranks, where there is a file. The reason where it cannot, which must not end the
+        others."""
+        zero, kind = self._loaded(), getattr(torch, dtype)
+        if part is None:
+            return files.fill(Path(path), self._placed(zero.shard.data).values())
+        return files.fill(Path(path) if path else None, zero.shard.parts(zero.shard.data.to(kind), *part))
 
     def checksums(self, dtype: str) -> dict[str, list[Block]]:
         """Blocks of its part of every parameter, rounded to that dtype."""

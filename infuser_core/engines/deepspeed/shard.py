@@ -75,6 +75,15 @@ class Shard(FlatBuffers):
             dist.broadcast(found[each.start : each.start + each.length], src=rank)
         return found.view(shape)
 
+    def parts(self, buffer: Tensor, place: int, count: int) -> Iterator[tuple[Fragment, Tensor]]:
+        """The part `place` of `count` of every parameter's values of a buffer, from every owner. All ranks exhaust
+        it."""
+        for name in self.shapes:
+            flat = self.whole(name, buffer).reshape(-1)
+            step = -(-len(flat) // count)
+            run = flat[place * step : (place + 1) * step]
+            yield Fragment(name=name, offset=0, start=min(place * step, len(flat)), length=len(run)), run
+
     def add_whole(self, name: str, values: Tensor, buffer: Tensor) -> None:
         """Add every rank's `values` of a parameter to its owners' fragments of a buffer. All ranks call it."""
         flat = values.reshape(-1)

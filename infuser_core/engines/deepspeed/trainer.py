@@ -270,8 +270,7 @@ class DeepSpeedTrainer:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         self._require()
         steps: list[int] = self._everyone("save", str(path), self._remote)
-        # Ranks of other machines have no way to this one's memory.
-        if self._board is not None and self._group.pids:
+        if self._board is not None:
             self._board.put(path, self._role, self)
         return steps[0]
 
@@ -285,9 +284,17 @@ class DeepSpeedTrainer:
         found: Mapping[str, str] = self._everyone("facts_of_weights")[0][1]
         return found
 
-    def lay(self, path: Path) -> None:
+    def machines(self) -> list[str]:
         """See Giver."""
-        if told := next(filter(None, self._everyone("lay", str(path))), ""):
+        return list(dict.fromkeys(self._group.machines))
+
+    def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
+        """See Giver. Ranks of several machines gather all weights, of which those of one fill in a part each."""
+        found, arguments = self._group.machines, list[tuple[str, str, tuple[int, int] | None]]()
+        for rank, machine in enumerate(found):
+            part = found[:rank].count(machine), found.count(machine)
+            arguments.append((str(paths.get(machine, "")), dtype, part if len(set(found)) > 1 else None))
+        if told := next(filter(None, self._group.call("lay", arguments)), ""):
             raise OSError(told)
 
     def checksums(self, dtype: str) -> Mapping[str, int]:

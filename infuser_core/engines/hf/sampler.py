@@ -219,6 +219,19 @@ class HFSampler:
             progress(done, total, tokens)
         return results
 
+    @torch.inference_mode()
+    def score(self, prompt: Sequence[int], tokens: Sequence[int], *, temperature: float) -> list[float]:
+        """Log-probability of every token of a given response, nats."""
+        assert self._model is not None
+        ids = torch.tensor([[*prompt, *tokens]], device=self._device)
+        width = ids.shape[1]
+        alone = DecodeCache(torch.tensor([width], device=self._device), 1, 1)
+        places = torch.arange(width, device=self._device)[None]
+        hidden = hidden_states(self._model, ids, places, PrefillLayout(alone, 0, width))[0, len(prompt) - 1 : -1]
+        logits_TV = self._model.get_output_embeddings()(hidden).float() / temperature
+        found: list[float] = torch.log_softmax(logits_TV, -1).gather(1, ids[0, len(prompt) :, None])[:, 0].tolist()
+        return found
+
     def _batches(self, groups: Sequence[PromptGroup], params: SamplingParams) -> Iterator[list[int]]:
         """Places of the groups of each batch, longest prompts first so that a batch pads little."""
         order = sorted(range(len(groups)), key=lambda place: -len(groups[place].token_ids))

@@ -12,7 +12,7 @@ from typing import Any
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.worker import Row, main
+from infuser_core.engines.service.worker import FORCED, Row, main
 from infuser_core.schemas import Checkpoint, Role
 
 ROOM = 64
@@ -31,6 +31,7 @@ class HFEngine:
             threads=int(os.environ["OMP_NUM_THREADS"]),
         )
         self._waiting: dict[str, list[tuple[dict[str, Any], str, list[int], int]]] = {}
+        self._asleep = False
         self.load()
 
     def facts(self) -> dict[str, Any]:
@@ -47,11 +48,14 @@ class HFEngine:
 
     def step(self) -> list[Row]:
         """The group that has waited longest."""
-        rows = self._waiting.pop(next(iter(self._waiting)))
+        rows, sampler = self._waiting.pop(next(iter(self._waiting))), self._awake()
         params, _, prompt, _ = rows[0]
+        if forced := params.get(FORCED):
+            found = {key: sampler.score(prompt, forced[key], temperature=params["temperature"]) for _, key, *_ in rows}
+            return [Row(key=key, tokens=forced[key], logprobs=found[key], reason="length") for key in found]
         group = PromptGroup(group_id="", token_ids=prompt, seeds=[seed for *_, seed in rows])
         own = SamplingParams(**{name: value for name, value in params.items() if name != "stop_token_ids"})
-        (drawn,) = self._sampler.sample([group], own)
+        (drawn,) = sampler.sample([group], own)
         return [
             Row(key=key, tokens=[*each.token_ids], logprobs=[*each.logprobs], reason=each.finish_reason)
             for (_, key, _, _), each in zip(rows, drawn, strict=True)
@@ -64,20 +68,26 @@ class HFEngine:
     def load(self) -> None:
         """Take the weights that lie in the model's folder."""
         self._sampler.load(Checkpoint(checkpoint_id="served", role=Role.SOLVER, step=0, path=str(self._folder)))
+        self._asleep = False
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
         """Of the model's tensors as they lie in memory."""
-        held = self._sampler.weights()
+        held = self._awake().weights()
         found = of_tensors({name: held[name] for name in shapes if name in held}, dtype)
         return {name: [one] for name, one in found.items()}
 
     def sleep(self) -> None:
         """Give the memory back."""
         self._sampler.sleep()
+        self._asleep = True
 
     def wake(self) -> None:
-        """Take the weights again."""
-        self.load()
+        """Nothing yet: the weights come back when they are asked for, and not at all where others follow."""
+
+    def _awake(self) -> HFSampler:
+        if self._asleep:
+            self.load()
+        return self._sampler
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A trainer on one device: packed forward and backward, optimizer steps, and the optimizer-aware probe."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import Board
+from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
@@ -171,10 +171,14 @@ class LocalTrainer(FlatTrainer):
         assert isinstance(self._policy, ModelPolicy)
         return tied_names(self._policy.model)
 
-    def lay(self, path: Path) -> None:
+    def machines(self) -> list[str]:
         """See Giver."""
-        found = entries(path)
-        with path.open("r+b") as handle:
+        return [HERE]
+
+    def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
+        """See Giver."""
+        found = entries(paths[HERE])
+        with paths[HERE].open("r+b") as handle:
             for name, view in self._flat.views(self._flat.data).items():
                 put(handle, found[name], 0, view)
 

@@ -1,15 +1,15 @@
-"""Weights that a trainer hands to living engines of its machine through memory, with what proves their arrival.
+"""Weights that a trainer hands to living engines through memory, with what proves their arrival.
 
-Whoever saves a checkpoint also lays its weights, in the engines' dtype, into a file that lies in memory, and adds
-checksums of its own and its log-probabilities of fixed responses. Engines read that file in the place of the
-checkpoint's when they are asked for it: by then the trainer may sleep, or serve another role. The memory is this
-process's and goes with it; a kill leaves nothing behind. The fixed responses are what engines drew when they started:
-of tokens that a model finds likely, rounding moves the log-probabilities least.
+Whoever saves a checkpoint also lays its weights, in the engines' dtype, into a file that lies in the memory of every
+machine with engines, and adds checksums of its own and its log-probabilities of fixed responses. Engines read that file
+in the place of the checkpoint's when they are asked for it: by then the trainer may sleep, or serve another role. The
+memory is a process's and goes with it; a kill leaves nothing behind. The fixed responses are what engines drew when
+they started: of tokens that a model finds likely, rounding moves the log-probabilities least.
 """
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,6 +20,9 @@ from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 
 if TYPE_CHECKING:
     from infuser_core.engines.training.tensor_files import Shapes
+
+HERE = ""
+"""This process's machine. Others go by Ray's id of their node."""
 
 SHARE = 0.5
 """Share of the free main memory that weights may take: a machine without memory kills whom it likes."""
@@ -42,8 +45,13 @@ class Giver(Protocol):
         """Other names of such tensors, by which a model knows them as well."""
         ...
 
-    def lay(self, path: Path) -> None:
-        """Fill a file that has room for every tensor, in the file's dtype. Raises OSError where it cannot."""
+    def machines(self) -> Sequence[str]:
+        """Where it is: it fills files there, and nowhere else."""
+        ...
+
+    def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
+        """Fill files of that dtype with room for every tensor, one on each of some of its machines. Raises OSError
+        where it cannot."""
         ...
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
@@ -55,24 +63,64 @@ class Giver(Protocol):
         ...
 
 
-class Memory:
-    """A file without a name that lives as long as this object; other processes of the user open its `path`."""
+class Laid(Protocol):
+    """A file in the memory of a machine, that lives as long as this object."""
 
-    def __init__(self) -> None:
+    @property
+    def path(self) -> Path:
+        """Where processes of the user open it on that machine."""
+        ...
+
+
+class Memory:
+    """Such a file of this process, with room for tensors. Raises EngineError where main memory has none."""
+
+    def __init__(self, shapes: "Shapes", dtype: str) -> None:
+        if not hasattr(os, "memfd_create"):
+            raise EngineError("this system has no files in memory", hint="sample on Linux")
+        # Imported here: whoever only plans a run needs no torch.
+        import torch
+
+        from infuser_core.engines.local.memory import free_host_memory
+        from infuser_core.engines.training.laid_file import create
+
+        kind = getattr(torch, dtype)
+        needed, free = kind.itemsize * sum(map(prod, shapes.values())), free_host_memory()
+        if needed > SHARE * free:
+            raise EngineError(f"{needed:,} bytes are needed, and of main memory {free:,} are free", hint="free some")
         self._number = os.memfd_create("infuser-weights")
         self.path = Path(f"/proc/{os.getpid()}/fd/{self._number}")
+        create(self.path, shapes, kind)
 
     def __del__(self) -> None:
         if hasattr(self, "_number"):
             os.close(self._number)
 
 
+class Machines(Protocol):
+    """Memory of machines."""
+
+    def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
+        """A file of the giver's weights on each wanted one. Raises OSError or EngineError where one cannot be."""
+        ...
+
+
+class Alone:
+    """This machine's memory."""
+
+    def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
+        """See Machines."""
+        memory = Memory(giver.shapes(), dtype)
+        giver.lay({HERE: memory.path}, dtype)
+        return {HERE: memory}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
     """Weights of one checkpoint, ready to be read."""
 
-    memory: Memory
-    """Its file."""
+    files: Mapping[str, Laid]
+    """Its file on every machine with engines."""
     shapes: Mapping[str, list[int]]
     """Of every tensor of the model by name, tied ones under each of theirs."""
     checksums: Mapping[str, int]
@@ -86,13 +134,17 @@ class Handover:
 class Board:
     """The newest weights of every role, for engines that compute in `dtype`."""
 
-    def __init__(self, dtype: str) -> None:
-        self._dtype = dtype
+    def __init__(self, dtype: str, machines: Machines | None = None) -> None:
+        self._dtype, self._machines = dtype, machines or Alone()
         self._held: dict[str, tuple[Identity, Handover]] = {}
-        self.responses: Sequence[Sequence[int]] = ()
-        """Responses to the fixed prompts that engines drew; empty as long as none has started."""
+        self._engines: Collection[str] = ()
+        self._responses: Sequence[Sequence[int]] = ()
         self.refused = ""
         """Reason for which the last weights were not handed over; empty where they were."""
+
+    def ask(self, machines: Collection[str], responses: Sequence[Sequence[int]]) -> None:
+        """Engines of these machines, which drew these responses to the fixed prompts, want what is put from now on."""
+        self._engines, self._responses = machines, responses
 
     def put(self, folder: Path, role: str, giver: Giver) -> None:
         """Take over what a trainer has just saved into a folder, in the place of the role's weights before.
@@ -100,12 +152,13 @@ class Board:
         Where that cannot be, engines will read files: it warns of the reason and raises nothing. Before any engine has
         started there is nobody to hand anything to.
         """
-        if not self.responses:
+        if not self._engines:
             return
+        # First, so that its memory is free for them.
+        self._held.pop(role, None)
         try:
             made = self._made(folder, giver)
         except (OSError, EngineError) as error:
-            self._held.pop(role, None)
             self.refused = str(error)
             text = f"weights are not handed over in memory, and engines read the checkpoint's files: {error}"
             warnings.warn(text, EngineWarning, stacklevel=2)
@@ -113,41 +166,30 @@ class Board:
         self.refused = ""
         self._held[role] = (identity_of(folder), made)
 
-    def find(self, folder: Path) -> Handover | None:
-        """The weights of a checkpoint, where it is one that was handed over."""
+    def find(self, folder: Path, machines: Collection[str] = (HERE,)) -> Handover | None:
+        """The weights of a checkpoint, where it is one that was handed over to all of these machines."""
         try:
             wanted = identity_of(folder)
         except (OSError, CheckpointError):
             return None
-        return next((made for identity, made in self._held.values() if identity == wanted), None)
+        found = [made for identity, made in self._held.values() if identity == wanted]
+        return next((made for made in found if made.files.keys() >= set(machines)), None)
 
     def _made(self, folder: Path, giver: Giver) -> Handover:
-        if not hasattr(os, "memfd_create"):
-            raise EngineError("this system has no files in memory", hint="sample on Linux")
         # Imported here: whoever only plans a run needs no torch.
-        import torch
-
         from infuser_core.engines.hf.causal_lm import read_config
-        from infuser_core.engines.local.memory import free_host_memory
-        from infuser_core.engines.training.laid_file import create
 
-        shapes, dtype = giver.shapes(), getattr(torch, self._dtype)
-        needed, free = dtype.itemsize * sum(map(prod, shapes.values())), free_host_memory()
-        if needed > SHARE * free:
-            raise EngineError(f"{needed:,} bytes are needed, and of main memory {free:,} are free", hint="free some")
-        memory = Memory()
-        create(memory.path, shapes, dtype)
-        giver.lay(memory.path)
+        shapes, files = giver.shapes(), self._machines.filled(giver, self._dtype, self._engines)
         names = {name: name for name in shapes} | dict(giver.tied())
         sums = giver.checksums(self._dtype)
-        groups = fixed_groups(int(read_config(folder).get_text_config().vocab_size), self.responses)
+        groups = fixed_groups(int(read_config(folder).get_text_config().vocab_size), self._responses)
         scores = giver.logprobs(groups, temperature=TEMPERATURE)
         return Handover(
-            memory=memory,
+            files=files,
             shapes={name: list(shapes[own]) for name, own in names.items()},
             checksums={name: sums[own] for name, own in names.items()},
             logprobs=[row for rows in scores for row in rows],
-            responses=self.responses,
+            responses=self._responses,
         )
 
 

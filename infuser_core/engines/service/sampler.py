@@ -39,6 +39,11 @@ class Stationed(Protocol):
     """A machine with engines: this one (Station) or another (RemoteStation)."""
 
     @property
+    def machine(self) -> str:
+        """Its name (see handover.HERE)."""
+        ...
+
+    @property
     def engines(self) -> Sequence[Engine]: ...
 
     def start(self, folder: Path, *, longest: int | None) -> None: ...
@@ -182,6 +187,10 @@ class ServiceSampler:
     def _engines(self) -> list[Engine]:
         return [engine for station in self._stations for engine in station.engines]
 
+    @property
+    def _places(self) -> set[str]:
+        return {station.machine for station in self._stations}
+
     def _take(self, folder: Path, *, shape: Any) -> None:
         """Engines that hold the folder's weights, and the proof: those that run, or fresh ones.
 
@@ -202,14 +211,17 @@ class ServiceSampler:
 
     def _renew(self, folder: Path) -> None:
         """Let running engines take weights that a trainer has given for them, or else those of the files."""
-        handed = self._board.find(folder) if self._board else None
+        handed = self._board.find(folder, self._places) if self._board else None
         claim = HandedOver(folder, self._dtype, handed) if handed else Reference(folder, self._dtype)
         with closing(claim), self._whole():
             self.wake()
-            weights = handed.memory.path if handed else None
-            self._everywhere(lambda station: station.show(folder, weights))
+            weights = {machine: file.path for machine, file in handed.files.items()} if handed else {}
+            self._everywhere(lambda station: station.show(folder, weights.get(station.machine)))
             self._ask("load")
             self._prove(claim, fresh=False)
+            if handed:
+                # The memory is another's next: whoever looks again finds the checkpoint's own.
+                self._everywhere(lambda station: station.show(folder))
         self.channel = "memory" if handed else "files"
 
     def _start(self, folder: Path) -> None:
@@ -249,7 +261,7 @@ class ServiceSampler:
         ]
         found = claim.check(names, groups, drawn, self._options.quantisation or self._dtype)
         if fresh and self._board:
-            self._board.responses = [list(each.token_ids) for each in chain.from_iterable(drawn[0])]
+            self._board.ask(self._places, [list(each.token_ids) for each in chain.from_iterable(drawn[0])])
         if fresh:
             self._own = frozenset(chain.from_iterable(map(claim.unlike, held)))
         if fresh and self._own:

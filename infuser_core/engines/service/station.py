@@ -10,6 +10,7 @@ import torch
 
 from infuser_core.adapters import base_of
 from infuser_core.engines.hf.causal_lm import choose_dtype, link_model_files, save_merged
+from infuser_core.engines.service.handover import HERE
 from infuser_core.engines.service.launch import ServiceOptions, launches, visible_cards
 from infuser_core.engines.service.process import EngineProcess
 
@@ -40,6 +41,7 @@ class Station:
         self._options, self._bell, self._where = options, bell, where
         self._cards = visible_cards() if cards is None else cards
         self._scratch: Path | None = None
+        self.machine = HERE
         self.engines: list[EngineProcess] = []
 
     def start(self, folder: Path, *, longest: int | None) -> None:
