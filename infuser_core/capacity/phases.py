@@ -167,28 +167,27 @@ def _sampled(asked: Asked, name: str, work: Work | None, synced: float, *, share
 def _synced(asked: Asked, trainers: Trainers) -> tuple[float, float]:
     """Seconds of a sampler that takes new weights, and of the trainer that lays them in memory for it.
 
-    Ranks of the sampler's machine lay them in the engines' dtype into a file there; others' come from the checkpoint.
+    Ranks lay them in the engines' dtype into a file on every machine; what is not laid comes from the checkpoint.
     """
-    engine, weights = asked.config.engine, _weights(asked)
+    weights = _weights(asked)
     taken = trainers.copied(weights)
-    if trainers.beside_disk and engine.sampler == "vllm" and engine.weight_updates == "in-place":
-        return weights / CACHED + taken, trainers.cached(weights)
+    if asked.layout.zero_stage and asked.layout.handed:
+        return weights / CACHED + taken, trainers.laid(weights)
     return 4.0 * asked.shape.parameters / asked.disk + taken, 0.0
 
 
 def _written(asked: Asked, trainers: Trainers, size: float, *, files: float, beside: bool) -> float:
     """Seconds in which an artifact of so many bytes is written, hashed and flushed before the next phase begins.
 
-    `beside`: whether `engine.write_beside` hashes and flushes it while later phases run, which take longer.
+    One pass does it all, but with `engine.write_beside` ranks of one machine leave files in the page cache: a commit
+    hashes and flushes them, `beside` later phases, which take longer, or before the next one.
     """
-    hashed, flushed = size / (HASHED * min(HASHERS, max(1.0, files))), size / asked.disk
-    if not asked.layout.zero_stage:
-        # One pass does it all.
-        return max(hashed, flushed)
-    hidden = beside and asked.config.engine.write_beside
-    if trainers.beside_disk:
-        return trainers.cached(size) + (0.0 if hidden else max(hashed, flushed))
-    return flushed + (0.0 if hidden else hashed)
+    hashers, flushed = min(HASHERS, max(1.0, files)), size / asked.disk
+    if asked.config.engine.write_beside and trainers.beside_disk:
+        return trainers.cached(size) + (0.0 if beside else max(size / (HASHED * hashers), flushed))
+    if asked.layout.zero_stage:
+        hashers = min(hashers, trainers.ranks)
+    return max(size / (HASHED * hashers), flushed)
 
 
 def _trained(name: str, work: Work, done: Terms, files: float) -> Phase:

@@ -116,6 +116,12 @@ class Trainers:
         """Seconds in which all ranks copy their parts of so many bytes to or from the page cache."""
         return size / self.ranks / CACHED
 
+    def laid(self, size: float) -> float:
+        """Seconds in which the ranks of each node lay all of so many bytes in its memory, gathered where nodes are
+        several."""
+        gathered = self.collective(size, messages=self.shape.layers) if self.cluster.nodes > 1 else 0.0
+        return gathered + size / min(self.ranks, self.cluster.per_node) / CACHED
+
     def micro_batches(
         self, tokens: float, fair: float, sequences: float, *, passes: int, count: float, exchange: float
     ) -> Terms:
@@ -144,11 +150,14 @@ class Trainers:
         return self.gathers(2) + self.collective(8.0 * self.shape.parameters, messages=self.shape.layers)
 
     def gathers(self, times: int) -> float:
-        """Seconds in which divided weights reach every rank so many times."""
+        """Seconds in which divided weights reach every rank so many times: the embedding as it is held, others as they
+        are multiplied."""
         if self.ranks == 1 or self.layout.zero_stage < 3:
             return 0.0
-        weights = self.layout.bytes_sent * float(self.shape.parameters)
-        return times * self.collective(weights, messages=self.shape.layers)
+        layout, shape = self.layout, self.shape
+        looked_up = float(shape.vocabulary * shape.hidden)
+        multiplied = min(layout.bytes_sent, layout.bytes_per_weight) * (shape.parameters - looked_up)
+        return times * self.collective(layout.bytes_sent * looked_up + multiplied, messages=shape.layers)
 
     def optimizer_step(self) -> Terms:
         """One AdamW step: masters and moments read and written, gradients read, new weights shared."""

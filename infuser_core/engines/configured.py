@@ -136,6 +136,7 @@ def _deepspeed(engine: EngineSettings) -> Options:
         "zero_stage": engine.zero_stage,
         "offload": engine.offload,
         "node_copies": engine.node_copies,
+        "write_beside": engine.write_beside,
     }
     return _common(engine) | _packing(engine) | sharding
 

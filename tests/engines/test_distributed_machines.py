@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from places import ROOT, SUPPORT
-from test_distributed_cluster import Nodes, cmdline
+from test_distributed_cluster import Nodes
+from test_distributed_ranks import gone
 
 pytestmark = pytest.mark.distributed
 
@@ -98,7 +99,7 @@ def test_nothing_is_left_in_memory_after_a_kill(nodes: Nodes, tmp_path: Path) ->
     assert len(engines) == 2 and len(holders()) >= 2, (folder / "log").read_text()
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
-    until(lambda: not holders() and not any(map(cmdline, engines)))
+    until(lambda: not holders() and all(map(gone, engines)))
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -6,7 +6,7 @@ Every method is a collective: all ranks of a group call it, in the same order, o
 import gc
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
@@ -23,7 +23,6 @@ from infuser_core.capacity.memory import Checkpointing, kept_tokens
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import Against, ShardProbe, company
-from infuser_core.engines.deepspeed.shard import Fragment
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
@@ -139,9 +138,9 @@ class DeepSpeedRank:
         self._adamw.steps = state.step
         # Alignment leaves elements that belong to no parameter.
         zero.shard.data.zero_()
-        files.read(source / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data))
+        files.read(source / WEIGHTS, self._held(zero.shard.data), zero.shard)
         zero.publish()
-        files.read(source / MOMENTS, self._moment_shapes(), self._moments())
+        files.read(source / MOMENTS, self._moments(), zero.shard)
         return state.step
 
     def room(self) -> tuple[str, int, int]:
@@ -221,7 +220,7 @@ class DeepSpeedRank:
         """Score the `whole` questions alone, and with all ranks the `shared` ones, of which it has its rows."""
         zero = self._loaded()
         kept = torch.zeros_like(zero.shard.data)
-        files.read(Path(reference), zero.shard.shapes, self._placed(kept))
+        files.read(Path(reference), self._held(kept), zero.shard)
         against = Against(reference=kept, objective=objective, denominator=denominator)
         norm = zero.shard.norm(kept)
         tally = self._tally()
@@ -244,17 +243,17 @@ class DeepSpeedRank:
             logprobs.append(_by_place(parts, more))
         return RankProbed(scores=scores, logprobs=merged(logprobs), sums=reduce(add, shares), reference_norm=norm)
 
-    def keep_gradient(self, path: str, flush: bool) -> float:
-        """Write the ascent direction; returns the gradient's norm."""
+    def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
+        """Write the ascent direction; returns the gradient's norm, and digests (see files.write)."""
         shard = self._loaded().shard
-        files.write(Path(path), shard.shapes, self._placed(-shard.gradient), flush=flush)
-        return shard.norm(shard.gradient)
+        digests = files.write({Path(path): self._held(-shard.gradient)}, shard, at_once=at_once)
+        return shard.norm(shard.gradient), digests
 
     def add_gradient(self, path: str, weight: float, own: float) -> None:
         """Accumulate `weight` times a kept gradient on `own` times what there is."""
         shard = self._loaded().shard
         kept = torch.zeros_like(shard.gradient)
-        files.read(Path(path), shard.shapes, self._placed(kept))
+        files.read(Path(path), self._held(kept), shard)
         shard.gradient.mul_(own).sub_(kept, alpha=weight)
 
     def sleep(self) -> None:
@@ -272,16 +271,17 @@ class DeepSpeedRank:
             self._parked = None
             self._loaded().publish()
 
-    def save(self, path: str, flush: bool) -> int:
-        """Write weights, moments, step and companion files into an existing folder; returns the step."""
+    def save(self, path: str, at_once: bool) -> tuple[int, dict[str, str]]:
+        """Write weights, moments, step and companion files into an existing folder; returns the step, and digests (see
+        files.write)."""
         zero, folder = self._loaded(), Path(path)
-        files.write(folder / WEIGHTS, zero.shard.shapes, self._placed(zero.shard.data), flush=flush)
-        files.write(folder / MOMENTS, self._moment_shapes(), self._moments(), flush=flush)
+        contents = {folder / WEIGHTS: self._held(zero.shard.data), folder / MOMENTS: self._moments()}
+        digests = files.write(contents, zero.shard, at_once=at_once)
         if dist.get_rank() == 0:
             write_state(TrainerState(step=self._adamw.steps, optimizer=self._options.optimizer.to_json()), folder)
             copy_companions(self._source, folder)
         dist.barrier()
-        return self._adamw.steps
+        return self._adamw.steps, digests
 
     def facts_of_weights(self) -> tuple[files.Shapes, dict[str, str]]:
         """Shapes of all parameters, and the names of tied ones (see Giver)."""
@@ -291,17 +291,16 @@ class DeepSpeedRank:
         """Fill what it holds into a file of that dtype, or with `part`, its number and of how many, so much of every
         parameter, gathered from all ranks, where there is a file. The reason where it cannot, which must not end the
         others."""
-        zero, kind = self._loaded(), getattr(torch, dtype)
-        if part is None:
-            return files.fill(Path(path), self._placed(zero.shard.data).values())
-        return files.fill(Path(path) if path else None, zero.shard.parts(zero.shard.data.to(kind), *part))
+        shard, kind = self._loaded().shard, getattr(torch, dtype)
+        values = shard.own(shard.data) if part is None else shard.parts(shard.data.to(kind), *part)
+        return files.fill(Path(path) if path else None, values)
 
     def checksums(self, dtype: str) -> dict[str, list[Block]]:
         """Blocks of its part of every parameter, rounded to that dtype."""
-        shapes, kind = self._loaded().shard.shapes, getattr(torch, dtype)
+        shard, kind = self._loaded().shard, getattr(torch, dtype)
         return {
-            name: of_run(part.to(self._device, kind), fragment.start, math.prod(shapes[name][1:]))
-            for name, (fragment, part) in self._placed(self._loaded().shard.data).items()
+            each.name: of_run(part.to(self._device, kind), each.start, math.prod(shard.shapes[each.name][1:]))
+            for each, part in shard.own(shard.data)
         }
 
     def _look(self, policy: ModelPolicy) -> None:
@@ -354,17 +353,11 @@ class DeepSpeedRank:
         self.progress = (0, 0)
         return Tally()
 
-    def _placed(self, buffer: Tensor) -> dict[str, tuple[Fragment, Tensor]]:
-        shard = self._loaded().shard
-        views = shard.views(buffer)
-        return {fragment.name: (fragment, views[fragment.name]) for fragment in shard.fragments}
+    def _held(self, buffer: Tensor) -> dict[str, tuple[str, Tensor]]:
+        return {name: (name, buffer) for name in self._loaded().shard.shapes}
 
-    def _moments(self) -> dict[str, tuple[Fragment, Tensor]]:
-        return named_moments(self._placed(self._adamw.first), self._placed(self._adamw.second))
-
-    def _moment_shapes(self) -> Mapping[str, torch.Size]:
-        shapes = self._loaded().shard.shapes
-        return named_moments(shapes, shapes)
+    def _moments(self) -> files.Held:
+        return named_moments(self._held(self._adamw.first), self._held(self._adamw.second))
 
     def _loaded(self) -> Zero:
         assert self._zero is not None, "the driver loads first"

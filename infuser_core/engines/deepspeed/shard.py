@@ -51,6 +51,15 @@ class Shard(FlatBuffers):
         """This rank's fragments of a buffer, flat, by parameter."""
         return {each.name: buffer[each.offset : each.offset + each.length] for each in self.fragments}
 
+    def mine(self, name: str, buffer: Tensor) -> tuple[Fragment, Tensor] | None:
+        """This rank's fragment of a parameter and its values of a buffer, flat, where it has one."""
+        found = self._by_name.get(name)
+        return None if found is None else (found, buffer[found.offset : found.offset + found.length])
+
+    def own(self, buffer: Tensor) -> Iterator[tuple[Fragment, Tensor]]:
+        """All of these."""
+        return zip(self.fragments, self.views(buffer).values(), strict=True)
+
     def total(self, value: Tensor) -> Tensor:
         """A small fp64 tensor summed over ranks, on the compute device. All ranks call it."""
         moved = value.to(self.device)

@@ -34,7 +34,7 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.handover import Board
-from infuser_core.engines.training.checkpoint import read_state
+from infuser_core.engines.training.checkpoint import read_state, written
 from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.optimizer import Given, options_of
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions
@@ -52,8 +52,8 @@ class DeepSpeedTrainer:
     """protocols.Trainer on `ranks` processes, one per accelerator; equal to LocalTrainer up to rounding.
 
     `zero_stage` 2 shards AdamW's state and gradients, 3 the weights as well. `offload` keeps that state in host
-    memory (`optimizer`), and with stage 3 the weights too (`all`). `node_copies`: see ZeroOptions. The other options
-    are LocalTrainer's.
+    memory (`optimizer`), and with stage 3 the weights too (`all`). `node_copies`: see ZeroOptions. `write_beside`:
+    whether somebody commits files while later phases run. The other options are LocalTrainer's.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class DeepSpeedTrainer:
         optimizer: Given = None,
         cluster: Cluster | None = None,
         board: Board | None = None,
+        write_beside: bool = False,
     ) -> None:
         if find_spec("deepspeed") is None:
             raise EngineError(
@@ -94,7 +95,7 @@ class DeepSpeedTrainer:
             probe=probe,
             optimizer=constants,
         )
-        self._ranks, self._board = ranks, board
+        self._ranks, self._board, self._write_beside = ranks, board, write_beside
         self._choice = ProbeChoice(probe)
         self._loaded = self._asleep = False
         self._rank_facts: dict[str, Any] = {}
@@ -111,11 +112,6 @@ class DeepSpeedTrainer:
     def pids(self) -> list[int]:
         """Processes of the ranks, where all of them are on this machine; else none."""
         return self._group.pids
-
-    @property
-    def _remote(self) -> bool:
-        """Whether what ranks write has to be flushed on machines other than this one, where it is committed."""
-        return not self.pids
 
     def alive(self) -> bool:
         """Whether every rank answers."""
@@ -258,8 +254,7 @@ class DeepSpeedTrainer:
     def keep_gradient(self, path: Path) -> float:
         """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
         self._require()
-        norms: list[float] = self._everyone("keep_gradient", str(path), self._remote)
-        return norms[0]
+        return float(self._written("keep_gradient", path))
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
         """Accumulate `weight` times a kept gradient on `own` times what there is."""
@@ -269,10 +264,19 @@ class DeepSpeedTrainer:
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         self._require()
-        steps: list[int] = self._everyone("save", str(path), self._remote)
+        step = int(self._written("save", path))
         if self._board is not None:
             self._board.put(path, self._role, self)
-        return steps[0]
+        return step
+
+    def _written(self, method: str, path: Path) -> float:
+        """What ranks tell that have written files, of which a commit knows the digests then. Where it is to have its
+        work beside theirs, ranks of this machine leave it that."""
+        found = self._everyone(method, str(path), not (self._write_beside and self.pids))
+        for file, sha256 in chain.from_iterable(digests.items() for _, digests in found):
+            written(Path(file), sha256)
+        told: float = found[0][0]
+        return told
 
     def shapes(self) -> Shapes:
         """See Giver."""

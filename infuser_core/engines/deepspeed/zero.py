@@ -253,7 +253,7 @@ class Zero:
         if flat is None and self._stage == 2:
             flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])
         if flat is not None:
-            yield from zip(self.shard.fragments, self.shard.views(flat).values(), strict=True)
+            yield from self.shard.own(flat)
             return
         for fragment, part in zip(self.shard.fragments, self._zero.averaged_gradients[0], strict=True):
             yield fragment, part[: fragment.length]

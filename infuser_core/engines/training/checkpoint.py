@@ -77,10 +77,15 @@ def _write(contents: Mapping[Path, Tensors], cap: int) -> None:
     """Files, whose digests the store then knows, and the indices of those that became several."""
     shards = {path: shard(tensors, path, cap) for path, tensors in contents.items()}
     for file, sha256 in tensor_files.write_all({file: part for each in shards.values() for file, part in each.items()}):
-        known_ahead(file, sha256)
-        _point(file)
+        written(file, sha256)
     for path, parts in shards.items():
         write_index(parts, path)
+
+
+def written(file: Path, sha256: str) -> None:
+    """A complete file, hashed on its way to the disk: whoever commits it need not read it again."""
+    known_ahead(file, sha256)
+    _point(file)
 
 
 def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, dict[str, Tensor]]:

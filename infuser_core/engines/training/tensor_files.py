@@ -62,14 +62,22 @@ def write_all(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Path
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Write tensors of one kind, flushed to the disk; returns the file's sha256, hex."""
+    (dtype,) = {tensor.dtype for tensor in tensors.values()} or {torch.float32}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    return write_as_they_come(path, shapes, dtype, (tensors[name] for name in sorted(tensors)))
+
+
+def write_as_they_come(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterable[Tensor]) -> str:
+    """The same of tensors that come one after the other, in the order of their names."""
     found, slots, size = hashlib.sha256(), SimpleQueue[Tensor](), 0
+    large = dtype.itemsize * sum(map(prod, shapes.values())) >= LARGE
     for _ in range(BLOCKS):
         # Memory of whole pages, which a write past the cache needs.
         slots.put(torch.frombuffer(mmap.mmap(-1, BLOCK), dtype=torch.uint8))
-    with _created(path, large=sum(each.nbytes for each in tensors.values()) >= LARGE) as file:
+    with _created(path, large=large) as file:
         with ThreadPoolExecutor(1) as disk:
             begun = []
-            for block, count in _blocks(_bytes(tensors), slots):
+            for block, count in _blocks(_bytes(header(shapes, dtype), values), slots):
                 begun.append(disk.submit(_put, file, block, -(-count // PAGE) * PAGE, size, slots))
                 found.update(block.numpy().data[:count])
                 size += count
@@ -95,14 +103,11 @@ def _created(path: Path, *, large: bool) -> Iterator[int]:
         yield file
 
 
-def _bytes(tensors: Mapping[str, Tensor]) -> Iterator[Tensor]:
+def _bytes(head: bytes, values: Iterable[Tensor]) -> Iterator[Tensor]:
     """The file's bytes: the header, and one tensor after the other wherever it lies."""
-    (dtype,) = {tensor.dtype for tensor in tensors.values()} or {torch.float32}
-    yield torch.frombuffer(
-        bytearray(header({name: tensor.shape for name, tensor in tensors.items()}, dtype)), dtype=torch.uint8
-    )
-    for name in sorted(tensors):
-        yield tensors[name].detach().contiguous().reshape(-1).view(torch.uint8)
+    yield torch.frombuffer(bytearray(head), dtype=torch.uint8)
+    for each in values:
+        yield each.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tuple[Tensor, int]]:
