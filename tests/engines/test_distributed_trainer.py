@@ -9,6 +9,7 @@ from distributed_tiny import LIMIT, QUESTIONS, batch, error, local, same_bytes, 
 from engine_tiny import OBJECTIVE, SHAPES, make_groups
 
 from infuser_core.algorithm.score import cosine
+from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.protocols import Similarity, StepReport, Trainer, TrainGroup
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.schemas import Checkpoint
@@ -147,3 +148,18 @@ def test_a_norm_that_is_not_finite_skips_the_step_and_errors_are_the_local_ones(
         two.load(Checkpoint(checkpoint_id="x", role="solver", path=str(tmp_path), step=0))
     with pytest.raises(EngineError, match="over the budget"):
         two.probe(make_groups([(40, [9, 9])]), OBJECTIVE, tmp_path / "none")
+
+
+def test_weights_that_are_multiplied_in_bf16_are_gathered_so_and_no_bit_changes(
+    anchor: Checkpoint, tmp_path: Path
+) -> None:
+    gathered = {}
+    for name in ("Narrow", "Wide"):
+        group = RankGroup(f"rank_gathers:{name}", replace(tiny.rank_options(3), dtype="bfloat16"), ranks=2)
+        try:
+            group.call("load", [(anchor.path,)] * 2)
+            gathered[name] = group.call("train", [(str(tmp_path / name),)] * 2)[0]
+        finally:
+            group.close()
+    assert (tmp_path / "Narrow").read_bytes() == (tmp_path / "Wide").read_bytes()
+    assert gathered["Narrow"] < 0.75 * gathered["Wide"]
