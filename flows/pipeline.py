@@ -45,7 +45,7 @@ def pipeline(
         except PrunedError as gone:
             if gone.key in restored:
                 raise
-            restored |= dict.fromkeys(restored_with(store_root(), [gone.key]))
+            restored.update(dict.fromkeys(restored_with(store_root(), [gone.key])))
             note = f"{gone.message}; it is computed again first, bit by bit the same"
             # The run's record has by now what was asked for again.
             places.pop("again", None)

@@ -32,7 +32,7 @@ SHOWN = {
     "=": "=",
     "!": "|",
 }
-"""What common templates show of their arguments."""
+"""Common templates: the part of their arguments that a reader sees."""
 
 
 def pages(text: str) -> str:
@@ -73,7 +73,7 @@ def _shown(text: str, pages: Mapping[str, str], depth: int = 0) -> str:
 
 
 def _said(name: str, arguments: list[str]) -> str | None:
-    """What a template shows of its arguments; None where nobody knows."""
+    """The part of a template's arguments that a reader sees; None where nobody knows."""
     given = [FIRST.sub("", each).strip() for each in arguments if FIRST.match(each) or not NAMED.match(each)]
     form = SHOWN.get(name[:1].lower() + name[1:])
     if form is None:

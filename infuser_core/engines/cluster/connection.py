@@ -63,7 +63,7 @@ def name_of(ray: Any, node: str) -> str:
 
 
 def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -> Any:
-    """What a machine gives back. Raises its EngineError, and one for anything else that went wrong there."""
+    """Answer of a machine. Raises its EngineError, and one for anything else that went wrong there."""
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:

@@ -78,7 +78,7 @@ class _Machine:
         return made
 
     def ask(self, reference: Any) -> Any:
-        """What the actor gives back."""
+        """The actor's answer."""
         return answer(self._ray, reference, host=self._host, doing="memory for weights", seconds=ANSWER_SECONDS)
 
 

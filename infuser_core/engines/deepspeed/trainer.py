@@ -270,8 +270,8 @@ class DeepSpeedTrainer:
         return step
 
     def _written(self, method: str, path: Path) -> float:
-        """What ranks tell that have written files, of which a commit knows the digests then. Where it is to have its
-        work beside theirs, ranks of this machine leave it that."""
+        """The answer of ranks that have written files; a commit then knows the files' digests. Where a commit runs
+        beside the next stage, ranks of this machine leave the digests to it."""
         found = self._everyone(method, str(path), not (self._write_beside and self.pids))
         for file, sha256 in chain.from_iterable(digests.items() for _, digests in found):
             written(Path(file), sha256)

@@ -46,7 +46,7 @@ class Giver(Protocol):
         ...
 
     def machines(self) -> Sequence[str]:
-        """Where it is: it fills files there, and nowhere else."""
+        """Machines on which it fills files, and on no other."""
         ...
 
     def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
@@ -68,7 +68,7 @@ class Laid(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where processes of the user open it on that machine."""
+        """Path by which processes of the user open it on that machine."""
         ...
 
 
