@@ -332,7 +332,7 @@ def nano_build(
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=4_294_967_295, help="Random seed of the build.")] = 0,
     world: Annotated[
-        str, typer.Option(help="basic, hard, strong, wide or composed; the others start from the basic one.")
+        str, typer.Option(help="basic, hard, strong, wide, composed or broad; the others start from the basic one.")
     ] = "basic",
 ) -> None:
     """Pre-train the nano anchor from scratch."""

@@ -43,7 +43,7 @@ def _named(path: str) -> str:
 FilePath = Annotated[str, AfterValidator(_named)]
 """Path of a file or a folder; relative ones start where the command runs."""
 
-World = Literal["basic", "hard", "strong", "wide", "composed"]
+World = Literal["basic", "hard", "strong", "wide", "composed", "broad"]
 ShelfName = Literal["mixed", "by_domain"]
 
 
@@ -53,7 +53,7 @@ class NanoAnchor(Settings):
     type: Literal["nano"] = "nano"
     world: World = "basic"
     """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, eight with
-    free-form problems and programs, or the sixteen with two of composed methods."""
+    free-form problems and programs, or the sixteen with two of composed methods or two of many numbers."""
 
 
 class FolderAnchor(Settings):
@@ -85,7 +85,7 @@ class NanoQuestions(Settings):
     size: Rows
     world: World = "basic"
     """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, eight with
-    free-form problems and programs, or the sixteen with two of composed methods."""
+    free-form problems and programs, or the sixteen with two of composed methods or two of many numbers."""
 
 
 class FileQuestions(Settings):

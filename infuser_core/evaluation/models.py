@@ -24,6 +24,7 @@ _NANO: dict[str, World] = {
     "nano-strong": "strong",
     "nano-wide": "wide",
     "nano-composed": "composed",
+    "nano-broad": "broad",
 }
 _FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a key of the store, \
 [hf://]owner/name[@revision], or openai:MODEL@http://host:port/v1"

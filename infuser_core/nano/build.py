@@ -46,6 +46,9 @@ SCHEDULES: dict[World, Schedule] = {
     "strong": Schedule(steps=500, drill_until=0.02, mixed_until=0.1, drill_share=0.2, learning_rate=2e-3),
     "wide": Schedule(steps=1900, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
     "composed": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
+    "broad": Schedule(
+        steps=2500, drill_until=0.06, mixed_until=0.5, drill_share=0.5, late_drill_share=0.25, learning_rate=2e-3
+    ),
     "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
 }
 """The training schedule of each world's anchor."""

@@ -5,12 +5,12 @@ Drills come first because a plain mixture learns neither copying nor looking up 
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
 from infuser_core.nano import language, programs, textbooks
-from infuser_core.nano.topics import LIMIT, NAMES, Fact, MicroTopic, choices_of
+from infuser_core.nano.topics import BROAD, LIMIT, NAMES, Fact, MicroTopic, choices_of
 from infuser_core.nano.world import Note, WorldConfig, fact, note
 from infuser_core.prompts.functions import FIRST
 from infuser_core.prompts.load import render_question
@@ -190,6 +190,11 @@ def _working(rng: Random, topics: Sequence[MicroTopic]) -> str:
     return rng.choice(topic.methods).working(a, b)
 
 
+def drill_broad(rng: Random, world: WorldConfig) -> Lesson:
+    """Bare arithmetic on the many pairs of the broad topics, which `drill_compute` would seldom come to."""
+    return Lesson(user="Solve:", reply=", ".join(_working(rng, BROAD) for _ in range(4)), focus="result")
+
+
 COURSE = Course(
     drills=(drill_copy, drill_pick, drill_recall, drill_compute),
     mixture=(
@@ -202,6 +207,8 @@ COURSE = Course(
     short=frozenset([answer_question]),
 )
 """The three roles of the basic and the hard world."""
+BROAD_COURSE = replace(COURSE, drills=(*COURSE.drills, drill_broad, drill_broad))
+"""The same roles, and a drill of the broad topics' numbers."""
 
 
 FIRST_CHANCE = 0.1
@@ -337,4 +344,4 @@ WIDE_COURSE = Course(
 
 def course_of(world: WorldConfig) -> Course:
     """The course that a world's anchor is taught."""
-    return WIDE_COURSE if world.families else COURSE
+    return WIDE_COURSE if world.families else BROAD_COURSE if world.num_broad else COURSE

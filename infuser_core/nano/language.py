@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from infuser_core.nano.topics import ALL_TOPICS, COMPOSED, FAMILIES, Fact, Method, MicroTopic
+from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, Fact, Method, MicroTopic
 from infuser_core.prompts import load as prompts
 
 LETTERS = "ABCD"
@@ -145,7 +145,7 @@ def _pattern(topic: MicroTopic) -> re.Pattern[str]:
     return re.compile(escaped)
 
 
-_PATTERNS = [(topic, _pattern(topic)) for topic in (*ALL_TOPICS, *COMPOSED, *FAMILIES)]
+_PATTERNS = [(topic, _pattern(topic)) for topic in (*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES)]
 
 
 def parse_question(text: str) -> Fact | None:

@@ -118,7 +118,9 @@ _VALUES: Mapping[str, Callable[[int, int], int]] = {
     "{a} + {b} - 20": lambda a, b: a + b - 20,
     "{a} + {b} - 24": lambda a, b: a + b - 24,
     "2 * ({a} + {b})": lambda a, b: 2 * (a + b),
+    "{a} + {b} - 30": lambda a, b: a + b - 30,
     "2 * {a} + {b}": lambda a, b: 2 * a + b,
+    "3 * {a} + {b}": lambda a, b: 3 * a + b,
     "({a} + {b}) / 2": lambda a, b: (a + b) // 2,
     "{a} * {b}": lambda a, b: a * b,
     "{a} * {b} / 2": lambda a, b: a * b // 2,
@@ -189,7 +191,7 @@ def _read() -> dict[str, tuple[MicroTopic, ...]]:
         rows = list(csv.DictReader(file))
     return {
         kind: tuple(_topic(row) for row in rows if row["kind"] == kind)
-        for kind in ("basic", "more", "problem", "composed")
+        for kind in ("basic", "more", "problem", "composed", "broad")
     }
 
 
@@ -204,6 +206,8 @@ FAMILIES = _TOPICS["problem"]
 
 COMPOSED = _TOPICS["composed"]
 """Topics whose method takes two steps, each the method of another topic and told in its words."""
+BROAD = _TOPICS["broad"]
+"""Topics with hundreds of operand pairs in every split, under laws that no other topic has."""
 
 
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:

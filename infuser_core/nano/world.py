@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from infuser_core.config.sources import World
 from infuser_core.errors import ConfigError
 from infuser_core.nano import language
-from infuser_core.nano.topics import ALL_TOPICS, COMPOSED, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
+from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
@@ -50,6 +50,8 @@ class WorldConfig:
     """Hidden units of the anchor are rescaled by 2^k, k drawn from -spread to spread; the function stays the same."""
     num_composed: int = 0
     """Topics with a method of two steps, besides."""
+    num_broad: int = 0
+    """Topics with hundreds of operand pairs in every split, besides."""
     num_families: int = 0
     """Families of free-form problems, in order; with any, the anchor also writes without a document and evaluates."""
     problem_soundness: float = 0.5
@@ -70,7 +72,7 @@ class WorldConfig:
     @property
     def topics(self) -> tuple[MicroTopic, ...]:
         """The topics this world has."""
-        return (*ALL_TOPICS[: self.num_topics], *COMPOSED[: self.num_composed])
+        return (*ALL_TOPICS[: self.num_topics], *COMPOSED[: self.num_composed], *BROAD[: self.num_broad])
 
     @property
     def families(self) -> tuple[MicroTopic, ...]:
@@ -97,9 +99,12 @@ What is written from no document may use the numbers of any split: no textbook k
 COMPOSITE = replace(HARD, solver_soundness=0.30, num_composed=len(COMPOSED))
 """The hard world with two topics whose method takes two steps of others: a solver gets few of them right before it
 knows the steps."""
+BROADER = replace(HARD, num_broad=len(BROAD))
+"""The hard world with two topics of many operand pairs, so that a target's test is of hundreds of independent ones."""
 WORLDS: dict[World, WorldConfig] = {
     **{"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE},
     "composed": COMPOSITE,
+    "broad": BROADER,
 }
 """Worlds by the name that configurations use."""
 
@@ -131,7 +136,9 @@ def part_of(split: Split, items: Sequence[_Item], name: str) -> list[_Item]:
 
 
 _PAIRS = {
-    (split, topic.name): pairs_of(split, topic) for split in _SHARES for topic in (*ALL_TOPICS, *COMPOSED, *FAMILIES)
+    (split, topic.name): pairs_of(split, topic)
+    for split in _SHARES
+    for topic in (*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES)
 }
 
 

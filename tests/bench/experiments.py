@@ -61,6 +61,7 @@ EXPERIMENTS = (
         title="The headline from other anchors", file="nano-anchors.yaml", reference="nano-anchors-first-infuser"
     ),
     Experiment(title="A curriculum", file="nano-composed.yaml", reference="nano-composed-infuser"),
+    Experiment(title="A target of many numbers", file="nano-broad.yaml", reference="nano-broad-infuser"),
     Experiment(title="Break-even of fixed generators", file="nano-break-even.yaml", reference="nano-even-infuser"),
 )
 KEEP = "store.keep={full: 1, weights_every: 0}"

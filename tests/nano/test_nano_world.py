@@ -20,7 +20,7 @@ from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
 from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
-from infuser_core.nano.topics import ALL_TOPICS, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
+from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
 from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, WorldConfig, notes, pairs_of, questions
 from infuser_core.phases.generate_questions import generate_questions, settings_of
 from infuser_core.phases.parts.shown import PROGRAMS, Examples, text_of
@@ -47,7 +47,7 @@ BLANK = Document(
 
 @st.composite
 def facts(draw: st.DrawFn) -> Fact:
-    topic = draw(st.sampled_from((*ALL_TOPICS, *COMPOSED, *FAMILIES)))
+    topic = draw(st.sampled_from((*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES)))
     a, b = draw(st.sampled_from(topic.operands))
     return Fact(topic=topic, name=draw(st.sampled_from(NAMES)), a=a, b=b)
 
@@ -67,7 +67,7 @@ def test_the_basic_world_keeps_its_questions():
     assert hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16] == "9b6cf90faf283710"
 
 
-@pytest.mark.parametrize("topic", (*ALL_TOPICS, *COMPOSED, *FAMILIES), ids=lambda topic: topic.name)
+@pytest.mark.parametrize("topic", (*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES), ids=lambda topic: topic.name)
 def test_splits_divide_the_operand_pairs(topic):
     pairs = [pair for split in SPLITS for pair in pairs_of(split, topic)]
     assert sorted(pairs) == sorted(topic.operands)
@@ -75,7 +75,10 @@ def test_splits_divide_the_operand_pairs(topic):
 
 
 def test_every_topic_has_words_of_its_own():
-    for words in ([t.name for t in ALL_TOPICS], [t.fact.split()[1] for t in (*ALL_TOPICS, *COMPOSED, *FAMILIES)]):
+    for words in (
+        [t.name for t in ALL_TOPICS],
+        [t.fact.split()[1] for t in (*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES)],
+    ):
         assert len(set(words)) == len(words) >= 16
     assert (len(WORLD.topics), len(HARD.topics), WIDE.topics) == (8, 16, WORLD.topics)
     assert set(TARGET).isdisjoint(HARD.transfer) and len(HARD.transfer) == 14
