@@ -14,7 +14,7 @@ CHAPTER = r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|partie
 UNIT = "one|two|three|four|five|six|seven|eight|nine"
 NUMERAL = rf"(?:(?:(?:twen|thir|for)ty)?[- ]?(?:{UNIT})|ten|eleven|twelve|\w+teen|(?:twen|thir|for)ty)"
 SECTION_NUMBER = re.compile(
-    rf"^(?:{CHAPTER}\s+)?(?:[0-9IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?\s+|^(?:{CHAPTER}\s+)?{NUMERAL}[.:]?\s+|^\u7b2c\s*\S{{1,3}}?\s*[\u7ae0\u8282\u90e8\u7bc7]\s*",
+    rf"^(?:{CHAPTER}\s+)?(?:[0-9IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?\s+|^(?:{CHAPTER}\s+{NUMERAL}[.:]?|{NUMERAL}[.:])\s+|^\u7b2c\s*\S{{1,3}}?\s*[\u7ae0\u8282\u90e8\u7bc7]\s*",
     re.I,
 )
 BLANK = 0.15

@@ -316,6 +316,11 @@ local blocks = {
   DefinitionList = definitions,
   LineBlock = lines,
   HorizontalRule = function() return {} end,
+  Note = function(note)
+    if stringify(note.content):match("%S") then return nil end
+    note:walk({ RawBlock = raw })
+    return {}
+  end,
   Header = function(header)
     local content = header.content:walk({ LineBreak = pandoc.Space, Note = function() return {} end })
     while #content > 0 and content[1].t == "Space" do content:remove(1) end

@@ -7,9 +7,14 @@ from xml.etree import ElementTree
 from corpus.read.books.format import Format
 
 PAGE = re.compile(r"(?m)^= [^=\n]+ =$")
+SECTION = re.compile(r"(?m)^==+[^=\n].*==+\s*$")
 REDIRECT = re.compile(r"\s*#\s*redirect", re.IGNORECASE)
 LITERAL = re.compile(r"(?is)<!--.*?-->|<(math|chem|nowiki|source|syntaxhighlight|pre)\b[^>]*>.*?</\1>")
+GALLERY = re.compile(r"(?is)<gallery\b[^>]*>(.*?)</gallery>")
+DRAWING = re.compile(r"(?is)<(?:timeline|graph|imagemap|score)\b[^>]*>.*?</\w+>")
+"""Languages of drawings, which are no text."""
 HELD = re.compile("\0(\\d+)\0")
+"""Mark in the place of text that is put back as it was."""
 TEMPLATE = re.compile(r"\{\{\s*([^{}|]*?)\s*(\|[^{}]*)?\}\}")
 BAR = re.compile(r"\|(?![^\[\]]*\]\])")
 """A bar between arguments, none within a link."""
@@ -64,12 +69,20 @@ def _shown(text: str, pages: Mapping[str, str], depth: int = 0) -> str:
         said = _said(found[1], BAR.split(found[2] or "")[1:])
         return hold(found[0]) if said is None else said
 
+    text = DRAWING.sub(
+        lambda found: hold(f"{{{{drawing|{found[0]}}}}}"), GALLERY.sub(_pictures, text.replace("\0", ""))
+    )
     text = LITERAL.sub(lambda found: hold(found[0]), text)
     while TEMPLATE.search(text):
         text = TEMPLATE.sub(show, text)
     while HELD.search(text):
         text = HELD.sub(lambda found: held[int(found[1])], text)
     return text
+
+
+def _pictures(gallery: re.Match[str]) -> str:
+    """The pictures of a gallery, each on its own with its caption."""
+    return "\n\n".join(f"[[{line.strip()}]]" for line in gallery[1].splitlines() if line.strip())
 
 
 def _said(name: str, arguments: list[str]) -> str | None:
@@ -85,4 +98,4 @@ def _said(name: str, arguments: list[str]) -> str | None:
         return None
 
 
-FORMATS = (Format(suffixes=(".mediawiki", ".wiki"), reader="mediawiki", prepare=pages, split=PAGE),)
+FORMATS = (Format(suffixes=(".mediawiki", ".wiki"), reader="mediawiki", prepare=pages, split=PAGE, finer=SECTION),)
