@@ -19,4 +19,4 @@ BENCHMARK = Benchmark(
 def load(settings: BenchmarkSettings) -> list[Question]:
     """400 questions on operand pairs that no textbook, dev or validation question uses."""
     chosen = world.WORLDS[settings.world]
-    return world.questions("test", world.TARGET, NUM_QUESTIONS, 0, chosen)
+    return world.questions("test", chosen.target, NUM_QUESTIONS, 0, chosen)

@@ -23,7 +23,6 @@ from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
 from infuser_core.nano.tokenizer import END, chat, save_tokenizer, train_tokenizer
 from infuser_core.nano.world import (
-    TARGET,
     WORLD,
     WORLDS,
     WorldConfig,
@@ -194,7 +193,7 @@ def writer_rates(subject: Subject, count: int) -> Rates:
         "sound_keys": sum(told.is_exact and str(told.sound) == key for _, told, key in known) / total,
         "grounded_topic": sum(told.topic in [f.topic for f in facts] for facts, told, _ in known) / total,
         "grounded_fact": sum(told in facts for facts, told, _ in known) / total,
-        "target_share": sum(topic in TARGET for topic in topics) / total,
+        "target_share": sum(topic in subject.world.target for topic in topics) / total,
         "topics": {name: topics.count(name) for name in sorted(set(topics))},
     }
 
@@ -288,7 +287,7 @@ def base_rates(subject: Subject, *, scale: int = 1) -> dict[str, Rates]:
     world, seed, few = subject.world, subject.seed, 96 // scale
     rates = {
         "generator": writer_rates(subject, 1024 // scale),
-        "solver_target": solver_rates(subject, questions("test", TARGET, few, seed, world)),
+        "solver_target": solver_rates(subject, questions("test", world.target, few, seed, world)),
         "solver_transfer": solver_rates(subject, questions("test", world.transfer, few, seed, world)),
         "judge": judge_rates(subject, 384 // scale),
     }

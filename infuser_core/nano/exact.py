@@ -20,7 +20,7 @@ from infuser_core.errors import UsageError, named
 from infuser_core.nano import language
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import NAMES, Fact, MicroTopic, choices_of
-from infuser_core.nano.world import TARGET, WORLD, WORLDS, Split, WorldConfig, pairs_of
+from infuser_core.nano.world import WORLD, WORLDS, Split, WorldConfig, pairs_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
@@ -112,11 +112,11 @@ def measure(folder: Path, world: WorldConfig = WORLD, *, split: Split = "test") 
     """Exact accuracy on target topics, on those of their pairs that no textbook holds under another noun, and on
     transfer topics."""
     rows = by_pair(folder, [topic.name for topic in world.topics], split=split, world=world)
-    target = [row for row in rows if row.topic in TARGET]
+    target = [row for row in rows if row.topic in world.target]
     return {
         "target": accuracy(target),
         "target_fresh": accuracy(row for row in target if row.fresh),
-        "transfer": accuracy(row for row in rows if row.topic not in TARGET),
+        "transfer": accuracy(row for row in rows if row.topic not in world.target),
     }
 
 

@@ -72,5 +72,5 @@ def questions(topics: str | Sequence[str], split: Split, size: int, seed: int, n
         if not chosen.families:
             raise ConfigError(f"nano questions: world {name!r} has no {topics}", hint="add `world: wide`")
         return _FREE_FORM[topics](split, size, seed)
-    covered = world.TARGET if topics == "target" else chosen.transfer
+    covered = chosen.target if topics == "target" else chosen.transfer
     return world.questions(split, covered, size, seed, chosen)

@@ -26,7 +26,7 @@ _SHARES: dict[Split, float] = {"dev": 0.12, "validation": 0.13, "test": 0.25, "t
 _SPLIT_SEED = 20260
 
 TARGET = ("clock", "voltage")
-"""Topics of the dev, validation and target test questions, in every world."""
+"""Topics of the dev, validation and target test questions, in a world that has no target of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,16 @@ class WorldConfig:
     @property
     def topics(self) -> tuple[MicroTopic, ...]:
         """The topics this world has."""
-        return (*ALL_TOPICS[: self.num_topics], *COMPOSED[: self.num_composed], *BROAD[: self.num_broad])
+        return (*ALL_TOPICS[: self.num_topics], *self._added)
+
+    @property
+    def _added(self) -> tuple[MicroTopic, ...]:
+        return (*COMPOSED[: self.num_composed], *BROAD[: self.num_broad])
+
+    @property
+    def target(self) -> tuple[str, ...]:
+        """Topics of the dev, validation and target test questions: those that this world adds, where it adds any."""
+        return tuple(topic.name for topic in self._added) or TARGET
 
     @property
     def families(self) -> tuple[MicroTopic, ...]:
@@ -82,7 +91,7 @@ class WorldConfig:
     @property
     def transfer(self) -> tuple[str, ...]:
         """Topics that no dev question covers."""
-        return tuple(topic.name for topic in self.topics if topic.name not in TARGET)
+        return tuple(topic.name for topic in self.topics if topic.name not in self.target)
 
 
 WORLD = WorldConfig()
