@@ -36,7 +36,7 @@ def pipeline(
     needs what the retention of a run with the same beginnings removed, another attempt computes that again first; it
     stays, as all that several runs hold.
     """
-    restored: dict[str, None] = {}
+    restored: set[str] = set()
     note = ""
     while True:
         try:
@@ -45,7 +45,7 @@ def pipeline(
         except PrunedError as gone:
             if gone.key in restored:
                 raise
-            restored.update(dict.fromkeys(restored_with(store_root(), [gone.key])))
+            restored.update(restored_with(store_root(), [gone.key]))
             note = f"{gone.message}; it is computed again first, bit by bit the same"
             # The run's record has by now what was asked for again.
             places.pop("again", None)
@@ -57,7 +57,7 @@ def _attempt(
     asked = checked(config, name, asked_of(**places))
     with opened(name, config, quiet=quiet, asked=asked, flow_run=flow_run) as run:
         if note:
-            run.log.note(note)
+            run.log.warn(note)
         if flow_run:
             display.show_tags(run, flow_run)
         try:

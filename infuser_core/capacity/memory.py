@@ -55,7 +55,7 @@ class Layout:
     bytes_per_weight: int
     """Bytes of a compute weight."""
     bytes_sent: int = 4
-    """Bytes of a weight as DeepSpeed holds ours, and as ranks send each other what is not multiplied in fewer."""
+    """Bytes of a weight as DeepSpeed holds it; ranks send fewer where it is only multiplied in a narrower dtype."""
     optimizer: str = "adamw"
     """Name of the optimizer."""
     probe: str = "auto"

@@ -57,6 +57,9 @@ def machines(ray: Any) -> list[Machine]:
     return sorted(found, key=lambda machine: (machine.node != here, machine.host, machine.node))
 
 
+_LOGS = "Ray's logs on that machine say more"
+
+
 def name_of(ray: Any, node: str) -> str:
     """A node as this process calls its machine (see handover.HERE)."""
     return "" if node == ray.get_runtime_context().get_node_id() else node
@@ -67,14 +70,12 @@ def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:
-        raise EngineError(
-            f"{host} has not done `{doing}` within {seconds:.0f} s", hint="see Ray's logs there"
-        ) from error
+        raise EngineError(f"{host} has not done `{doing}` within {seconds:.0f} s", hint=_LOGS) from error
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, EngineError):
             raise cause from error
-        raise EngineError(f"{host}: {type(cause).__name__}: {cause}", hint="") from error
+        raise EngineError(f"{host}: {type(cause).__name__}: {cause}", hint=_LOGS) from error
 
 
 def on(ray: Any, machine: Machine) -> Any:

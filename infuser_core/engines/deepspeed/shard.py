@@ -57,7 +57,7 @@ class Shard(FlatBuffers):
         return None if found is None else (found, buffer[found.offset : found.offset + found.length])
 
     def own(self, buffer: Tensor) -> Iterator[tuple[Fragment, Tensor]]:
-        """All of these."""
+        """This rank's fragments of all parameters with their values of a buffer, flat."""
         return zip(self.fragments, self.views(buffer).values(), strict=True)
 
     def total(self, value: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ class Laid(Protocol):
 
 
 class Memory:
-    """Such a file of this process, with room for tensors. Raises EngineError where main memory has none."""
+    """A memfd of this process with room for tensors: handover.Laid. Raises EngineError where main memory has none."""
 
     def __init__(self, shapes: "Shapes", dtype: str) -> None:
         if not hasattr(os, "memfd_create"):
@@ -106,7 +106,7 @@ class Machines(Protocol):
 
 
 class Alone:
-    """This machine's memory."""
+    """Machines where there is but this one."""
 
     def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
         """See Machines."""

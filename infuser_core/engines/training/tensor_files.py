@@ -68,7 +68,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 
 def write_as_they_come(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterable[Tensor]) -> str:
-    """The same of tensors that come one after the other, in the order of their names."""
+    """Write tensors that arrive one after the other, in the order of their names; flushed, and hashed as in `write`."""
     found, slots, size = hashlib.sha256(), SimpleQueue[Tensor](), 0
     large = dtype.itemsize * sum(map(prod, shapes.values())) >= LARGE
     for _ in range(BLOCKS):
