@@ -61,7 +61,7 @@ def changes(nodes: Nodes, folder: Path, how: tuple[int, bool], **environment: st
     return told(folder)
 
 
-@pytest.mark.parametrize("how", [APART, TURNS], ids=["apart", "turns"])
+@pytest.mark.parametrize("how", [APART, pytest.param(TURNS, marks=pytest.mark.long)], ids=["apart", "turns"])
 def test_no_engine_reads_a_file_at_a_change_and_rows_are_those_of_the_files(
     nodes: Nodes, reads: Path, tmp_path: Path, how: tuple[int, bool]
 ) -> None:
@@ -91,6 +91,7 @@ def test_a_copy_with_a_hole_is_noticed_and_fresh_engines_read_the_files(nodes: N
     assert (tmp_path / "holes" / "log").read_text().count("tensors differ") == 2
 
 
+@pytest.mark.long
 def test_nothing_is_left_in_memory_after_a_kill(nodes: Nodes, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     driver = start(nodes, folder, TURNS, HANDING_STAY="1")
