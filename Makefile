@@ -110,7 +110,8 @@ books/hmmer: venv
 bench-seeds: venv
 	$(BIN)/infuser sweep configs/sweep/nano.yaml --against nano-infuser
 
-experiments-nano: venv anchors
+experiments-nano: venv
+	$(MAKE) --jobs 2 anchors
 	$(BIN)/python tests/bench/experiments.py
 
 bench-gpu: venv

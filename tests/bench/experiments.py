@@ -1,4 +1,4 @@
-"""The paper's experiments at nano scale: `make experiments-nano`. An interrupted one goes on where it stopped.
+"""The paper's claims at nano scale: `make experiments-nano`. An interrupted pass goes on where it stopped.
 
 Runs every sweep below in one store, where runs that two sweeps have in common are one run, writes `docs/claims.md`, and
 prints a Markdown table per sweep: mean and deviation over seeds, the difference to the reference with its 95% t interval over
@@ -40,16 +40,9 @@ class Experiment:
 EXPERIMENTS = (
     Experiment(title="The headline world", file="nano-headline.yaml", reference="nano-infuser"),
     Experiment(title="Ablations, the small world", file="nano-basic.yaml", reference="nano-basic-infuser"),
-    Experiment(
-        title="Learning rate of the generator",
-        file="nano-generator-lr.yaml",
-        reference="nano-basic-generator-learning-rate-0",
-    ),
-    Experiment(title="Size of the dev set", file="nano-dev-size.yaml", reference="nano-basic-dev-size-16"),
     Experiment(title="Baselines, the wide world", file="nano-baselines.yaml", reference="nano-wide-infuser"),
     Experiment(title="Hybrid with verifiable problems", file="nano-hybrid.yaml", reference="nano-wide-science-only"),
     Experiment(title="Ablations, the nano lab", file="nano.yaml", reference="nano-infuser"),
-    Experiment(title="Adaptive budget, the nano lab", file="nano-budget.yaml", reference="nano-budget-mode-uniform"),
     Experiment(title="A narrow dev set", file="nano-narrow.yaml", reference="nano-narrow-infuser"),
     Experiment(title="A heavy tail of scores", file="nano-tail.yaml", reference="nano-tail-infuser"),
     Experiment(
