@@ -167,12 +167,17 @@ def _sampled(asked: Asked, name: str, work: Work | None, synced: float, *, share
 def _synced(asked: Asked, trainers: Trainers) -> tuple[float, float]:
     """Seconds of a sampler that takes new weights, and of the trainer that lays them in memory for it.
 
-    Ranks lay them in the engines' dtype into a file on every machine; what is not laid comes from the checkpoint.
+    Ranks lay them in the engines' dtype into a file on every machine of theirs, and each machine with engines alone
+    gets a copy. What is not laid comes from the checkpoint.
     """
-    weights = _weights(asked)
+    layout, cluster, weights = asked.layout, asked.cluster, _weights(asked)
     taken = trainers.copied(weights)
-    if asked.layout.zero_stage and asked.layout.handed:
-        return weights / CACHED + taken, trainers.laid(weights)
+    if layout.zero_stage and layout.handed:
+        apart = cluster.nodes - math.ceil(trainers.ranks / cluster.per_node)
+        copies = min(apart, math.ceil(layout.sampler_ranks / cluster.per_node))
+        network = cluster.gpu.network * cluster.per_node * asked.efficiency.link
+        # One machine sends all of them (see engines.cluster.memory).
+        return weights / CACHED + taken, trainers.laid(weights) + copies * weights / network
     return 4.0 * asked.shape.parameters / asked.disk + taken, 0.0
 
 

@@ -94,6 +94,18 @@ def test_a_models_name_decides_nothing_but_its_lengths():
     assert phases_of(renamed) == phases_of(known)
 
 
+def test_machines_with_engines_alone_get_the_weights_over_the_network():
+    sharded = ("engine.sampler=vllm", "engine.trainer=deepspeed", "engine.ranks=8", "engine.placement=colocated")
+    one, three = (eight(*sharded, gpus=gpus) for gpus in ("8xH100", "3x8xH100"))
+    files = [{phase.name: phase.terms.get("files", 0.0) for phase in phases_of(asked)} for asked in (one, three)]
+    sent = 2 * one.layout.bytes_per_weight * one.shape.parameters
+    seconds = sent / (8 * one.cluster.gpu.network * one.efficiency.link)
+    assert seconds > 0.05
+    for name, before in files[0].items():
+        after = before + seconds if name.startswith("update_") else before
+        assert files[1][name] == pytest.approx(after), name
+
+
 @pytest.mark.parametrize("name", [field.name for field in fields(Efficiency)])
 def test_every_constant_moves_the_seconds_its_own_way(name: str):
     asked, base = eight(), calibrated()
