@@ -11,12 +11,6 @@ from flows.cli.options import AsJson, show
 from infuser_core.errors import UsageError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    for command in (init, configs):
-        app.command()(command)
-
-
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for it; made where it is missing.")],
 ) -> None:

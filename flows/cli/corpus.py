@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import AsJson, group, show
+from flows.cli.options import AsJson, show
 from infuser_core.errors import UsageError
 
 Out = Annotated[Path, typer.Option(help="Folder for the result; an unfinished one there is continued.")]
@@ -16,17 +16,7 @@ Workers = Annotated[
 _MODES = ("exact", "paper", "loose")
 _FORMATS = ("documents-json", "jsonl", "parquet")
 # Former names of `convert`.
-_ALIASES = {"import": ["convert"], "export": ["convert", "--format", "documents-json"]}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    corpus = typer.Typer(
-        cls=group(_ALIASES), help="Build, audit and convert pools of textbook chunks.", no_args_is_help=True
-    )
-    for command in (build, audit, convert, merge, report):
-        corpus.command()(command)
-    app.add_typer(corpus, name="corpus")
+ALIASES = {"import": ["convert"], "export": ["convert", "--format", "documents-json"]}
 
 
 def build(

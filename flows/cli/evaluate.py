@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, group, show, warn
+from flows.cli.options import AsJson, show, warn
 from infuser_core.errors import NUMBER, UsageError
 
 Source = Annotated[str, typer.Argument(help="An evaluation, its exported folder, a run, or a file of responses.")]
@@ -37,20 +37,6 @@ _READ = 1_048_576
 """Bytes read at a time."""
 _TOGETHER = 256
 """Lines verified together: the first answers do not wait for the last."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    evaluations = typer.Typer(
-        cls=group({}, default="model"),
-        help="Evaluate a model: `infuser eval --model MODEL`; or score saved answers again.",
-    )
-    evaluations.command("model")(evaluate)
-    evaluations.command()(rescore)
-    evaluations.command()(passk)
-    evaluations.command()(check)
-    app.add_typer(evaluations, name="eval")
-    app.command()(verify)
 
 
 def evaluate(

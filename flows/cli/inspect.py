@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    app.command("show")(show_artifact)
-    for command in (status, result, sql, why, diff, view):
-        app.command()(command)
-
-
 def status(
     run: RunName = None,
     every: Annotated[bool, typer.Option("--all", help="List all runs in the store instead.")] = False,

@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,8 +118,45 @@ def _shared(
     verify.trust()
 
 
-for _commands in (run, configs, inspect, report, evaluate, study, score, store, corpus):
-    _commands.register(app)
+_NAMES: Mapping[Callable[..., None], str] = {
+    run.nano_build: "build",
+    run.nano_accuracy: "accuracy",
+    inspect.show_artifact: "show",
+    evaluate.evaluate: "model",
+    store.import_anchor: "import",
+}
+"""Commands that are not called like their functions."""
+
+
+def _add(group: typer.Typer, *commands: Callable[..., None], name: str = "") -> None:
+    """Add commands to a group, and the group of that name to the `infuser` command."""
+    for command in commands:
+        group.command(_NAMES.get(command))(command)
+    if name:
+        app.add_typer(group, name=name)
+
+
+def _group(text: str, *, default: str = "", aliases: Mapping[str, options.Alias] | None = None) -> typer.Typer:
+    return typer.Typer(cls=options.group(aliases or {}, default=default), help=text, no_args_is_help=not default)
+
+
+_add(app, run.run, run.resume, run.plan, run.rehearse, run.sweep, run.serve, run.quickstart)
+_add(app, configs.init, configs.configs)
+_add(app, inspect.show_artifact, inspect.status, inspect.result, inspect.sql, inspect.why, inspect.diff, inspect.view)
+_add(app, evaluate.verify, score.score, store.doctor, store.gc, store.export)
+app.command(hidden=True)(report.paper)
+
+_nano = _group("The nano lab: tiny models that the project trains itself.")
+_add(_nano, run.nano_build, run.nano_accuracy, name="nano")
+_reports = _group("Report on runs: `infuser report RUN...` writes a page.", default="page")
+_add(_reports, report.page, report.compare, report.tables, report.quality, report.habits, name="report")
+_evaluations = _group("Evaluate a model: `infuser eval --model MODEL`; or score saved answers again.", default="model")
+_add(_evaluations, evaluate.evaluate, evaluate.rescore, evaluate.passk, evaluate.check, name="eval")
+_studies = _group("Study the influence score of a run.")
+_add(_studies, study.prediction, study.selection, study.lds, study.gradient_quality, study.frozen, name="study")
+_add(_group("Pretrained models that runs start from."), store.import_anchor, name="anchor")
+_corpus = _group("Build, audit and convert pools of textbook chunks.", aliases=corpus.ALIASES)
+_add(_corpus, corpus.build, corpus.audit, corpus.convert, corpus.merge, corpus.report, name="corpus")
 
 
 def main() -> None:

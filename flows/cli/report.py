@@ -5,22 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Html, RunName, group, show
+from flows.cli.options import AsJson, Html, RunName, show
 from infuser_core import settings
 from infuser_core.store import runs
 
 Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the latest if omitted.")]
 Finished = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all finished ones if omitted.")]
 Figures = Annotated[Path | None, typer.Option(help="Folder for every chart as an SVG and a PNG file.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    reports = typer.Typer(cls=group({}, default="page"), help="Report on runs: `infuser report RUN...` writes a page.")
-    for command in (page, compare, tables, quality, habits):
-        reports.command()(command)
-    app.add_typer(reports, name="report")
-    app.command(hidden=True)(paper)
 
 
 def page(

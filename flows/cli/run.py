@@ -33,16 +33,6 @@ Seed = Annotated[int | None, typer.Option(help="Random seed of the run.")]
 Name = Annotated[str, typer.Option(help="Name of the run; derived from its settings by default.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    for command in (run, resume, plan, rehearse, sweep, serve, quickstart):
-        app.command()(command)
-    nano = typer.Typer(help="The nano lab: tiny models that the project trains itself.", no_args_is_help=True)
-    nano.command("build")(nano_build)
-    nano.command("accuracy")(nano_accuracy)
-    app.add_typer(nano, name="nano")
-
-
 def run(
     configs: Annotated[
         list[str] | None,

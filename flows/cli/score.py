@@ -9,11 +9,6 @@ from flows.cli.options import AsJson, show
 from infuser_core.hub import fetched
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the `infuser` command."""
-    app.command()(score)
-
-
 def score(
     model: Annotated[str, typer.Option(help="Model folder, nano, RUN@iteration, RUN@selected or owner/name.")],
     dev: Annotated[

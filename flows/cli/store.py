@@ -14,15 +14,6 @@ from infuser_core.terminal import meter
 _DAMAGED = 3
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the `infuser` command."""
-    for command in (doctor, gc, export):
-        app.command()(command)
-    anchor = typer.Typer(help="Pretrained models that runs start from.", no_args_is_help=True)
-    anchor.command("import")(import_anchor)
-    app.add_typer(anchor, name="anchor")
-
-
 def doctor(
     run: Annotated[
         str | None,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, RunName, group, show
+from flows.cli.options import AsJson, RunName, show
 from infuser_core.errors import UsageError
 
 Runs = Annotated[
@@ -26,14 +26,6 @@ Figure = Annotated[Path | None, typer.Option(help="Write the figure (SVG) to thi
 
 _ARMS = "; low and high: 95% over held-out questions, or the lowest and the highest of several arms"
 _POOLED = "means over runs; behind: by how much below the paper's score, paired by run; intervals: 95% t over runs"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the app."""
-    study = typer.Typer(cls=group({}), help="Study the influence score of a run.", no_args_is_help=True)
-    app.add_typer(study, name="study")
-    for command in (prediction, selection, lds, gradient_quality, frozen):
-        study.command()(command)
 
 
 def prediction(
