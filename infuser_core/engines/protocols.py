@@ -81,15 +81,12 @@ class Tokenizer(Protocol):
 
         `chat` is `own` for the model's template, `off` for plain text, or a template in Jinja.
         """
-        ...
 
     def encode(self, text: str) -> list[int]:
         """Tokens of plain text, without special tokens."""
-        ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text without special tokens."""
-        ...
 
 
 class Sampler(Protocol):
@@ -100,7 +97,6 @@ class Sampler(Protocol):
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Take the checkpoint's weights."""
-        ...
 
     def sample(
         self,
@@ -115,7 +111,6 @@ class Sampler(Protocol):
         `keep` hears of every response as it ends. At a call of `progress`, what is left without those kept so far is
         computed as it would have been: rounding included, where the sampler's batches are its own.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,31 +236,25 @@ class Trainer(Protocol):
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Take weights, moments and step; refuses a checkpoint without optimizer state."""
-        ...
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
-        ...
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
     ) -> StepReport:
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
-        ...
 
     def below_epsilon(self) -> float:
         """Share of parameters whose second moment's root is below the optimizer's epsilon; 0 where it has none."""
-        ...
 
     def optim_step(self, learning_rate: float) -> float:
         """One AdamW step; returns the gradient's global norm before clipping. Non-finite norms skip the step."""
-        ...
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
         """Log-probability of every response token, no gradient: [group][row][token]."""
-        ...
 
     def probe(
         self,
@@ -282,19 +271,15 @@ class Trainer(Protocol):
         `denominator` also accumulates what `forward_backward(groups, objective, denominator=denominator)` would: where
         the update is one optimizer step, scoring and update share one backward.
         """
-        ...
 
     def keep_gradient(self, path: Path) -> float:
         """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
-        ...
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
         """Accumulate a kept gradient: the inverse of `keep_gradient`."""
-        ...
 
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""
-        ...
 
 
 class ChatModel(Protocol):
@@ -303,8 +288,6 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """Name shown in reports: model name, or `rule-based: ...` for a stand-in."""
-        ...
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
         """One reply per prompt, greedy."""
-        ...

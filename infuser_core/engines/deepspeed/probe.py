@@ -6,7 +6,6 @@ is spread over all ranks, its gradient reduced once to its owners, and scored sh
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,22 +13,11 @@ from torch import Tensor
 from infuser_core.engines.deepspeed.shard import Gathered, Scattered
 from infuser_core.engines.deepspeed.zero import Zero
 from infuser_core.engines.probe.fast import LayerProbe, Scored
+from infuser_core.engines.probe.reference import Against
 from infuser_core.engines.probe.sums import Accumulator, Preconditioner, Workspace
-from infuser_core.engines.protocols import Objective, TrainRow
+from infuser_core.engines.protocols import TrainRow
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Segment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Against:
-    """Reference that questions are scored against."""
-
-    reference: Tensor
-    """This rank's shard of the reference direction."""
-    objective: Objective
-    """Constants of the loss."""
-    denominator: int | None
-    """Where given, the gradient of -J over it is accumulated on the way."""
 
 
 class ShardProbe(LayerProbe):

@@ -22,13 +22,14 @@ from torch import Tensor
 from infuser_core.capacity.memory import Checkpointing, kept_tokens
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
-from infuser_core.engines.deepspeed.probe import Against, ShardProbe, company
+from infuser_core.engines.deepspeed.probe import ShardProbe, company
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
+from infuser_core.engines.probe.reference import Against
 from infuser_core.engines.protocols import Objective
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import (

@@ -22,7 +22,6 @@ class Layout(Protocol):
     @property
     def longest(self) -> int:
         """Tokens of the longest context any query may look back on."""
-        ...
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
@@ -31,7 +30,6 @@ class Layout(Protocol):
 
         With `window`, a token sees itself and the `window` - 1 tokens before it.
         """
-        ...
 
 
 class DecodeCache:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from infuser_core import faults
-from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
+from infuser_core.engines.probe.reference import Against, Probe, ProbeLedger, ReferenceProbe
 from infuser_core.engines.protocols import (
     Objective,
     Probed,
@@ -131,10 +131,11 @@ class FlatTrainer:
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(kept))
         norm = self._flat.norm(kept)
+        against = Against(reference=kept, objective=objective, denominator=denominator)
 
         def score() -> Probed:
             ledger = ProbeLedger(groups, reference_norm=norm, device=kept.device, progress=progress)
-            self._scorer().run(groups, objective, kept, ledger, denominator=denominator)
+            self._scorer().run(groups, against, ledger)
             return ledger.close(divisor=denominator or 1)
 
         probed = self._patiently(score)

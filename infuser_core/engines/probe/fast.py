@@ -13,7 +13,7 @@ from torch import Tensor
 from infuser_core.algorithm.objective import ObjectiveTerms
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import HeadNames, Recorder
-from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
+from infuser_core.engines.probe.reference import Against, ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import (
     Accumulator,
     Preconditioner,
@@ -125,32 +125,24 @@ class FastProbe(LayerProbe):
         self._optimizer = optimizer
         self._plain = ReferenceProbe(policy, flat, optimizer, packer)
 
-    def run(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Tensor,
-        ledger: ProbeLedger,
-        *,
-        denominator: int | None,
-    ) -> None:
-        """See Probe."""
+    def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
+        """Probe all groups."""
         batches, split = self._packer.plan_whole(groups)
         flat = self._flat
         form = self._optimizer.elementwise()
         if form is None:
             raise refusal(f"{self._optimizer.options.name}'s direction, which is no function of each element")
-        against = Preconditioner(reference=flat.views(reference), second=form[1], form=form[0])
-        gradient = flat.views(flat.gradient)
-        accumulator = None if denominator is None else Accumulator(gradient=gradient, scale=1.0 / denominator)
+        direction = Preconditioner(reference=flat.views(against.reference), second=form[1], form=form[0])
+        over, gradient = against.denominator, flat.views(flat.gradient)
+        accumulator = None if over is None else Accumulator(gradient=gradient, scale=1.0 / over)
         workspace = Workspace(dtype=flat.data.dtype, device=self._packer.device)
         flat.unbind()
         try:
             for segments in batches:
                 found = self.score(
                     segments,
-                    objective,
-                    against,
+                    against.objective,
+                    direction,
                     workspace,
                     accumulator,
                     forward=self._forward,
@@ -164,7 +156,7 @@ class FastProbe(LayerProbe):
         finally:
             flat.bind(flat.gradient)
         if split:
-            self._plain.run_some(groups, split, objective, reference, ledger, denominator=denominator)
+            self._plain.run_some(groups, split, against, ledger)
 
     def _forward(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
         return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)

@@ -1,7 +1,7 @@
 """The reference probe: one question after the other, its whole gradient in a buffer. The fast one is checked by it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -67,20 +67,23 @@ class ProbeLedger:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """Reference that questions are scored against."""
+
+    reference: Tensor
+    """Reference direction, flat; of a sharded model this rank's part of it."""
+    objective: Objective
+    """Constants of the loss."""
+    denominator: int | None
+    """Where given, the gradient of -J over it is accumulated on the way."""
+
+
 class Probe(Protocol):
     """Fills a ledger with every group's sums; changes nothing but, with a denominator, the accumulated gradient."""
 
-    def run(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Tensor,
-        ledger: ProbeLedger,
-        *,
-        denominator: int | None,
-    ) -> None:
-        """Probe all groups against the flat `reference`; add the gradient of -J over `denominator` where given."""
-        ...
+    def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
+        """Probe all groups."""
 
 
 class ReferenceProbe:
@@ -92,40 +95,25 @@ class ReferenceProbe:
         self._optimizer = optimizer
         self._packer = packer
 
-    def run(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Tensor,
-        ledger: ProbeLedger,
-        *,
-        denominator: int | None,
-    ) -> None:
-        """See Probe."""
+    def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
+        """Probe all groups."""
         places = [place for place, group in enumerate(groups) if any(row.advantage for row in group.rows)]
-        self.run_some(groups, places, objective, reference, ledger, denominator=denominator)
+        self.run_some(groups, places, against, ledger)
 
     def run_some(
-        self,
-        groups: Sequence[TrainGroup],
-        places: Iterable[int],
-        objective: Objective,
-        reference: Tensor,
-        ledger: ProbeLedger,
-        *,
-        denominator: int | None,
+        self, groups: Sequence[TrainGroup], places: Iterable[int], against: Against, ledger: ProbeLedger
     ) -> None:
-        """The groups at these places."""
+        """Probe the groups at these places."""
         scratch = torch.zeros_like(self._flat.gradient)
         self._flat.bind(scratch)
         try:
             for place in places:
                 scratch.zero_()
-                self._group(groups, place, objective, ledger)
+                self._group(groups, place, against.objective, ledger)
                 with torch.no_grad():
-                    ledger.sums[place] = self._optimizer.sums(scratch, reference)
-                if denominator is not None:
-                    self._flat.gradient.add_(scratch, alpha=1.0 / denominator)
+                    ledger.sums[place] = self._optimizer.sums(scratch, against.reference)
+                if against.denominator is not None:
+                    self._flat.gradient.add_(scratch, alpha=1.0 / against.denominator)
                 ledger.finish(1)
         finally:
             self._flat.bind(self._flat.gradient)

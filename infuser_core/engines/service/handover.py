@@ -39,28 +39,22 @@ class Giver(Protocol):
 
     def shapes(self) -> "Shapes":
         """Of every tensor that its checkpoints hold, by name."""
-        ...
 
     def tied(self) -> Mapping[str, str]:
         """Other names of such tensors, by which a model knows them as well."""
-        ...
 
     def machines(self) -> Sequence[str]:
         """Machines on which it fills files, and on no other."""
-        ...
 
     def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
         """Fill files of that dtype with room for every tensor, one on each of some of its machines. Raises OSError
         where it cannot."""
-        ...
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
         """Of every tensor as it is held, rounded to that dtype (service.checksum)."""
-        ...
 
     def logprobs(self, groups: Sequence[TrainGroup], *, temperature: float) -> list[list[Sequence[float]]]:
         """See protocols.Trainer."""
-        ...
 
 
 class Laid(Protocol):
@@ -69,7 +63,6 @@ class Laid(Protocol):
     @property
     def path(self) -> Path:
         """Path by which processes of the user open it on that machine."""
-        ...
 
 
 class Memory:
@@ -102,7 +95,6 @@ class Machines(Protocol):
 
     def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
         """A file of the giver's weights on each wanted one. Raises OSError or EngineError where one cannot be."""
-        ...
 
 
 class Alone:

@@ -20,15 +20,12 @@ class Channel(Protocol):
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Queue a message. A dead receiver shows when the next message is asked for."""
-        ...
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
         """The next message, or None after `seconds`. Raises EOFError where the other end is gone."""
-        ...
 
     def waiting_seconds(self) -> float:
         """Age of the oldest message that the other end has not taken; 0 where it took everything."""
-        ...
 
 
 class Inbox:

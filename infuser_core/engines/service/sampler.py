@@ -41,7 +41,6 @@ class Stationed(Protocol):
     @property
     def machine(self) -> str:
         """Its name (see handover.HERE)."""
-        ...
 
     @property
     def engines(self) -> Sequence[Engine]: ...

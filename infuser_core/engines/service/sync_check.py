@@ -96,22 +96,18 @@ class Claim(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of what it holds."""
-        ...
 
     @abstractmethod
     def shapes(self) -> Mapping[str, Sequence[int]]:
         """Of every tensor of the model by name, tied ones under each of theirs."""
-        ...
 
     @abstractmethod
     def sums(self) -> Mapping[str, int]:
         """Checksums by the same names."""
-        ...
 
     @abstractmethod
     def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
         """Absolute differences of the engines' log-probabilities from its own, nats."""
-        ...
 
     def unlike(self, held: Mapping[str, Sequence[int]]) -> list[str]:
         """Names of tensors of which a form that an engine holds has another checksum."""

@@ -45,43 +45,34 @@ class Engine(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """Plain values; `max_num_seqs` are the responses that it wants to hold at a time."""
-        ...
 
     def busy(self) -> bool:
         """Whether responses are under way."""
-        ...
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
         """Take one more response to compute; `params` are SamplingParams by name, the tokens that end a response, and
         for fixed responses FORCED."""
-        ...
 
     def step(self) -> list[Row]:
         """Go on with what is under way; the responses that are complete."""
-        ...
 
     def under_way(self) -> int:
         """Tokens of the responses that are not complete."""
-        ...
 
     def load(self) -> None:
         """Take the weights that lie in the model's folder now, of the same shapes as before."""
-        ...
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
         """Checksums (service.checksum) in that dtype of the checkpoint's tensors as they are held, one for each form.
 
         Tensors that cannot be told are left out.
         """
-        ...
 
     def sleep(self) -> None:
         """Give the accelerator's memory back."""
-        ...
 
     def wake(self) -> None:
         """Take it again."""
-        ...
 
 
 class Server:

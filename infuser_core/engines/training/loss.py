@@ -24,11 +24,9 @@ class Policy(Protocol):
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
         """log pi(token) of every response token, logits divided by `temperature`, [S]."""
-        ...
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
         """The same, and the entropy of pi at every response token, nats, [S]."""
-        ...
 
 
 def forward_terms(

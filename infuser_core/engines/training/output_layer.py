@@ -33,15 +33,12 @@ class Receiver(Protocol):
     @property
     def spans(self) -> Sequence[slice]:
         """Runs of tokens whose gradients stay apart, in [0, S)."""
-        ...
 
     def height(self, tokens: int) -> int:
         """Vocabulary rows of a tile of so many tokens."""
-        ...
 
     def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
         """Slopes of these rows' logits for one span: left^T hidden is the gradient of the rows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
