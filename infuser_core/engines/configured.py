@@ -1,6 +1,6 @@
-"""The engines that a configuration asks for: names and options as data, one row per engine."""
+"""The engines that a configuration asks for: their classes and options."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
@@ -15,10 +15,6 @@ from infuser_core.engines.service.launch import HF
 from infuser_core.plugins import describe
 
 Options = dict[str, Any]
-
-
-SERVICE = "infuser_core.engines.service.sampler:ServiceSampler"
-"""Class of every sampler whose engines are processes of their own."""
 
 
 def configured_pool(
@@ -40,7 +36,7 @@ def configured_pool(
         trainer=engine.trainer,
         sampler_options=options | limit | board,
         trainer_options=board
-        | TRAINERS[engine.trainer](engine)
+        | options_of(engine.trainer, engine)
         | {"optimizer": constants(optimizer)}
         | (machines if engine.trainer == "deepspeed" else {}),
         max_trainers=warm_trainers(engine),
@@ -67,11 +63,13 @@ def sampling_pool(engine: EngineSettings, cluster: ClusterSettings | None, *, ca
 def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Options]:
     """The sampler's name and its options, on this machine or on those of a cluster."""
     if cluster is None or engine.sampler == "fake":
-        return engine.sampler, SAMPLERS[engine.sampler](engine)
-    machines = {"cluster": cluster}
+        return engine.sampler, options_of(engine.sampler, engine)
+    options = options_of(engine.sampler, engine) | {"cluster": cluster}
     if engine.sampler == "hf":
-        return SERVICE, _hf_service(engine) | machines
-    return engine.sampler, SAMPLERS[engine.sampler](engine) | machines
+        # Its processes are served as vLLM's are, and compute a whole group in silence.
+        in_place = engine.weight_updates == "in-place"
+        options |= {"worker": HF, "silent_seconds": 3600.0, "in_place": in_place}
+    return "vllm", options
 
 
 def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
@@ -116,72 +114,36 @@ def constants(optimizer: OptimizerSettings) -> Options:
     return {"name": optimizer.name, **given} | {key: value for key, value in own.items() if value is not None}
 
 
-def _common(engine: EngineSettings) -> Options:
-    return {"dtype": engine.dtype, "device": engine.device, "threads": engine.threads}
-
-
-def _local(engine: EngineSettings) -> Options:
-    how = {"attention": engine.attention, "deterministic": engine.deterministic, "roles": warm_trainers(engine)}
-    return _common(engine) | _packing(engine) | how
-
-
-def _packing(engine: EngineSettings) -> Options:
-    checkpointing = {"gradient_checkpointing": engine.gradient_checkpointing}
-    return {"token_budget": engine.token_budget, "probe": engine.probe} | checkpointing
-
-
-def _deepspeed(engine: EngineSettings) -> Options:
-    sharding = {
-        "ranks": engine.ranks,
-        "zero_stage": engine.zero_stage,
-        "offload": engine.offload,
-        "node_copies": engine.node_copies,
-        "write_beside": engine.write_beside,
-    }
-    return _common(engine) | _packing(engine) | sharding
-
-
-def _hf(engine: EngineSettings) -> Options:
-    return _common(engine) | {"deterministic": engine.deterministic}
-
-
-def _hf_service(engine: EngineSettings) -> Options:
-    # A whole group is computed in silence.
-    own = {"worker": HF, "silent_seconds": 3600.0, "in_place": engine.weight_updates == "in-place"}
-    return _hf(engine) | own
-
-
 def _shared(engine: EngineSettings, cluster: ClusterSettings) -> Cluster:
     ranks = engine.ranks if engine.trainer == "deepspeed" else 1
     return Cluster(address=cluster.address, ranks=ranks, turns=engine.placement == "colocated")
 
 
-def _nothing(engine: EngineSettings) -> Options:
-    return {}
+def options_of(name: str, engine: EngineSettings) -> Options:
+    """Options of the engine of that name, a trainer's without the optimizer's constants."""
+    own: Options = {}
+    if name == "local":
+        own = {"roles": warm_trainers(engine)}
+    if name == "vllm":
+        pooled = _pooled(engine)
+        own = {
+            # Both roles' engines are awake side by side where nobody takes turns.
+            "memory": engine.sampler_memory / 2 if pooled else engine.sampler_memory,
+            "sleep": engine.placement == "colocated",
+            "reserved": engine.ranks if pooled else 0,
+            "in_place": engine.weight_updates == "in-place",
+            "quantisation": engine.rollout_quantisation,
+        }
+    return engine.model_dump(include={*SETTINGS[name]}) | own
 
 
-def _vllm(engine: EngineSettings) -> Options:
-    pooled = _pooled(engine)
-    placing = {
-        "tensor_parallel": engine.tensor_parallel,
-        # Both roles' engines are awake side by side where nobody takes turns.
-        "memory": engine.sampler_memory / 2 if pooled else engine.sampler_memory,
-        "sleep": engine.placement == "colocated",
-        "reserved": engine.ranks if pooled else 0,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "in_place": engine.weight_updates == "in-place",
-        "quantisation": engine.rollout_quantisation,
-    }
-    return _common(engine) | placing
-
-
-SAMPLERS: Mapping[str, Callable[[EngineSettings], Options]] = {"hf": _hf, "vllm": _vllm, "fake": _nothing}
-"""Options of every sampler by its name."""
-
-TRAINERS: Mapping[str, Callable[[EngineSettings], Options]] = {
-    "local": _local,
-    "deepspeed": _deepspeed,
-    "fake": _nothing,
+_COMMON = ("dtype", "device", "threads")
+_PACKING = ("token_budget", "probe", "gradient_checkpointing")
+SETTINGS: Mapping[str, Sequence[str]] = {
+    "hf": (*_COMMON, "deterministic"),
+    "vllm": (*_COMMON, "tensor_parallel", "max_num_seqs", "max_num_batched_tokens"),
+    "local": (*_COMMON, *_PACKING, "attention", "deterministic"),
+    "deepspeed": (*_COMMON, *_PACKING, "ranks", "zero_stage", "offload", "node_copies", "write_beside"),
+    "fake": (),
 }
-"""Options of every trainer by its name, the optimizer's constants apart."""
+"""Settings that are options of an engine under the same name."""

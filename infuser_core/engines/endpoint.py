@@ -287,14 +287,6 @@ class PackedText:
         return raw.rstrip(b"\0").decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    group: int
-    """Index of the group."""
-    sample: int
-    """Index in it."""
-
-
 class ChatSampler:
     """protocols.Sampler over an endpoint. Seeds go along, and whether they are obeyed is the server's business.
 
@@ -324,21 +316,20 @@ class ChatSampler:
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
         """One list of completions per group, in order. Raises EngineError where the server refuses for good."""
-        places = [_Place(group=i, sample=j) for i, group in enumerate(groups) for j in range(len(group.seeds))]
+        places = [(place, row) for place, group in enumerate(groups) for row in range(len(group.seeds))]
         turns = [self._tokenizer.messages(group.token_ids) for group in groups]
         requests = [
-            ChatRequest(messages=turns[place.group], params=params, seed=groups[place.group].seeds[place.sample])
-            for place in places
+            ChatRequest(messages=turns[place], params=params, seed=groups[place].seeds[row]) for place, row in places
         ]
         found: list[dict[int, Completion]] = [{} for _ in groups]
         tokens = 0
         for done, (number, reply) in enumerate(self._ask(requests), 1):
-            place = places[number]
-            found[place.group][place.sample] = ended = self._completion(reply)
+            place, row = places[number]
+            found[place][row] = ended = self._completion(reply)
             tokens += reply.response_tokens
-            keep(place.group, place.sample, ended)
+            keep(place, row, ended)
             progress(done, len(requests), tokens)
-        return [[samples[j] for j in sorted(samples)] for samples in found]
+        return [[rows[row] for row in sorted(rows)] for rows in found]
 
     def _completion(self, reply: ChatReply) -> Completion:
         token_ids = self._tokenizer.encode(reply.text)

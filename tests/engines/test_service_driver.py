@@ -350,10 +350,6 @@ def queue(sizes: list[tuple[int, int]], max_tokens: int, *, engines: int, capaci
     return GroupQueue(groups, SamplingParams(max_tokens=max_tokens), engines=engines, capacity=capacity)
 
 
-def given_out(waiting: GroupQueue) -> list[tuple[int, int]]:
-    return [(each.engine, each.place) for each in waiting.assign()]
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 6)), max_size=20),
     st.integers(1, 4),
@@ -365,7 +361,7 @@ def test_every_group_is_given_once_and_no_engine_too_much(sizes, engines, capaci
     left: list[list[int]] = [[] for _ in range(engines)]
     given: list[int] = []
     while True:
-        for engine, place in given_out(waiting):
+        for engine, place in waiting.assign():
             given.append(place)
             rows = sizes[place][1]
             # A group larger than the capacity gets an engine of its own.
@@ -381,13 +377,13 @@ def test_every_group_is_given_once_and_no_engine_too_much(sizes, engines, capaci
 
 def test_the_longest_come_first_and_who_is_done_takes_what_others_could_not_start() -> None:
     even = queue([(5, 1), (20, 1), (10, 1), (15, 1)], 1, engines=2, capacity=10)
-    assert given_out(even) == [(0, 1), (1, 3), (1, 2), (0, 0)]
+    assert even.assign() == [(0, 1), (1, 3), (1, 2), (0, 0)]
     full = queue([(9, 2), (8, 2), (7, 2)], 4, engines=2, capacity=2)
-    assert given_out(full) == [(0, 0), (1, 1)]
+    assert full.assign() == [(0, 0), (1, 1)]
     full.finish_row(1, 1)
-    assert given_out(full) == []
+    assert full.assign() == []
     full.finish_row(1, 1)
-    assert given_out(full) == [(1, 2)]
+    assert full.assign() == [(1, 2)]
 
 
 def test_engines_get_adapters_merged_into_their_base(make: Make, flat: Checkpoint, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from infuser_core.capacity.shape import Shape, shape_of, shapes
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.configured import SAMPLERS, TRAINERS, longest_sequence, warm_trainers
+from infuser_core.engines.configured import longest_sequence, options_of, warm_trainers
 from infuser_core.store.retention import Extent, Rule, RunState, verdicts
 
 CONFIG, NANO = Path("configs/qwen3-8b.yaml"), Path("configs/nano.yaml")
@@ -158,13 +158,13 @@ def test_without_an_overlay_the_plan_says_what_to_do(name: str) -> None:
 
 def test_split_accelerators_are_the_trainers_or_the_samplers() -> None:
     engine = config("qwen3-4b", "eight-gpus-split").engine
-    options = SAMPLERS["vllm"](engine)
+    options = options_of("vllm", engine)
     assert (options["reserved"], options["memory"], options["sleep"]) == (4, 0.425, False)
     assert warm_trainers(engine) == 1
     turns = config("qwen3-4b", "eight-gpus").engine
-    options = SAMPLERS["vllm"](turns)
+    options = options_of("vllm", turns)
     assert (options["reserved"], options["memory"], options["sleep"]) == (0, 0.85, True)
-    assert "attention" not in TRAINERS["deepspeed"](turns)
+    assert "attention" not in options_of("deepspeed", turns)
 
 
 def test_the_longest_sequence_counts_prompts_both_roles_and_benchmarks() -> None:

@@ -8,23 +8,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.worker import FORCED
 from infuser_core.series import Series
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """A group and the engine that it goes to."""
-
-    engine: int
-    """Place of the engine."""
-    place: int
-    """Place of the group in the caller's list."""
 
 
 class GroupQueue:
@@ -43,8 +33,8 @@ class GroupQueue:
         self._rows_left = [0] * engines
         self._costs_left = [0.0] * engines
 
-    def assign(self) -> list[Assignment]:
-        """Groups that engines have room for now."""
+    def assign(self) -> list[tuple[int, int]]:
+        """Engines that have room now, each with the place of the group that it gets."""
         given = []
         while self._waiting:
             rows = self._rows[self._waiting[0]]
@@ -55,7 +45,7 @@ class GroupQueue:
             place = self._waiting.popleft()
             self._rows_left[engine] += rows
             self._costs_left[engine] += self._costs[place]
-            given.append(Assignment(engine=engine, place=place))
+            given.append((engine, place))
         return given
 
     def finish_row(self, engine: int, place: int) -> None:
@@ -115,12 +105,12 @@ class Draw:
 
     def _give(self) -> None:
         idle = set(range(len(self._engines))) - set(self._queue.busy())
-        for given in self._queue.assign():
-            group, engine = self._groups[given.place], self._engines[given.engine]
-            if given.engine in idle:
+        for number, place in self._queue.assign():
+            group, engine = self._groups[place], self._engines[number]
+            if number in idle:
                 # It had nothing to say until now.
                 engine.heard = time.monotonic()
-            rows = [(f"{given.place}/{i}", seed) for i, seed in enumerate(group.seeds)]
+            rows = [(f"{place}/{i}", seed) for i, seed in enumerate(group.seeds)]
             asked = {**self._asked, "max_tokens": group.limit(self._params)}
             engine.send("sample", asked, list(group.token_ids), rows)
 
