@@ -59,10 +59,7 @@ def prepare_environment(root: Path) -> None:
 
 
 def find_server(root: Path) -> str | None:
-    """The API's address: `PREFECT_API_URL`, or the store's living `infuser serve`. None where there is neither.
-
-    A run needs no server: the next `infuser serve` shows what none has seen.
-    """
+    """The API's address: `PREFECT_API_URL`, or the store's living `infuser serve`. None where there is neither."""
     given = os.environ.get("PREFECT_API_URL")
     found = announced(root)
     if found and given in (None, found.url):
@@ -100,10 +97,7 @@ def password() -> str:
 def start(
     listening: socket.socket, *, store: Path | None = None, ui: bool = False, hosts: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a server process that answers those who know the password; it dies with this process.
-
-    It also shows the runs of the `store` that no server has seen.
-    """
+    """Start a server for those who know the password, which shows the `store`'s runs and dies with this process."""
     environment = {
         **_BATCHES,
         **os.environ,
@@ -210,10 +204,7 @@ def announced(root: Path) -> Announced | None:
 
 
 def tell_viewer(root: Path, address: str) -> None:
-    """Keep the address of the store's `infuser view`, without its token, for links from Prefect's pages.
-
-    A store that cannot be written has no such links.
-    """
+    """Keep the address of the store's `infuser view`, without its token, for links on Prefect's pages, if it can be."""
     with suppress(OSError):
         durable.write(root / "viewer", address.partition("/?")[0])
 

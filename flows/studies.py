@@ -186,10 +186,7 @@ def _examples(
 def _written_again(
     run: "Execution", name: str, sets: "Sequence[GeneratedSet]", made: "dict[str, ArtifactRef]", *, count: int
 ) -> list[dict[str, Any]]:
-    """Questions by the generators of the first and the last iteration from the same documents.
-
-    None where the generator never moved or a checkpoint is gone.
-    """
+    """Questions from the same documents by the first and the last generator; none where it never moved or is gone."""
     from infuser_core.evaluation import generated
     from infuser_core.schemas import Question, QuestionLabel
     from tasks.studies import questions as stages

@@ -42,10 +42,7 @@ class Asking:
 
 
 def answer(run: Execution, plan: Plan, asking: Asking, *, source: ArtifactRef | None = None) -> Work:
-    """The model answers one benchmark; `source` is the artifact that its questions are from, where they are generated.
-
-    What was answered before a kill is not asked again.
-    """
+    """The model answers one benchmark; `source` is the artifact that generated questions are from."""
     (sheet,), settings, model = plan.sheets, asking.settings, asking.model
     questions = plan.plain()
     asked = ask_settings(settings, sheet, questions)

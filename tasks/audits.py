@@ -184,10 +184,7 @@ def compare_pool(
     judgements: Sequence[ArtifactRef],
     questions: Mapping[str, ArtifactRef],
 ) -> Work:
-    """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported.
-
-    Shards that were scanned before a kill are kept.
-    """
+    """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported."""
     config = configured(run.config.corpus.overlap)
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
     values = _scan_values(config, others, _digests(run, others))

@@ -306,10 +306,7 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
-    """Own the record of an evaluation, start an attempt, and release engines at the end. Needs no Prefect.
-
-    Raises BusyRunError while another process works on the same evaluation.
-    """
+    """Own an evaluation's record and start an attempt. Raises BusyRunError while another process works on the same."""
     root = settings.writable_store_root()
     settings.phase_seconds("")
     with runs.holding(root, name, shelf=runs.EVALUATIONS) as hold:

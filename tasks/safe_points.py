@@ -227,10 +227,7 @@ class Lane:
                     self._run.control.halt.call("the run was told to stop")
 
     def abandon(self, error: BaseException) -> BaseException:
-        """The main line has failed: the branch ends too. Returns the error that came first.
-
-        Whoever gave a signal is heard at once meanwhile.
-        """
+        """The main line has failed: the branch ends too. Returns the error that came first."""
         self._run.control.halt.call(f"the run ends: {type(error).__name__}: {error}")
         if self._thread is not None:
             self._thread.join()

@@ -158,10 +158,7 @@ def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
 
 
 def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
-    """The piece's result if every artifact of it is in the store, shown as one Cached task; else None.
-
-    Where the pipeline is only walked, the piece is walked as it is.
-    """
+    """The piece's result if the store has every artifact of it, shown as one Cached task; else None. Plans walk it."""
     run = current(run_name)
     if run.control.walks:
         return piece()

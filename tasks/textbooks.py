@@ -309,10 +309,7 @@ def shelve_textbooks(
     *,
     required: bool = True,
 ) -> Work:
-    """The source registry: every candidate with digest or reason, the same bytes once, and the files themselves.
-
-    A candidate whose bytes were `given` is no source a second time.
-    """
+    """Source registry and files: every candidate with digest or reason, the same bytes once, and none `given`."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from corpus.find.download import link, refuse_twins

@@ -73,10 +73,7 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
 
 
 def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
-    """The workers of a run's long stages beside its engines: this machine's, so many or one per core, or a cluster's.
-
-    No worker starts before there is work.
-    """
+    """Workers of a run's long stages beside its engines: this machine's, so many or one per core, or a cluster's."""
     if config.cluster is None:
         return local_crew(workers)
     # Imported here: this machine alone needs no Ray.

@@ -343,9 +343,6 @@ def noting() -> Iterator[dict[str, Any]]:
 
 
 def facts_of(engines: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """A few JSON values by kind: device, dtype, attention, token budget. They change no result's identity.
-
-    Engines that say nothing of themselves are left out.
-    """
+    """Facts of engines by kind, such as device and dtype: a few JSON values that change no result's identity."""
     found = {kind: engine.facts() for kind, engine in engines.items() if hasattr(engine, "facts")}
     return {kind: facts for kind, facts in found.items() if facts}

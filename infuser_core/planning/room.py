@@ -101,10 +101,7 @@ def _refuse(told: Sequence[Shortage]) -> None:
 
 
 def shortages(config: RunConfig, machine: Machine, *, held: float = 0.0) -> list[Shortage]:
-    """Everything that does not fit; `held` are bytes of the run that the store has already.
-
-    A model of unknown shape is not judged, and accelerators that nobody can count are not either.
-    """
+    """Everything that does not fit and can be judged; `held` are bytes of the run that the store has already."""
     if config.cluster is not None:
         machine = replace(machine, cards=None, memory=math.inf)
     on_cards = config.engine.device != "cpu" and machine.cards != []

@@ -319,10 +319,7 @@ def pids_of(engine: Any) -> list[int]:
 
 
 def asked_of(config: RunConfig, gpus: str) -> Asked | None:
-    """The question to the planner for `gpus`; None where nobody names any, or the anchor's shape cannot be had.
-
-    A missing anchor is the first step's to tell of.
-    """
+    """The question to the planner for `gpus`; None where nobody names any, or the anchor's shape cannot be had."""
     if not gpus:
         return None
     try:

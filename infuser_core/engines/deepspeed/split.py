@@ -30,10 +30,7 @@ def cost(group: TrainGroup, *, only_trained: bool = True) -> int:
 def split(
     groups: Sequence[TrainGroup], ranks: int, *, whole: bool = False, only_trained: bool = True
 ) -> list[list[Part]]:
-    """The parts of every rank: the longest first, each to the rank with the fewest tokens so far.
-
-    `whole` never cuts a group. Groups that cost nothing are left out.
-    """
+    """Parts of every rank, the longest first, each to the rank with the fewest tokens; `whole` never cuts a group."""
     costs = [cost(group, only_trained=only_trained) for group in groups]
     share = -(-sum(costs) // ranks)
     parts: list[Part] = []

@@ -234,10 +234,7 @@ def outer_layers(model: PreTrainedModel) -> set[str]:
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """The model's configuration. Raises CheckpointError for a folder without one, or whose model brings its own code.
-
-    Code that lies beside weights is never run.
-    """
+    """The model's configuration; code of its own is never run. Raises CheckpointError where transformers knows none."""
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
     try:
@@ -255,12 +252,7 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 
 def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """The model of a folder on the CPU, adapters merged, with transformers' attention of that name.
-
-    Runs no code of the folder.
-
-    Raises CheckpointError for missing, damaged or unfitting weights.
-    """
+    """The model of a folder on the CPU, adapters merged, with that attention. Raises CheckpointError for others."""
     transformers_logging.disable_progress_bar()
     base = base_of(folder)
     try:
@@ -356,10 +348,7 @@ def copy_companions(source: Path, target: Path) -> None:
 
 
 def copy_model(source: Path, target: Path) -> None:
-    """Copy a whole model, its weights as they are, without optimizer state; flushed to the disk.
-
-    Raises CheckpointError where the source has no safetensors or is itself an adapter.
-    """
+    """Copy a model without optimizer state, flushed. Raises CheckpointError for an adapter, or without safetensors."""
     if base_of(source) is not None:
         raise CheckpointError(f"{source} holds an adapter", hint="merge it into its model, and start from that")
     weights = _found(source, WEIGHTS)
@@ -380,10 +369,7 @@ def save_merged(source: Path, target: Path, *, dtype: torch.dtype) -> None:
 
 
 def link_model_files(source: Path, target: Path, weights: Path | None = None) -> Path:
-    """Fill a folder with links to what a model consists of, without optimizer state; returns the folder.
-
-    `weights` take the place of the folder's own.
-    """
+    """Fill a folder with links to a model's files, without optimizer state; `weights` take the place of its own."""
     for found in _found(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
         (target / found.name).symlink_to(found.absolute())
     if weights:

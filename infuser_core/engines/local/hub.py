@@ -56,10 +56,7 @@ def prepare_anchor(
 
 
 def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
-    """Write a model of random weights, in the shape of the one in `source` and with its tokenizer, into a new folder.
-
-    Returns its architecture's name and the size of its vocabulary.
-    """
+    """Write a random model in the shape of `source` into a new folder; its architecture's name and vocabulary size."""
     out.mkdir(parents=True)
     torch.manual_seed(seed)
     config = read_config(source)

@@ -150,10 +150,7 @@ class FlatTrainer:
         return self._flat.norm(self._flat.gradient)
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        """Accumulate `weight` times a kept gradient, in fp32, on `own` times what there is.
-
-        With both 1 it is the inverse of `keep_gradient`.
-        """
+        """Accumulate `weight` times a kept gradient, in fp32, on `own` times what there is."""
         self._loaded()
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(path, self._flat.views(kept))

@@ -124,10 +124,7 @@ class ServiceSampler:
         return [engine.pid for engine in self._engines]
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take the checkpoint's weights and tokenizer, and check that the engines compute with them.
-
-        Raises EngineError where their log-probabilities are not the checkpoint's own.
-        """
+        """Take the checkpoint's weights and tokenizer. Raises EngineError where the engines compute with others."""
         folder = Path(checkpoint.path)
         config = read_config(folder)
         text = config.get_text_config()
@@ -150,10 +147,7 @@ class ServiceSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One completion per seed and group, in the caller's order; `keep(place, row, completion)` as they end.
-
-        Raises EngineError for an unusable prompt, and for an engine that died or hung, with its reason.
-        """
+        """One completion per seed and group, in order. Raises EngineError for unusable prompts and dead engines."""
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         require_room(groups, params, self._limit)

@@ -56,10 +56,7 @@ class TrainerState:
 def write_checkpoint(
     folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
 ) -> None:
-    """Weights, the optimizer's moments and `trainer.json` into an existing folder, flushed to the disk.
-
-    `adapter`: whether the weights are those of adapters alone.
-    """
+    """Weights, or with `adapter` those of adapters alone, the optimizer's moments and `trainer.json`, flushed."""
     file, named = (adapters.WEIGHTS, adapters.peft_names(weights)) if adapter else (WEIGHTS, weights)
     _write({folder / file: named, folder / MOMENTS: moments}, SHARD_BYTES)
     write_state(state, folder)

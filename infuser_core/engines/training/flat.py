@@ -45,10 +45,7 @@ class FlatBuffers:
 
 
 class FlatParameters(FlatBuffers):
-    """Named parameters as views of one buffer; padding between them stays 0 through every elementwise pass.
-
-    `outer` names embedding and output layer.
-    """
+    """Named parameters as views of one buffer, whose padding stays 0; `outer` names embedding and output layer."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], *, outer: Collection[str] = ()) -> None:
         self.hidden = hidden_matrices(parameters, outer)

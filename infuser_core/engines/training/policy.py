@@ -34,10 +34,7 @@ class ModelPolicy:
         self.output = OutputLayer.of(head, compute_dtype)
 
     def logprobs(self, batch: MicroBatch, *, temperature: float, receiver: Receiver | None = None) -> Tensor:
-        """log pi(token) of every response token, logits divided by `temperature`, [S].
-
-        The gradient of the output layer's weight goes to `receiver` where there is one, and not to the weight.
-        """
+        """log pi(token) of every response token, [S]; the output weight's gradient goes to `receiver` if any."""
         return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature, receiver)
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:

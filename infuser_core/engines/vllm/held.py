@@ -33,10 +33,7 @@ class _Place:
 
 
 def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> dict[str, list[list[Block]]]:
-    """Blocks of this rank of every tensor, by form: as it lies in memory, and as the layer's kernel has it.
-
-    Tensors that the engine knows by no such name or shape are left out.
-    """
+    """Blocks of this rank of every known tensor, by form: as it lies in memory, and as the layer's kernel has it."""
     found = {name: _forms(model, name, shape, getattr(torch, dtype)) for name, shape in shapes.items()}
     return {name: forms for name, forms in found.items() if forms}
 

@@ -40,10 +40,7 @@ class MuonOptions(AdamWOptions):
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """The nearest (semi-)orthogonal matrices, roughly, by Newton-Schulz; shape [..., rows <= columns].
-
-    Singular values come out between 0.7 and 1.2.
-    """
+    """The nearest (semi-)orthogonal matrices, singular values .7 to 1.2, by Newton-Schulz; [..., rows <= columns]."""
     x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(STEPS):
         gram = x @ x.mT
