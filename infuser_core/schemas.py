@@ -192,7 +192,7 @@ class Leak:
     """num_seen / num_questions."""
 
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

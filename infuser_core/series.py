@@ -1,6 +1,7 @@
 """Sequences of numbers held as arrays: a response's tokens and log-probabilities without an object for each.
 
-A series behaves like a list of numbers to whoever reads it, and is one array to whoever computes with it.
+A series behaves like a list of numbers to whoever reads it, and is one array to whoever computes with it. Numbers take
+32 bits: no vocabulary has more tokens, and samplers and trainers compute log-probabilities with as many.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,8 @@ from typing import Any, overload
 import numpy as np
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
-_BLOCK = 1 << 16
-"""Numbers looked at together, so that a check needs no second copy of a large array."""
-_NARROW = {"i": np.dtype(np.int32), "f": np.dtype(np.float32)}
+KINDS: dict[type, np.dtype[Any]] = {int: np.dtype(np.int32), float: np.dtype(np.float32)}
+"""Type of a series' array, by the type of its numbers."""
 
 
 class Series(Sequence[Any]):
@@ -23,14 +23,9 @@ class Series(Sequence[Any]):
         self._values = values
 
     @classmethod
-    def copied(cls, values: Numbers) -> "Series":
-        """The numbers of an array that will change, in the narrowest one that holds them exactly."""
-        return cls(values.copy() if values.itemsize == 4 else narrowed(values))
-
-    @classmethod
-    def of(cls, values: Sequence[int] | Sequence[float], kind: type) -> "Series":
-        """The numbers in the narrowest array that holds them exactly; `kind` is int or float."""
-        return cls(narrowed(as_array(values, kind)))
+    def of(cls, values: Sequence[Any] | Numbers, kind: type) -> "Series":
+        """A copy of numbers, or of an array that will change; `kind` is int or float."""
+        return cls(np.array(values, dtype=KINDS[kind]))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -72,17 +67,3 @@ class Series(Sequence[Any]):
 def as_array(values: Sequence[int] | Sequence[float], kind: type) -> Numbers:
     """The numbers as 64-bit integers, or reals where `kind` is float."""
     return np.asarray(values, dtype=np.int64 if kind is int else np.float64)
-
-
-def narrowed(values: Numbers) -> Numbers:
-    """A copy of 64-bit numbers, in 32 bits where every one is the same to the last bit."""
-    narrow = np.empty(len(values), _NARROW[values.dtype.kind])
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
-        with np.errstate(over="ignore"):
-            narrow[start : start + _BLOCK] = block
-        back = narrow[start : start + _BLOCK].astype(values.dtype)
-        # Bits are compared: NaN is not equal to itself, and -0 is to 0.
-        if not np.array_equal(back.view(np.int64), np.ascontiguousarray(block).view(np.int64)):
-            return values.copy()
-    return narrow

@@ -11,7 +11,7 @@ from infuser_core.phases.drawing import Drawn, Kept
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
 from infuser_core.statistics.keys import key_accuracy, majority
 
-VERSION = 1
+VERSION = 2
 VOTER = "strong solver"
 """Name of the estimate."""
 

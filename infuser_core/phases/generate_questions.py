@@ -29,7 +29,7 @@ from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollou
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from infuser_core.phases.answering import AnswerSettings, answer_questions, solv
 from infuser_core.phases.drawing import Drawn, Kept
 from infuser_core.schemas import Question, Rollout
 
-VERSION = 3
+VERSION = 4
 
 
 def settings_of(config: RunConfig) -> AnswerSettings:

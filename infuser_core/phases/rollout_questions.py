@@ -131,7 +131,7 @@ def _votes(
     return votes
 
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from infuser_core.phases.training import (
 )
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
-VERSION = 6
+VERSION = 7
 SHARED = "solver_gradient.safetensors"
 
 

@@ -1,7 +1,7 @@
 """Rows to parquet and back: frozen dataclasses on one side, arrow on the other.
 
-Fields of the type `Sequence[int]` or `Sequence[float]` are lists of numbers in the file like those of `list`, and come
-back as `Series`: long ones go from array to array, without an object for each number.
+Fields of the type `Sequence[int]` or `Sequence[float]` are lists of 32-bit numbers in the file and come back as
+`Series`: long ones go from array to array, without an object for each number.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from infuser_core import durable, schemas
 from infuser_core.errors import DocumentError
-from infuser_core.series import Numbers, Series, as_array, narrowed
+from infuser_core.series import KINDS, Series
 
 Row = TypeVar("Row")
 
@@ -49,7 +49,9 @@ def arrow_schema(row_type: type) -> pa.Schema:
 
 def _arrow_type(hint: Any) -> pa.DataType:
     origin = typing.get_origin(hint)
-    if origin in (list, Sequence):
+    if origin is Sequence:
+        return pa.list_(pa.from_numpy_dtype(KINDS[typing.get_args(hint)[0]]))
+    if origin is list:
         return pa.list_(_arrow_type(typing.get_args(hint)[0]))
     if origin in (typing.Union, types.UnionType):
         (inner,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
@@ -130,10 +132,7 @@ def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Ar
     if numbers is None:
         return pa.array(values, kind)
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
-    flat = np.empty(ends[-1], np.int64 if numbers is int else np.float64)
-    for (start, end), each in zip(pairwise(ends), values, strict=True):
-        # A series gives its own array, which is widened on its way.
-        flat[start:end] = as_array(each, numbers) if isinstance(each, list) else np.asarray(each)
+    flat = np.concatenate([np.empty(0, KINDS[numbers]), *(np.asarray(each, KINDS[numbers]) for each in values)])
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(flat), type=kind)
 
 
@@ -185,13 +184,16 @@ class TableRows(Sequence[Row]):
         """The rows of one group."""
         # A reader of its own: one is not for several threads.
         with pq.ParquetFile(self._path, metadata=self._metadata) as own:
-            # A column at a time, so that its arrow form is gone before the next one.
-            columns = [
-                _slices(column) if name in self._series else column.to_pylist()
-                for name in self._names
-                for column in [own.read_row_group(number, columns=[name]).column(name)]
-            ]
-        return [self._type(**dict(zip(self._names, row, strict=True))) for row in zip(*columns, strict=True)]
+            # A series at a time, so that its arrow form is gone before the next one.
+            columns = {
+                name: _slices(own.read_row_group(number, columns=[name]).column(name), kind)
+                for name, kind in self._series.items()
+                if name in self._names
+            }
+            others = [name for name in self._names if name not in self._series]
+            columns |= own.read_row_group(number, columns=others).to_pydict()
+        rows = zip(*(columns[name] for name in self._names), strict=True)
+        return [self._type(**dict(zip(self._names, row, strict=True))) for row in rows]
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
@@ -205,10 +207,10 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     return found
 
 
-def _slices(column: pa.ChunkedArray) -> list[Series]:
+def _slices(column: pa.ChunkedArray, kind: type) -> list[Series]:
     found: list[Series] = []
     for chunk in column.chunks:
-        flat: Numbers = narrowed(chunk.values.to_numpy())
+        flat = chunk.values.to_numpy().astype(KINDS[kind], copy=False)
         found += [Series(flat[start:end]) for start, end in pairwise(chunk.offsets.to_numpy())]
     return found
 

@@ -312,7 +312,9 @@ def _columns(row_type: type | None) -> dict[str, str]:
 
 
 def _sql_type(hint: Any) -> str:
-    if get_origin(hint) in (list, Sequence):
+    if get_origin(hint) is Sequence:
+        return "integer[]" if get_args(hint) == (int,) else "float[]"
+    if get_origin(hint) is list:
         return f"{_sql_type(get_args(hint)[0])}[]"
     inner = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
     return _SCALARS[inner[0]]

@@ -65,7 +65,10 @@ def strategy(row_type: type) -> st.SearchStrategy:
     values = {str: TEXT, int: WHOLE, float: NUMBER, bool: st.booleans()}
     listed = {list[kind]: st.lists(values[kind], max_size=3) for kind in values}
     optional = {kind | None: st.none() | values[kind] for kind in values}
-    series = {Sequence[kind]: each for kind, each in ((int, listed[list[int]]), (float, listed[list[float]]))}
+    series = {
+        Sequence[int]: st.lists(st.integers(-(2**31), 2**31 - 1), max_size=3),
+        Sequence[float]: st.lists(st.floats(allow_nan=False, width=32), max_size=3),
+    }
     known = values | listed | optional | series
     return st.builds(row_type, **{name: known[hint] for name, hint in hints.items()})
 

@@ -345,8 +345,8 @@ class _Batch:
         rows, lengths = range(first, first + count), self._lengths_R.tolist()
         return [
             Completion(
-                token_ids=Series.copied(self._tokens_RT[row, : lengths[row]].numpy()),
-                logprobs=Series.copied(self._logprobs_RT[row, : lengths[row]].numpy()),
+                token_ids=Series.of(self._tokens_RT[row, : lengths[row]].numpy(), int),
+                logprobs=Series.of(self._logprobs_RT[row, : lengths[row]].numpy(), float),
                 finish_reason="stop" if self._stopped_R[row] else "length",
             )
             for row in rows

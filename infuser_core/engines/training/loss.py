@@ -124,7 +124,7 @@ class Tally:
             parts = (terms.loss, *(terms.sums[name] for name in SUMS))
             self._terms.append(torch.stack([each.detach().double() for each in parts]))
         if logprobs_S is not None:
-            self._note_logprobs(segments, Series.copied(logprobs_S.detach().to("cpu", torch.float64).numpy()))
+            self._note_logprobs(segments, Series(logprobs_S.detach().to("cpu", copy=True).numpy()))
 
     def _note_logprobs(self, segments: Sequence[Segment], values: Series) -> None:
         start = 0
