@@ -120,7 +120,7 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
     ]
 
 
-RULES = "rules-3"
+RULES = "rules-4"
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be told from prose."""
 LIST_SHARE = 0.6
@@ -129,6 +129,9 @@ DEBRIS = 0.4
 """`math_garbled` of a chunk whose formulas came out as scattered signs."""
 LETTERS = 0.35
 """Share of letters among the visible signs of prose below which a chunk is numbers and signs."""
+LONG_WORD = re.compile(r"(?<!\S)(?=[A-Za-z])[A-Za-z.()/*,:_-]{50,}")
+RUN_TOGETHER = 0.4
+"""Share of the visible signs of prose in words of such a length from which the blanks between them are lost."""
 FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"\S.*?(?P<leader>\s*\.(?:\s*\.)+\s*|\s+)(?P<page>\d{1,4}|[ivxlc]{1,7})\s*$")
 RISING = 0.9
@@ -240,6 +243,8 @@ def fault_of(text: str) -> str:
     if math_garbled(prose) >= DEBRIS:
         return "debris of formulas: most words are one or two signs"
     ink = "".join(prose.split())
+    if ink and sum(map(len, LONG_WORD.findall(prose))) >= RUN_TOGETHER * len(ink):
+        return "words run together: most are longer than any word"
     if ink and sum(map(str.isalpha, ink)) < LETTERS * len(ink) and prose.strip() == text.strip():
         return "numbers and signs: few letters"
     return ""

@@ -19,6 +19,8 @@ PAGE_NUMBER = re.compile(
     r"^(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})(?:\s*(?:/|of)\s*\d{1,5})?$|^[-\u2013\u2014]\s*\d{1,5}\s*[-\u2013\u2014]$",
     re.I,
 )
+CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
+"""What is printed where a listing or a table is divided, at any height."""
 OFTEN = 0.3
 """Share of the pages on which a place is taken by running heads whatever they say."""
 ALWAYS_APART = 0.8
@@ -84,6 +86,7 @@ def without_running_heads(
             for place, found in edge.items()
             if _is_head(found, slots, shift) and not _is_title(page, place, titles)
         }
+        drop |= {place for place, line in enumerate(page) if CONTINUED.match(line.text)}
         kept.append([line for place, line in enumerate(page) if place not in drop])
         removed += [_removed(page[place]) for place in sorted(drop)]
     return kept, removed

@@ -187,6 +187,50 @@ def test_comments_within_a_paragraph_and_index_terms_stop_no_reader(tmp_path):
     assert "// code\n(((x)))" in page.markdown
 
 
+def test_a_box_of_asciidoc_leaves_no_stars(tmp_path):
+    text = "== Sets\n\nOne.\n\n.What a set holds\n****\n\nValues.\n\n****\n\n----\n****\n----\n"
+    page = convert(written(tmp_path, "book.adoc", text))
+    assert "What a set holds\n\nValues." in page.markdown and page.markdown.count("****") == 1, page.markdown
+
+
+def test_an_unknown_environment_costs_no_formula(tmp_path):
+    text = (
+        "\\documentclass{book}\n\\begin{document}\n\\begin{remarks}Rivers run.\\end{remarks} Then\n"
+        "\\begin{equation*}\n\\lim_{n\\to\\infty} x_n = \\sup X .\n\\end{equation*}\nOften.\n\\end{document}\n"
+    )
+    page = convert(written(tmp_path, "book.tex", text))
+    assert "Rivers run." in page.markdown and "\\lim_{n\\to\\infty} x_n = \\sup X" in page.markdown, page.markdown
+
+
+def test_emphasis_within_emphasis_is_one(tmp_path):
+    text = "<p>Press <strong class='k'><strong><strong>Ctrl</strong>+<strong>u</strong></strong></strong>, <em>a <em>b</em> c</em>.</p>"
+    assert convert(written(tmp_path, "book.html", text)).markdown == "Press **Ctrl+u**, *a b c*.\n"
+
+
+def test_a_remark_in_a_cell_of_r_is_prose(tmp_path):
+    text = '# Loops\n\n```{block, type="rmdnote"}\nMost *never* loop.\n```\n\n```{r}\nx = 1\n```\n'
+    assert "\nMost *never* loop.\n\n``` r\nx = 1\n```" in convert(written(tmp_path, "book.Rmd", text)).markdown
+
+
+def test_an_exercise_of_a_bank_leaves_no_empty_box(tmp_path):
+    bank = (
+        '<exercise id="y"><problem><para id="z"><link class="os-embed" url="#exercise/1"/></para></problem></exercise>'
+    )
+    page = convert(written(tmp_path, "book.cnxml", CNXML.replace("</section>", f"{bank}</section>")))
+    assert page.markdown.count("**Exercise**") == 1 and "linked section" not in page.markdown, page.markdown
+
+
+def test_the_name_of_an_object_is_no_output(tmp_path):
+    shown = ["<IPython.core.display.HTML object>", "[<matplotlib.lines.Line2D at 0x7f1>]", "<b>3</b>"]
+    outputs = [
+        {"output_type": "display_data", "metadata": {}, "data": {"text/plain": text, "text/html": "x"}}
+        for text in shown
+    ]
+    cell = {**NOTEBOOK["cells"][1], "outputs": outputs}
+    page = convert(written(tmp_path, "book.ipynb", json.dumps({**NOTEBOOK, "cells": [NOTEBOOK["cells"][0], cell]})))
+    assert [text for text in shown if text in page.markdown] == ["<b>3</b>"], page.markdown
+
+
 def test_a_bar_in_a_formula_ends_no_cell(tmp_path):
     text = "<table><tr><th>a</th></tr><tr><td><math><mo>|</mo><mi>x</mi><mo>|</mo></math></td></tr></table>"
     rows = convert(written(tmp_path, "book.html", text)).markdown.splitlines()

@@ -116,6 +116,19 @@ def test_the_next_line_is_no_part_of_a_fraction(tmp_path):
     assert "\\frac{1}{2} x" in page(tmp_path / "a.pdf", draw, [(89.7, 93.8, 702.5)])
 
 
+def test_an_exponent_of_a_tall_bracket_is_part_of_its_denominator():
+    def piece(text: str, x0: float, x1: float, y: float, size: float = 12.0, font: str = "CMR12") -> Piece:
+        return Piece(text=text, x0=x0, x1=x1, y=y, size=size, font=font, bold=False, mono=False, run=True)
+
+    below = [piece("1 +", 293.8, 311.4, 669.9), piece("(", 314.1, 321.2, 670.0, font="CMEX10")]
+    below += [piece("z", 321.4, 345.3, 669.9), piece(")", 345.5, 352.7, 670.0, font="CMEX10")]
+    read = with_fractions(
+        [piece("1", 322.7, 328.5, 692.5), *below, piece("2", 352.7, 356.9, 680.5, 8.0)],
+        [Rule(x0=293.3, x1=357.9, y=687.3)],
+    )
+    assert [each.text for each in read] == ["\\frac{1}{1 + (z)^{2}}"]
+
+
 def test_underlined_code_is_no_fraction():
     def typed(words: str, y: float) -> Piece:
         return Piece(text=words, x0=72, x1=95, y=y, size=10, font="CMTT10", bold=False, mono=True)

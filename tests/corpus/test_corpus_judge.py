@@ -154,3 +154,10 @@ def test_a_notice_beside_one_sentence_is_a_licence_and_a_list_without_a_title_is
     assert fault_of(f"A tool for waves.\n\n{notice}").startswith("a licence")
     assert fault_of(f"{notice}{PROSE}") == ""
     assert fault_of(f"Waves come back.\n\n{entries}").startswith("a list of references")
+
+
+def test_words_without_blanks_teach_nothing_and_long_names_within_prose_may():
+    run = "Outputman.output.manifest.enabledman.output.manifest.filenameman.output.quietlyman.output.encoding"
+    name = "org.example.rivers.measurements.AbstractDailyWaterLevelReaderFactoryBean"
+    assert fault_of(f"{run} Otherman.table {run} and {run}").startswith("words run together")
+    assert fault_of(f"{PROSE}\n\nThe class {name} reads them.") == ""

@@ -134,3 +134,16 @@ def test_a_page_number_that_is_larger_than_the_text_goes(tmp_path):
     canvas.save()
     made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
     assert [row.text for row in made.removed] == [str(number) for number in range(1, 9)]
+
+
+def test_a_listing_that_is_continued_on_the_next_page_is_one(tmp_path):
+    code = [(72, 560 - 12 * row, "Courier", f"call(a, {row});") for row in range(6)]
+    rest = [(72, 680 - 12 * row, "Courier", f"call(b, {row});") for row in range(6)]
+    onward, back = "(continues on next page)", "(continued from previous page)"
+    pages = [
+        [*prose(1, rows=10), *code, (400, 480, "Times-Roman", onward)],
+        [(72, 700, "Times-Roman", back), *rest, *prose(2, top=580)],
+    ]
+    made = book(tmp_path / "a.pdf", pages)
+    assert made.markdown.count("```") == 2 and "call(a, 5);\ncall(b, 0);" in made.markdown, made.markdown
+    assert [(row.text, row.reason) for row in made.removed] == [(onward, "running_head"), (back, "running_head")]

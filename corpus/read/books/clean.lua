@@ -103,7 +103,17 @@ local function raw(element)
   return {}
 end
 
+-- Emphasis within emphasis would be written as its end.
+local function flat(kind)
+  return function(element)
+    element.content = element.content:walk({ [kind] = function(each) return each.content end })
+    return element
+  end
+end
+
 local inner = {
+  Strong = flat("Strong"),
+  Emph = flat("Emph"),
   Image = picture,
   Link = function(link) return link.content end,
   Span = function(span)

@@ -27,12 +27,12 @@ SKIPPED = "markup"
 SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
 PLAIN = re.compile(r"\\(?P<name>[A-Za-z]+)\s*\{[^{}\\]*[^\W\d_][^{}\\]*\}$")
 _NO_TEXT = (
-    "addcontentsline bibliography bibliographystyle color documentclass fontfamily fontsize glsadd graphicspath "
-    "hspace hypersetup include includegraphics index input label markboth markright nocite pagenumbering pagestyle "
-    "pdfbookmark selectlanguage setcounter setlength thispagestyle usefont usepackage vspace"
+    "addcontentsline begin bibliography bibliographystyle color documentclass end fontfamily fontsize glsadd "
+    "graphicspath hspace hypersetup include includegraphics index input label markboth markright nocite pagenumbering "
+    "pagestyle pdfbookmark selectlanguage setcounter setlength thispagestyle usefont usepackage vspace"
 )
 NO_TEXT = frozenset(_NO_TEXT.split())
-"""Commands whose argument is not printed."""
+"""Commands whose argument is not printed; without `begin` every formula of a part would become its words."""
 MARK = "REMOVED "
 """Begin of the lines in which the filter tells what it took out."""
 

@@ -12,18 +12,24 @@ CHAPTER = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*== (?=\S)")
 
 
 COMMENT = re.compile(r"(?m)^//(?!//).*\n?")
+SIDEBAR = re.compile(r"(?m)^\*{4,}[ \t]*$")
+"""Edges of a box, which the reader takes for text where an empty line follows."""
 HIDDEN = re.compile(r"\(\(\((?:[^()]|\([^()]*\))*\)\)\)")
 """Index terms that print nothing."""
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 
 
 def prepare(text: str) -> str:
-    """Without comment lines, at which the reader stops within a paragraph, and index terms, save in listings."""
+    """Without comment lines, at which the reader stops within a paragraph, index terms and boxes, save in listings."""
     made, place = [], 0
     for match in BLOCK.finditer(text):
-        made += [HIDDEN.sub("", COMMENT.sub("", text[place : match.start()])), match[0]]
+        made += [_plain(text[place : match.start()]), match[0]]
         place = match.end()
-    return "".join([*made, HIDDEN.sub("", COMMENT.sub("", text[place:]))])
+    return "".join([*made, _plain(text[place:])])
+
+
+def _plain(text: str) -> str:
+    return HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
 
 
 def _layouts(tree: Tree) -> list[Layout]:

@@ -87,7 +87,7 @@ def _number(document: Element) -> None:
         for formula in equation.iter(f"{MATH}math"):
             formula.set("display", "block")
     for link in document.iterfind(".//{*}link"):
-        if not len(link) and not (link.text or "").strip():
+        if not len(link) and not (link.text or "").strip() and not link.get("url", "").startswith("#"):
             link.text = names.get(link.get("target-id", ""), "the linked section")
 
 
@@ -114,6 +114,9 @@ def _one(element: Element, level: int, depth: int) -> str:
         return f"<{TAGS[kind]}>{inner}</{TAGS[kind]}>"
     if kind == "title":
         return f"<p><strong>{inner}</strong></p>"
+    if kind == "exercise" and not re.search(r"[^\W_]|<(?:math|img)\b", re.sub("</?(?!math|img)[^>]*>", "", inner)):
+        # Its text is kept in a bank of exercises.
+        return ""
     if kind in BOXES and element.find("{*}title") is None:
         return f"<div><p><strong>{element.get('named') or BOXES[kind]}</strong></p>{inner}</div>"
     return _special(element, kind, inner)

@@ -20,6 +20,8 @@ INCLUDE = re.compile(
     r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+(?P<name>[^\s}:>]+)[^}\n]*\}\}[ \t]*$"
 )
 CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{(?:\.|=)?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
+PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
+"""Cells whose text is printed as it stands: remarks in boxes."""
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t].*\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
 LABEL = re.compile(
@@ -157,7 +159,7 @@ def _rmd(tree: Tree, folder: str) -> list[str]:
 
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = OPTION.sub("", CELL.sub(r"\1 \2", text))
+    text = OPTION.sub("", CELL.sub(r"\1 \2", PROSE.sub(r"\2", text)))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 

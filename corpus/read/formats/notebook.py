@@ -1,6 +1,7 @@
 """Notebooks: text and code cells with their printed output; pictures and tables of markup are left out."""
 
 import json
+import re
 from typing import Any
 
 from corpus.read.books.format import Format, Layout, Tree
@@ -9,6 +10,8 @@ from corpus.read.books.order import by_numbers
 SUFFIXES = (".ipynb",)
 OUTPUT_CHARS = 2000
 """Longest printed output that is kept."""
+OBJECTS = re.compile(r"\[?(?:<\w+(?:\.\w+)+\b[^<>\n]*>[,\s]*)+\]?")
+"""Names of objects of the language, in place of a picture or a page."""
 
 
 def prepare(text: str) -> str:
@@ -31,13 +34,17 @@ def _printed(output: dict[str, Any]) -> dict[str, Any] | None:
     kept = next((name for name in ("text/latex", "text/markdown", "text/plain") if name in data), "")
     if kind not in ("execute_result", "display_data") or not kept or _length(data[kept]) > OUTPUT_CHARS:
         return None
-    if {"image/png", "image/svg+xml", "image/jpeg"} & data.keys():
+    if {"image/png", "image/svg+xml", "image/jpeg"} & data.keys() or OBJECTS.fullmatch(_joined(data[kept]).strip()):
         return None
     return {**output, "data": {kept: data[kept]}}
 
 
 def _length(text: Any) -> int:
-    return len(text if isinstance(text, str) else "".join(text or []))
+    return len(_joined(text))
+
+
+def _joined(text: Any) -> str:
+    return text if isinstance(text, str) else "".join(text or [])
 
 
 def _layouts(tree: Tree) -> list[Layout]:

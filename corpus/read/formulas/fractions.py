@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpus.read.formulas.scripts import assembled
+from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION
 from corpus.read.printed import Piece, Rule
 
@@ -18,6 +18,8 @@ NUMERATOR = (0.05, 1.5)
 DENOMINATOR = (0.5, 1.7)
 LINE = 0.8
 """Distance of two baselines up to which two pieces are of one part, in units of the font size."""
+SCRIPTED = 1.0
+"""The same where one of them is a script of a bracket, which may be taller than its line."""
 RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
@@ -116,7 +118,13 @@ def _parts(near: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]
 def _nearest(part: Sequence[Piece], rule: Rule) -> list[Piece]:
     """Pieces of the line that is nearest to the rule: those of the next line of text are none of a fraction's."""
     line = min(part, key=lambda p: abs(p.y - rule.y) - p.size, default=None)
-    return [p for p in part if line and abs(p.y - line.y) < LINE * line.size]
+    if line is None:
+        return []
+    # A script of a tall bracket may be nearer to the rule than its line.
+    base = next((p for p in part if line.size < SMALLER * p.size and abs(line.x0 - p.x1) < SLACK), None)
+    if base is not None:
+        return [p for p in part if abs(p.y - base.y) < SCRIPTED * base.size]
+    return [p for p in part if abs(p.y - line.y) < LINE * line.size]
 
 
 def _goes_on(piece: Piece, under: Sequence[Piece], rule: Rule) -> bool:
