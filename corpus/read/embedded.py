@@ -159,7 +159,8 @@ def markdown(printed: Printed, config: ReadingConfig) -> tuple["Marked", list[Re
     cleaned, removed = running_heads.without_running_heads(
         pages, min_repeats=config.running_head_repeats, titles=titles
     )
-    marked = headings.mark_headings(cleaned, outline)
     body = lines.body_size(cleaned)
+    noted = [lines.with_note_marks(page, body) for page in cleaned]
+    marked = headings.mark_headings(noted, outline)
     texts = paragraphs.texts_of(marked, paragraph_gap=config.paragraph_gap, body=body)
     return print_texts(marked_texts(texts, body), len(pages)), sorted([*counted, *removed], key=lambda row: row.page)

@@ -9,7 +9,9 @@ from typing import Any
 import pypdfium2.raw as raw
 
 BOLD = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|ecbx|cmb\d|-bd|\bmedi\b", re.IGNORECASE)
-MONO = re.compile(r"mono|courier|typewriter|consol|cmtt|sftt|ectt|txtt|code\b|menlo|inconsolata", re.IGNORECASE)
+MONO = re.compile(
+    r"mono|courier|typewriter|consol|cm[a-z]{0,2}tt|sftt|ectt|xb?tt|code\b|menlo|inconsolata|nimbusmon", re.IGNORECASE
+)
 SUBSET = re.compile(r"^[A-Z]{6}\+")
 BOLD_WEIGHT = 600
 FIXED_PITCH = 1

@@ -85,6 +85,25 @@ def body_size(pages: Sequence[list[Line]]) -> float:
     return min(sizes, key=lambda size: (-sizes[size], size)) if sizes else 0.0
 
 
+def with_note_marks(page: Sequence[Line], body: float) -> list[Line]:
+    """Lines of a page, with the one power that stands for the mark of a foot note as its mark.
+
+    A number raised behind a bracket looks like an exponent. It is a mark where a note of that number stands on the
+    page, the note has no other mark there, and no other number of the page could be it.
+    """
+    small = body - NOTE_SMALLER
+    labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
+    made = list(page)
+    for label in sorted(labels):
+        power, mark = f"^{{{label}}}", f"[^{label}]"
+        found = [place for place, line in enumerate(made) for _ in range(line.text.count(power)) if line.size >= small]
+        if len(found) == 1 and not any(mark in line.text for line in made):
+            line = made[found[0]]
+            cells = tuple(replace(cell, text=cell.text.replace(power, mark)) for cell in line.cells)
+            made[found[0]] = replace(line, text=line.text.replace(power, mark), cells=cells)
+    return made
+
+
 def prose(pages: Sequence[list[Line]]) -> list[Line]:
     """Lines that fill their column and are not in a typewriter font; where these are few, all lines.
 
@@ -95,6 +114,9 @@ def prose(pages: Sequence[list[Line]]) -> list[Line]:
     return full if sum(len(line.text) for line in full) >= 0.05 * sum(len(line.text) for line in lines) else lines
 
 
+NOTE_SMALLER = 0.7
+"""Points by which a foot note is smaller than the text."""
+NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
 MIN_ROWS = 5
 """Lines that each side needs before a page counts as set in two columns."""
 FILL = 0.6

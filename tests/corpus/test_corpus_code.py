@@ -6,6 +6,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 from tex_fonts import write_page
 
+from corpus.read import fonts
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.lines import lines_of
 from corpus.read.printed import Piece
@@ -44,6 +45,16 @@ def test_a_short_rule_is_an_underscore_with_the_blanks_beside_it(tmp_path, text)
 def test_an_underscore_does_not_divide_the_word_below_it(tmp_path):
     made = drawn(tmp_path / "a.pdf", ["the GT_ID_ALL is", "all fits_open and"])
     assert made == "```\nthe GT_ID_ALL is\nall fits_open and\n```\n"
+
+
+@pytest.mark.parametrize("name", ["t1xtt", "t1xbtt", "t1xttsl", "CMTT10", "CMSLTT10", "CMITT10", "NimbusMonL-Regu"])
+def test_typewriter_fonts_of_tex_are_known_by_name(name):
+    assert fonts.MONO.search(name)
+
+
+@pytest.mark.parametrize("name", ["t1xr", "CMR10", "CMMI12", "TeXGyreTermes-Regular", "NimbusRomNo9L"])
+def test_other_fonts_of_tex_are_no_typewriter(name):
+    assert not fonts.MONO.search(name)
 
 
 def test_a_font_whose_letters_are_equally_wide_is_a_typewriter_font(tmp_path):

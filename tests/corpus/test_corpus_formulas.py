@@ -194,3 +194,29 @@ def test_a_sum_of_the_next_line_that_is_drawn_within_a_line_stands_in_its_own():
 def test_a_script_of_a_subscript_belongs_to_it_where_a_superscript_stands_above(tmp_path):
     parts = [main("T"), sup("1", 3.9, 8.0), sub("j", -2.85, 8.0), sub("*", -0.3, 5.0), main(" = w")]
     assert drawn(tmp_path / "a.pdf", parts).replace(" ", "") == "T_{j^{*}}^{1}=w"
+
+
+@pytest.mark.parametrize(("also", "read"), [("", "(f(x))[^5] of"), ("and y^2 = z^5", "(f(x))^{5} of")])
+def test_a_number_behind_a_bracket_is_the_mark_of_the_one_note_it_can_be(tmp_path, also, read):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    x = 72.0
+
+    def put(text: str, y: float, size: float) -> None:
+        nonlocal x
+        canvas.setFont("Times-Roman", size)
+        canvas.drawString(x, y, text)
+        x += stringWidth(text, "Times-Roman", size)
+
+    for text, rise in (("Density (f(x))", 0), ("5", 4), (" of water", 0)):
+        put(text, 700 + rise, 7 if rise else 10)
+    for row in range(12):
+        x = 72.0
+        put("the harbour carries timber over the ridge and down to the valley where it waits", 680 - 12 * row, 10)
+    x = 72.0
+    for part in also.replace("^", " ").split(" ") if also else []:
+        put(part, 504 if part in "25" else 500, 7 if part in "25" else 10)
+    x = 72.0
+    put("5", 103, 5)
+    put("this is named rho", 100, 8)
+    canvas.save()
+    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
