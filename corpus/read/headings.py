@@ -46,7 +46,7 @@ CONTENTS_LINE = re.compile(
 )
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
-SPELLED = re.compile(rf"^(?:{CHAPTER}|{NUMERAL})$", re.I)
+SPELLED = re.compile(rf"^(?:{CHAPTER}|({NUMERAL}))$", re.I)
 """The word above a chapter's title, or its number in words."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
 """The end of a sentence, or several clauses, in the middle of a text."""
@@ -337,7 +337,11 @@ def _joined(page: Sequence[Line]) -> list[Line]:
     for line in page:
         while line.level and result and _is_label(result[-1], line):
             above = result.pop()
-            line = replace(line, text=f"{above.text} {line.text}", level=min(line.level, above.level or line.level))
+            # Only the mark behind it tells a number in words from the first word of a title.
+            spelled = SPELLED.match(above.text)
+            mark = "." if spelled and spelled[1] else ""
+            text = f"{above.text}{mark} {line.text}"
+            line = replace(line, text=text, level=min(line.level, above.level or line.level))
         before = result[-1] if result else None
         if before and line.level and line.level == before.level and _same_title(before, line):
             result[-1] = replace(before, text=_text([before, line]), y=line.y, broken=line.broken)

@@ -1,14 +1,13 @@
 """Headings of PDFs beside those of the same book's source, by the heading score of opendataloader-bench.
 
     pip install apted rapidfuzz
-    .venv/bin/python tests/bench/headings.py BOOK.pdf=BOOK.html OTHER.pdf=OTHER.epub ...
+    .venv/bin/python tests/bench/headings.py BOOK.pdf=BOOK.html OTHER.pdf=FIRST.epub,SECOND.epub ...
 
-    .venv/bin/python tests/bench/headings.py BOOK.pdf=FIRST.html,SECOND.html
-
-The truth is what pandoc reads of the source, as the truth of that bench is: words without marks of emphasis or code, without
-the targets of links, fences and rules of tables, and without lists of contents, none of which a page prints. Its score (MHS) is one minus the edit distance of two trees, divided by the
-larger one's nodes: headings of all levels below one root, each with one node of the text up to the next; a node that
-stands for another costs the edit distance of their texts, as a share of the longer. It is taken chapter by chapter, where
+The truth is what pandoc reads of the source, as the truth of that bench is: words without marks of emphasis or code,
+without the targets of links, fences and rules of tables, and without lists of contents and links to the next page, none
+of which a page prints. Its score (MHS) is one minus the edit distance of two trees, divided by the larger one's nodes:
+headings of all levels below one root, each with one node of the text up to the next; a node that stands for another
+costs the edit distance of their texts, as a share of the longer. It is taken chapter by chapter, where
 opendataloader-bench takes page by page; a chapter whose title the Markdown lacks counts nothing. `withheld` reads the
 same file as if it had no bookmarks, which a page of that bench does not have either.
 """
@@ -42,6 +41,13 @@ local function words(element) return element.content end
 local function none() return {} end
 local function link(element) return pandoc.utils.stringify(element) == "\\u{b6}" and {} or element.content end
 local contents = { toc = true, contents = true, ["toctree-wrapper"] = true, sphinxsidebar = true, region = true }
+local ways = { header = true, ["nav-panel"] = true, navheader = true, navfooter = true }
+local function links(element)
+  for _, item in ipairs(element.content) do
+    if #item ~= 1 or #item[1].content ~= 1 or item[1].content[1].t ~= "Link" then return end
+  end
+  return {}
+end
 local function list(element)
   local blocks = {}
   for _, item in ipairs(element.content) do
@@ -51,12 +57,14 @@ local function list(element)
   return blocks
 end
 local function division(element)
-  for _, class in ipairs(element.classes) do if contents[class] then return {} end end
+  local titled = false
+  element:walk({ Header = function() titled = true end })
+  for _, class in ipairs(element.classes) do if contents[class] or ways[class] and not titled then return {} end end
   return element.content
 end
 return {
-  { Div = division },
-  { Link = link, Emph = words, Strong = words, Span = words, SmallCaps = words, Underline = words, Image = none,
+  { Div = division, BulletList = links },
+  { HorizontalRule = none, Link = link, Emph = words, Strong = words, Span = words, SmallCaps = words, Underline = words, Image = none,
     RawInline = none, RawBlock = none, DefinitionList = list, BlockQuote = words,
     Code = function(element) return pandoc.Str(element.text) end },
 }

@@ -236,7 +236,7 @@ def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_abov
         canvas.showPage()
     canvas.save()
     titles = [title for _, title in found(tmp_path / "book.pdf", use_outline=False)]
-    assert titles[:4] == ["ONE THE PACKAGES OF DH-MAKE", "9.1 dh-make", "TWO THE PACKAGES OF EQUIVS", "9.2 equivs"]
+    assert titles[:4] == ["ONE. THE PACKAGES OF DH-MAKE", "9.1 dh-make", "TWO. THE PACKAGES OF EQUIVS", "9.2 equivs"]
     assert len(titles) == 8
 
 
