@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def same_chapters(truth: Sequence[tuple[str, str]], made: str) -> list[str]:
         places.append(place)
         after = after if place is None else place + 1
     known = [place for place in places if place is not None]
-    ends = {start: end for start, end in zip(known, [*known[1:], len(made)], strict=True)}
+    ends = dict(pairwise([*known, len(made)]))
     return ["" if place is None else made[place : ends[place]] for place in places]
 
 

@@ -226,7 +226,7 @@ def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
     rows = [row for row in read_rows(tmp_path / "out" / DISCARDED, Discarded) if row.stage == "convert"]
     assert [(row.reason, row.text, row.start) for row in rows] == [("navigation", "Back to top", -1)]
     (source,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)
-    assert source.converter.startswith("pandoc-4/") and source.status == "admitted"
+    assert source.converter.startswith("pandoc-5/") and source.status == "admitted"
     assert not build_pool([str(folder)], tmp_path / "out", **options).facts["changed"]
 
 

@@ -2,6 +2,7 @@
 licences do not; what is left out is named."""
 
 import json
+import re
 import shutil
 import subprocess
 import zipfile
@@ -11,6 +12,7 @@ import pytest
 
 from corpus.read.books import library, pandoc
 from corpus.read.books.convert import convert_book
+from corpus.read.garble import MARK
 from infuser_core.child import Limits
 from infuser_core.schemas import Page
 
@@ -107,7 +109,7 @@ def test_what_a_format_says_survives(tmp_path, suffix):
     text, expected = TEXTS[suffix]
     page = convert(written(tmp_path, f"book{suffix}", text))
     assert not page.reason and [each for each in expected if each not in page.markdown] == [], page.markdown
-    assert page.converter.startswith("pandoc-4/3.") and page.status == "converted"
+    assert page.converter.startswith("pandoc-5/3.") and page.status == "converted"
 
 
 def test_navigation_and_licences_go_with_a_record(tmp_path):
@@ -259,6 +261,44 @@ def test_formulas_tables_and_code_of_packed_formats_survive(tmp_path, suffix):
     page = convert(office(tmp_path, suffix))
     expected = ["# Weirs", "run();", "| 1", "$v_1^2$"]
     assert [each for each in expected if each not in page.markdown.replace("{1}^{2}", "1^2")] == [], page.markdown
+
+
+def test_an_electronic_book_whose_list_names_places_as_files_is_read_part_by_part(tmp_path):
+    path = office(tmp_path, ".epub")
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    package = next(name for name in files if name.endswith(".opf"))
+    files[package] = re.sub(rb'href="(text/ch\d+.xhtml)"', rb'href="\1#o8"', files[package])
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    page = convert(path)
+    assert "# Weirs" in page.markdown and "run();" in page.markdown, page.reason
+
+
+def test_formulas_that_another_program_drew_into_a_text_leave_a_mark(tmp_path):
+    text = "# **Weirs**\n\nThe flow is ![](one.wmf){width=1in} litres.\n\n![](plan.png)\n"
+    page = convert(packed(tmp_path, text, "one.wmf", "plan.png"))
+    assert page.markdown == f"# Weirs\n\nThe flow is {MARK} litres.\n"
+    assert "image" in page.removed_for
+
+
+def test_a_frame_around_a_text_is_no_table_and_items_in_a_cell_stay_apart(tmp_path):
+    box = "+------------+\n| **Theorem**|\n|            |\n| 1. First.  |\n| 2. Second. |\n+------------+\n"
+    table = "+-----------+---+\n| - one     | 2 |\n| - three   |   |\n+-----------+---+\n| four      | 5 |\n+-----------+---+\n"
+    page = convert(packed(tmp_path, f"{box}\nand\n\n{table}"))
+    assert page.markdown.startswith("**Theorem**\n\n1.  First.\n2.  Second.\n"), page.markdown
+    assert "| one / three | 2 " in page.markdown, page.markdown
+
+
+def packed(folder: Path, text: str, *pictures: str) -> Path:
+    """A word processor's file, made of Markdown with pictures."""
+    for name in pictures:
+        (folder / name).write_bytes(b"\xd7\xcd\xc6\x9a" + bytes(60))
+    path = folder / "book.docx"
+    words = [pandoc.program(), "--from", "markdown", "--to", "docx", "--output", str(path)]
+    subprocess.run(words, input=text.encode(), check=True, timeout=60, cwd=folder)
+    return path
 
 
 def test_endless_macros_cost_their_chapter_alone(tmp_path):

@@ -70,6 +70,21 @@ local function is_licence(text)
   return said:match("^%s*©") ~= nil or said:match("^%s*copyright %(c%) ") ~= nil or said:match("^%s*copyright ©") ~= nil
 end
 
+local GARBLED = "<!-- garbled formula -->"
+
+-- Programs for formulas leave a metafile of each in a word processor's text: it cannot be read, and a sentence without
+-- it says something else.
+local function formulas(inlines)
+  local words = false
+  for _, inline in ipairs(inlines) do words = words or inline.t == "Str" end
+  return inlines:walk({
+    Image = function(image)
+      local kind = image.src:lower():match("%.([we]mf)$")
+      if kind == "wmf" or (kind == "emf" and words) then return pandoc.RawInline("html", GARBLED) end
+    end,
+  })
+end
+
 local function picture(image)
   local class = table.concat(image.classes, " ")
   local alt = stringify(image.caption)
@@ -94,6 +109,7 @@ local FORMULAS = { equation = true, align = true, gather = true, multline = true
   flalign = true, displaymath = true, aligned = true, cases = true, split = true }
 
 local function raw(element)
+  if element.text == GARBLED then return element end
   local environment = element.text:match("^%s*\\begin{(%a+)%*?}")
   if environment and FORMULAS[environment] then
     local formula = pandoc.Math("DisplayMath", element.text:gsub("\n%s*\n", "\n"))
@@ -167,8 +183,21 @@ local function apart(kind)
   end
 end
 
+-- Paragraphs of a cell, those of its lists among them.
+local function paragraphs(blocks)
+  local made = pandoc.Blocks({})
+  for _, block in ipairs(blocks) do
+    if block.t == "BulletList" or block.t == "OrderedList" then
+      for _, item in ipairs(block.content) do made:extend(paragraphs(item)) end
+    else
+      made:insert(block)
+    end
+  end
+  return made
+end
+
 local function cell_inlines(cell)
-  local inlines = pandoc.utils.blocks_to_inlines(cell.contents, { pandoc.Space(), pandoc.Str("/"), pandoc.Space() })
+  local inlines = pandoc.utils.blocks_to_inlines(paragraphs(cell.contents), { pandoc.Space(), pandoc.Str("/"), pandoc.Space() })
   return pandoc.Inlines(inlines):walk({
     LineBreak = function() return pandoc.Space() end,
     SoftBreak = function() return pandoc.Space() end,
@@ -212,6 +241,8 @@ local function plain_table(element)
   body:extend(element.foot.rows)
   local head = element.head.rows
   local wide = widest(body, widest(head, 1))
+  -- A single cell is a frame around text.
+  if wide == 1 and #head + #body == 1 then return element.caption.long .. (head[1] or body[1]).cells[1].contents end
   local heads = rows_of(head, wide)
   local rows = pandoc.List(rows_of(body, wide))
   for place = #heads, 2, -1 do rows:insert(1, heads[place]) end
@@ -297,6 +328,7 @@ end
 
 local asides = {
   traverse = "topdown",
+  Inlines = formulas,
   Superscript = mark,
   Link = function(link)
     if #link.content == 1 and link.content[1].t == "Superscript" then return mark(link) end
@@ -332,7 +364,8 @@ local blocks = {
     return {}
   end,
   Header = function(header)
-    local content = header.content:walk({ LineBreak = pandoc.Space, Note = function() return {} end })
+    local words = function(element) return element.content end
+    local content = header.content:walk({ LineBreak = pandoc.Space, Note = function() return {} end, Strong = words })
     while #content > 0 and content[1].t == "Space" do content:remove(1) end
     return #content > 0 and pandoc.Header(header.level, content) or {}
   end,

@@ -1,6 +1,7 @@
 """Converter of books' sources (EPUB, HTML, LaTeX, CNXML, notebooks and others) to one Markdown text, by pandoc."""
 
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
-CONVERTER = "pandoc-4"
+CONVERTER = "pandoc-5"
 MAX_LOST = 0.2
 """Share of a book's text, or of its binary parts, that may fail; else it is refused with the first one's reason."""
 UNREADABLE = "unreadable"
@@ -38,17 +39,28 @@ def convert_book(path: Path, source_id: str, limits: child.Limits) -> Page:
     """
     end = time.monotonic() + limits.wall_seconds
     suffix = suffix_of(path.name)
-    argument = {"path": str(path), "suffix": suffix}
+    page = _read(path, source_id, suffix, limits, end)
+    kind = format_of(path.name)
+    if page.reason and kind is not None and kind.is_binary and zipfile.is_zipfile(path):
+        # pandoc refuses a whole package for one wrong entry of its list of files.
+        parts = _read(path, source_id, ZIP, limits, end)
+        return page if parts.reason else parts
+    return page
+
+
+def _read(path: Path, source_id: str, suffix: str, limits: child.Limits, end: float) -> Page:
+    """The book's page, read as a file of the suffix's format: a package at once, or as an archive of its parts."""
     try:
         if not pandoc.program():
             raise DocumentError(pandoc.WITHOUT)
+        argument = {"path": str(path), "suffix": suffix}
         made = child.call("corpus.read.books.library:prepare_file", argument, limits)
     except DocumentError as error:
         return page_of(source_id, converter=CONVERTER, reason=_reason(error))
     pieces = [Piece(**each) for each in made["pieces"]]
     cuts = [Cut(**each) for each in made["cuts"]]
     texts = []
-    for written, more in _written(path, pieces, end):
+    for written, more in _written(path, pieces, suffix, end):
         texts.append(written)
         cuts += more
     return _page(source_id, pieces, texts, cuts, suffix)
@@ -58,9 +70,9 @@ def _reason(error: DocumentError) -> str:
     return error.message if error.message.startswith(("too_long", "pandoc")) else reason_of(error)
 
 
-def _written(path: Path, pieces: list[Piece], end: float) -> Iterator[tuple[str, list[Cut]]]:
+def _written(path: Path, pieces: list[Piece], suffix: str, end: float) -> Iterator[tuple[str, list[Cut]]]:
     """Markdown of each piece and what is not in it; a piece that fails costs no other."""
-    archive = Archive(path) if path.name.lower().endswith(ZIP) else None
+    archive = Archive(path) if suffix == ZIP else None
     for piece in pieces:
         if not piece.name:
             yield f"{'#' * min(TITLE_LEVEL + piece.depth, 6)} {' '.join(piece.title.split())}", []

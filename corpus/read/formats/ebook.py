@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from urllib.parse import unquote, urldefrag
 from xml.etree import ElementTree
 
 from corpus.read.books.format import Format, Layout, Part, Tree
@@ -25,7 +26,8 @@ def _unpacked(tree: Tree) -> list[Layout]:
 
 def _spine(package: str) -> list[Part]:
     document = ElementTree.fromstring(package)
-    items = {item.get("id"): item.get("href", "") for item in document.iterfind(".//{*}item")}
+    # Some programs list a place within a page as a page of its own.
+    items = {item.get("id"): unquote(urldefrag(item.get("href", "")).url) for item in document.iterfind(".//{*}item")}
     names = [items.get(item.get("idref"), "") for item in document.iterfind(".//{*}itemref")]
     return [Part(name=name) for name in names if name and not PAGES.search(name)]
 
