@@ -24,6 +24,8 @@ PURE = 0.55
 """Share of a style's blocks that must look like titles before the style is one of headings."""
 MAX_SHARE = 0.1
 """Largest share of the text that the lines of one heading style make up."""
+EDGE_SHARE = 0.15
+"""Share of a book's lines that stand in a column with a left edge before it counts as one of the text."""
 NUMBERED = re.compile(
     r"^(?:(?:chapter|section|appendix)\s+)?((?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)[.:)]?\s+\S"
     r"|^\u7b2c\s*\S{1,3}\s*[\u7ae0\u8282]",
@@ -70,6 +72,8 @@ class _Block:
     """Their text."""
     titled: bool
     """Whether it looks like a title."""
+    defined: bool
+    """Whether it stands where text does and what is below it further in, as a term above its definition."""
 
 
 def mark_headings(pages: Sequence[list[Line]], outline: Sequence[OutlineEntry]) -> list[list[Line]]:
@@ -212,6 +216,7 @@ def _trusted(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]
 def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block]]:
     """Runs of lines of one style that no outline entry claimed."""
     found: dict[Style, list[_Block]] = defaultdict(list)
+    edges = _edges(pages)
     for page in pages:
         start = 0
         for place in range(1, len(page) + 1):
@@ -224,10 +229,27 @@ def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block
                 text = _text(run)
                 titled = len(run) <= TITLE_LINES and _could_be_title(run, text, body)
                 titled = titled and _stands_alone(run, above, below, body)
-                block = _Block(page=run[0].page, place=start, count=len(run), text=text, titled=titled)
-                found[style_of(run[0])].append(block)
+                defined = titled and _is_defined(run[0], page[place : place + 2], edges)
+                found[style_of(run[0])].append(
+                    _Block(page=run[0].page, place=start, count=len(run), text=text, titled=titled, defined=defined)
+                )
             start = place
     return found
+
+
+def _edges(pages: Sequence[list[Line]]) -> list[float]:
+    """Left edges of the columns of a book's pages, those of at least one line in so many."""
+    lefts = Counter(round(line.left) for page in pages for line in page)
+    return [left for left, count in lefts.items() if count > EDGE_SHARE * lefts.total()]
+
+
+def _is_defined(term: Line, below: Sequence[Line], edges: Sequence[float]) -> bool:
+    """Whether a line at the edge of the text has a paragraph below it all of whose lines are indented."""
+    if not below or not any(abs(term.x0 - edge) < term.size / 2 for edge in edges):
+        return False
+    first, second = below[0], below[-1]
+    apart = first.y - second.y > 1.5 * first.size
+    return first.y < term.y and first.x0 > term.x0 + term.size / 2 and (apart or second.x0 > first.x0 - 1)
 
 
 def _goes_on(above: Line, line: Line) -> bool:
@@ -300,6 +322,8 @@ def _is_heading_style(style: Style, found: Sequence[_Block], body: Style, total:
     if not titled or len(titled) < PURE * len(found) or sum(len(b.text) for b in titled) > MAX_SHARE * total:
         return False
     if sum(_length(block.text) for block in titled) > MEAN_CHARS * len(titled):
+        return False
+    if size < body[1] + 1 and not number and sum(block.defined for block in titled) > 0.5 * len(titled):
         return False
     ended = sum(block.text.endswith(ENDED) for block in titled) > 0.5 * len(titled)
     if size >= body[1] + 1:

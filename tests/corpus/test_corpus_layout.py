@@ -240,6 +240,34 @@ def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_abov
     assert len(titles) == 8
 
 
+def test_terms_in_capitals_above_indented_definitions_are_no_titles(tmp_path):
+    canvas = Canvas(str(tmp_path / "book.pdf"))
+    names = ("kilns", "Ropes and barges", "Roads", "Sluices of the canal")
+    for number, name in enumerate(names):
+        canvas.setFont("Helvetica-Bold", 14)
+        canvas.drawString(72, 700 - 9 * number, f"{number + 1} {name}")
+        for place, term in enumerate(("KEYMAP", "CONSOLE", "TIMEZONE")):
+            top = 660 - 9 * number - 50 * place
+            canvas.setFont("Times-Bold", 10)
+            canvas.drawString(72, top, f"{term}_{'ABCD'[number]}")
+            canvas.setFont("Times-Roman", 10)
+            canvas.drawString(
+                96, top - 12, "The value that the clerk of the kiln sets before the first of the fires is lit,"
+            )
+            canvas.drawString(
+                96, top - 24, "and which nobody changes until the last of them is out and the bricks are cold."
+            )
+        canvas.setFont("Times-Roman", 10)
+        for row in range(20):
+            canvas.drawString(
+                72, 460 - 12 * row, "The wagon goes over the ridge with bricks, and comes back with coal for the kiln."
+            )
+        canvas.showPage()
+    canvas.save()
+    titles = [title for _, title in found(tmp_path / "book.pdf", use_outline=False)]
+    assert titles == [f"{number + 1} {name}" for number, name in enumerate(names)]
+
+
 def test_titles_in_small_letters_and_one_with_a_depth_of_its_own_are_titles_and_terms_are_none(tmp_path):
     canvas = Canvas(str(tmp_path / "book.pdf"))
     for number, name in enumerate(("kiln options", "timber", "Harbors", "Roads"), start=1):
