@@ -62,8 +62,3 @@ class Series(Sequence[Any]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Numbers:
         return self._values.astype(dtype or self._values.dtype, copy=bool(copy))
-
-
-def as_array(values: Sequence[int] | Sequence[float], kind: type) -> Numbers:
-    """The numbers as 64-bit integers, or reals where `kind` is float."""
-    return np.asarray(values, dtype=np.int64 if kind is int else np.float64)

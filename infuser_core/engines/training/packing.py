@@ -15,7 +15,6 @@ from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
-from infuser_core.series import as_array
 
 Item = TypeVar("Item")
 
@@ -210,7 +209,7 @@ class Packer:
         for segment in segments:
             last = start + len(segment.prompt) - 1
             start += len(segment.prompt)
-            tokens.append(as_array(segment.prompt, int))
+            tokens.append(np.asarray(segment.prompt, np.int64))
             positions.append(np.arange(len(segment.prompt)))
             for row in segment.rows:
                 length = len(row.token_ids)
@@ -218,7 +217,7 @@ class Packer:
                 predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
                 shown = shown_length(row, trim=trim)
                 positions.append(np.arange(len(segment.prompt), len(segment.prompt) + shown))
-                tokens.append(as_array(row.token_ids[:shown], int))
+                tokens.append(np.asarray(row.token_ids[:shown], np.int64))
                 start += shown
         rows = [(segment, row) for segment in segments for row in segment.rows]
         lengths = [len(row.token_ids) for _, row in rows]
@@ -229,7 +228,7 @@ class Packer:
             position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
             layout=self.layout([shape_of(segment, trim=trim) for segment in segments], device=device),
             predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
-            targets_S=_joined([row.token_ids for _, row in rows], int).to(device),
+            targets_S=_joined([row.token_ids for _, row in rows], np.int64).to(device),
             advantages_S=torch.from_numpy(advantages).to(device, dtype),
             weights_S=torch.from_numpy(weights).to(device, dtype),
             rows_S=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device),
@@ -258,7 +257,7 @@ def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
                 f"{len(row.sampler_logprobs)} sampler log-probabilities",
                 hint="keep the sampler's log-probabilities with its tokens",
             )
-    return _joined([row.sampler_logprobs for _, row in rows], float)
+    return _joined([row.sampler_logprobs for _, row in rows], np.float64)
 
 
 def _all_or_none(
@@ -275,9 +274,9 @@ def _all_or_none(
                 f"a response of {segment.group_id!r} lacks {name} that others of its batch have",
                 hint=f"give {name} to every row of an update, or to none",
             )
-    return _joined(given, float).to(device, dtype)
+    return _joined(given, np.float64).to(device, dtype)
 
 
-def _joined(values: Sequence[Sequence[int]] | Sequence[Sequence[float]], kind: type) -> Tensor:
+def _joined(values: Sequence[Sequence[int]] | Sequence[Sequence[float]], kind: type[np.int64 | np.float64]) -> Tensor:
     """Numbers of several sequences as one tensor of 64 bits each."""
-    return torch.from_numpy(np.concatenate([as_array(each, kind) for each in values]))
+    return torch.from_numpy(np.concatenate([np.asarray(each, kind) for each in values]))
