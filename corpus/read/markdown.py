@@ -145,7 +145,8 @@ def _paragraph(text: Text, known: Counter[str]) -> _Part:
     if above and above.broken:
         whole += "-"
     whole = unmirrored(whole)
-    printed = "- " + BULLET.sub("", whole) if BULLET.match(whole) and not RULE.match(whole) else whole
+    is_item = text.role is not Role.PARAGRAPH and BULLET.match(whole) and not RULE.match(whole)
+    printed = "- " + BULLET.sub("", whole) if is_item else whole
     printed = "\\" + whole if printed is whole and MARKUP.match(whole) else printed
     shift = len(printed) - len(whole)
     return _Part(text=printed, starts=[(page, max(0, offset + shift) if offset else 0) for page, offset in starts])

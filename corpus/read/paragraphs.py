@@ -1,6 +1,7 @@
 """Paragraphs, list items, listings and simple tables put together from printed lines."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -204,7 +205,19 @@ def texts_of(pages: Sequence[list[Line]], *, paragraph_gap: float, body: float) 
             else:
                 found.append(Text(role=_role(page[place]), lines=(page[place],)))
             place += 1
-    return _floats_behind(found, body)
+    return _floats_behind(_lone_signs(found), body)
+
+
+def _lone_signs(texts: Sequence[Text]) -> list[Text]:
+    """Blocks; one that a star at the column's edge begins is no item where none on these pages has another."""
+    stars = Counter(text.lines[0].page for text in texts if text.role is Role.ITEM and text.lines[0].text[0] == "*")
+    made = []
+    for text in texts:
+        line = text.lines[0]
+        lone = stars[line.page] == 1 and not stars[line.page - 1] and not stars[line.page + 1]
+        sign = lone and text.role is Role.ITEM and line.text[0] == "*" and line.x0 - line.left < 1
+        made.append(replace(text, role=Role.PARAGRAPH) if sign else text)
+    return made
 
 
 def _role(line: Line) -> Role:

@@ -9,7 +9,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.lines import lines_of
+from corpus.read.formulas.stacks import marked_texts
+from corpus.read.lines import Line, lines_of
+from corpus.read.paragraphs import Role, Text
 from corpus.read.printed import Piece
 
 LEFT = [f"Line {n:02} of the left column that is filled with words up to" for n in range(30)]
@@ -327,3 +329,25 @@ def test_a_figure_with_its_caption_stands_behind_the_sentence_that_it_interrupts
     text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
     assert "will know the path as a way over the hill" in text
     assert text.index("which is long") < text.index("| cell 0 0 |") < text.index("Table 4")
+
+
+@pytest.mark.parametrize(("more", "read"), [("", "\n\\* and ^n multiply"), ("* divides", "\n- and ^n multiply")])
+def test_one_star_at_the_edge_of_the_text_is_an_operator_and_several_are_bullets(tmp_path, more, read):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    words = "the harbour carries timber over the ridge and down to the valley where it waits"
+    rows = [*[words] * 6, "", "* and ^n multiply sets:", "", more, "", *[words] * 6]
+    for row, text in enumerate(rows):
+        canvas.setFont("Times-Roman", 10)
+        canvas.drawString(72, 700 - 14 * row, text)
+    canvas.save()
+    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+
+
+def test_bullets_without_a_text_are_marked():
+    def text(said: str) -> Text:
+        line = Line(text=said, page=0, x0=72, x1=90, y=700, size=10, bold=False, mono=False, broken=False)
+        return Text(role=Role.ITEM, lines=(line,))
+
+    made = marked_texts([text("\u2022 One"), text("\u2022"), text("\u2022 )"), text("\u2022 Two")], 10)
+    assert [each.garbled for each in made] == [False, True, False, False]
+    assert not any(each.garbled for each in marked_texts([text("\u2022 One"), text("\u2022")], 10))

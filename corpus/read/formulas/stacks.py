@@ -33,6 +33,9 @@ SMALL, LONGEST = 0.8, 40
 ALONE = re.compile(r"^\(?[A-Z]?[\d.]+[a-z]?\)?$|^[\u2022*\u2013-]$|^[a-z]{2,}[.,:]?$")
 """Short blocks of their own: the number of a formula, a bullet, a word between two formulas."""
 
+BARE = re.compile(r"^[\u2022*\u2013-]\W{0,3}$")
+"""A bullet without a text: two of them are entries of a matrix, or have lost their texts."""
+
 
 def marked_stacks(pieces: Sequence[Piece]) -> list[Piece]:
     """Pieces of a page, GARBLED behind each tall bracket that holds several rows."""
@@ -92,6 +95,8 @@ def marked_texts(texts: Sequence[Text], body: float) -> list[Text]:
     doubtful = {place for place, text in enumerate(texts) if _is_doubtful(text)}
     triples = zip(texts, texts[1:], texts[2:], strict=False)
     doubtful |= {place for place, (before, text, behind) in enumerate(triples, 1) if _cuts(before, text, behind, body)}
+    bare = [bool(BARE.match(_whole(text))) and text.role is not Role.HEADING for text in texts]
+    doubtful |= {place for place, pair in enumerate(pairwise(bare)) if all(pair)}
     run: list[int] = []
     for place, text in enumerate([*texts, None]):
         if text is not None and text.role is Role.PARAGRAPH and (_is_fragment(text, body) or is_formula(_whole(text))):
