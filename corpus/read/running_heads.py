@@ -20,7 +20,7 @@ PAGE_NUMBER = re.compile(
     re.I,
 )
 CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
-"""What is printed where a listing or a table is divided, at any height."""
+"""Notes that a listing or a table goes on over the page, at any height."""
 OFTEN = 0.3
 """Share of the pages on which a place is taken by running heads whatever they say."""
 ALWAYS_APART = 0.8
