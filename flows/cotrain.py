@@ -25,16 +25,6 @@ class Trained:
     """Validation of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """Policies after an iteration, and its validation."""
-
-    players: Players
-    """The two policies after it."""
-    validation: Future[ArtifactRef] | None
-    """Validation of its solver, where one is due."""
-
-
 @subflow("cotrain", "cotrain")
 def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactRef) -> Trained:
     """T iterations from one anchor. Iterations that lie in the store as a whole show as one Cached task each."""
@@ -52,12 +42,11 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
             stored = recall(run, f"iteration-{number}", partial(step, iterate))
             if stored is None:
                 _retain(run, number, validated_at, validations)
-            found = stored or step(iteration)
-            players = found.players
-            if found.validation is not None:
+            players, due = stored or step(iteration)
+            if due is not None:
                 validated_at.append(number + 1)
                 solvers.append(players.solver)
-                validations.append(found.validation)
+                validations.append(due)
         # Also where every iteration is stored: an attempt may have been stopped behind its last one.
         if iterations:
             _retain(run, iterations, validated_at, validations)
@@ -78,7 +67,7 @@ def _step(
     pool: ArtifactRef,
     players: Players,
     play: Callable[[str, int, ArtifactRef, ArtifactRef, Players], Players],
-) -> _Step:
+) -> tuple[Players, Future[ArtifactRef] | None]:
     """An iteration and, every k of them, the validation of its solver, beside the next one where phases overlap."""
     history = current(run).history
     players = play(run, number, dev, pool, players)
@@ -86,9 +75,7 @@ def _step(
     due = done % history.at(number).cotrain.validate_every == 0 or done == history.latest.cotrain.iterations
     # One validation at a time, and none beside two iterations: its checkpoint is the next iteration's solver.
     lane.wait()
-    return _Step(
-        players=players, validation=lane.start(validated, run, done, validation, players.solver) if due else None
-    )
+    return players, lane.start(validated, run, done, validation, players.solver) if due else None
 
 
 def validated(run: str, iteration: int, validation: ArtifactRef, solver: ArtifactRef) -> ArtifactRef:

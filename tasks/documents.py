@@ -5,7 +5,7 @@ made from that group's alone. Within a group, what is finished outlives a killed
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -205,14 +205,14 @@ def chunk_textbooks(
 ) -> Work:
     """Token-bounded chunks along the headings of one group; every discarded span is a judgement with its reason."""
     corpus = run.config.corpus
-    tokenizer = _tokenizer(run)
+    tokenizer, load = _tokenizer(run)
     domains = {source.source_id: source.discipline for source in _group(run, sources, download)}
     values = {
         # The tokenizer enters by content.
         "chunk": corpus.chunk.model_dump(mode="json", exclude={"tokenizer"}),
         "structure": corpus.structure,
         "matter": front_matter.RULES,
-        "tokenizer": tokenizer.identity,
+        "tokenizer": tokenizer,
         "domains": domains,
     }
     recipe = run.recipe("chunk", VERSION, values, {"pages": pages, "bounds": bounds})
@@ -226,7 +226,7 @@ def chunk_textbooks(
             for page in converted
             if kept.get(page.source_id) is None
         ]
-        for done, (place, made) in enumerate(cut(ahead, corpus, tokenizer.load, run.crew), 1):
+        for done, (place, made) in enumerate(cut(ahead, corpus, load, run.crew), 1):
             name = ahead[place].page.source_id
             left.keep(name, made.left)
             ruled.keep(name, made.ruled)
@@ -247,22 +247,13 @@ def chunk_textbooks(
     return Work(recipe=recipe, produce=produce)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tokenizer:
-    """The token counter."""
-
-    identity: str
-    """Rule, or digest of the model's files."""
-    load: Callable[[], Count]
-    """Loads it, where chunks are cut."""
-
-
-def _tokenizer(run: Run) -> _Tokenizer:
+def _tokenizer(run: Run) -> tuple[str, Callable[[], Count]]:
+    """The token counter: its rule or the digest of its model's files, and what loads it where chunks are cut."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     if source.type == "rules":
-        return _Tokenizer(identity=RULE, load=by_rule)
+        return RULE, by_rule
     folder = anchor_folder(source)
-    return _Tokenizer(identity=anchor_digest(folder), load=partial(token_counter, folder))
+    return anchor_digest(folder), partial(token_counter, folder)
 
 
 @stage("judge")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,8 @@ def fill_pool(
             raise _empty(run, pages, chunks, judgements)
         rows = [
             Judgement(document_id=row.document_id, keep=False, reason=reason, decided_by="overlap", response="")
-            for row, reason in ((row, dropped.get(row.document_id)) for row in sorted(documents, key=_name))
-            if reason
+            for row in sorted(documents, key=attrgetter("document_id"))
+            if (reason := dropped.get(row.document_id))
         ]
         return Outcome(
             tables={
@@ -86,10 +87,6 @@ def fill_pool(
         )
 
     return Work(recipe=run.recipe("pool", VERSION, values, inputs), produce=produce)
-
-
-def _name(document: Document) -> str:
-    return document.document_id
 
 
 def matched(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from infuser_core import settings
 from infuser_core.config.overlays import validate
@@ -241,19 +241,20 @@ def _control(root: Path, name: str, store: Store, asked: Asked) -> Control:
 def _salts(root: Path, name: str, asked: Asked) -> Salts:
     if asked.again is None:
         return Salts(place.repeats_of(root, name))
-    repeats = place.with_repeat(root, name, asked.again, asked_by=_flow_run())
+    # One attempt that Prefect retries asks only once.
+    flow_run = _flow_run()
+    repeats = place.with_repeat(root, name, asked.again, asked_by=str(flow_run.id) if flow_run else "")
     place.record(root, name, repeats)
     return Salts(repeats)
 
 
-def _flow_run() -> str:
-    """Prefect's name for this attempt: one that it retries asks only once."""
+def _flow_run() -> Any:
+    """Prefect's flow run that this is in, if any: none where Prefect, which is slow to import, is absent."""
     if "prefect" not in sys.modules:
-        return ""
+        return None
     from prefect.context import FlowRunContext
 
-    context = FlowRunContext.get()
-    return str(context.flow_run.id) if context is not None and context.flow_run is not None else ""
+    return getattr(FlowRunContext.get(), "flow_run", None)
 
 
 @contextmanager
@@ -293,15 +294,7 @@ def digests_of(root: Path, name: str) -> dict[str, str]:
 
 def plain(value: Any) -> Any:
     """Settings as JSON values."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
+    return to_jsonable_python(value)
 
 
 @contextmanager
@@ -353,13 +346,9 @@ def _say_what_was_left(hold: Hold, record: Journal, name: str, log: RunLog) -> N
 
 
 def served() -> bool:
-    """Whether a deployment's runner started this flow run: never where Prefect, which is slow to import, is absent."""
-    if "prefect" not in sys.modules:
-        return False
-    from prefect.context import FlowRunContext
-
-    context = FlowRunContext.get()
-    return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
+    """Whether a deployment's runner started this flow run."""
+    flow_run = _flow_run()
+    return flow_run is not None and flow_run.deployment_id is not None
 
 
 @contextmanager

@@ -227,7 +227,6 @@ class _Thread:
         self._opened = Opened()
 
     def do(self, task: Task, item: Any) -> Any:
-        """See Worker."""
         with child.on_card(self.card):
             return self._opened.do(task.begin, item)
 
@@ -247,11 +246,9 @@ class _Process:
         self._pool = ProcessPoolExecutor(1)
 
     def do(self, task: Task, item: Any) -> Any:
-        """See Worker."""
         return self._asked(_in_process, task.begin, item)
 
     def end(self, *, now: bool) -> None:
-        """See Worker."""
         if now:
             self._pool.shutdown(kill_workers=True)
         else:
@@ -270,7 +267,7 @@ class _Process:
 
 
 class LocalStaff:
-    """This machine's workers; processes that have ended a task are kept for the next one."""
+    """Staff of this machine; processes that have ended a task are kept for the next one."""
 
     def __init__(self, workers: int, cards: Sequence[str]) -> None:
         self._workers, self._cards = workers, len(cards)
@@ -285,7 +282,6 @@ class LocalStaff:
         return max(1, self._cards) if accelerator else self._workers
 
     def take(self, task: Task, seconds: float) -> Worker | None:
-        """See Staff."""
         if task.accelerator and self._cards:
             try:
                 return _Thread(self._free.get(timeout=seconds))
@@ -299,14 +295,12 @@ class LocalStaff:
             return _Process()
 
     def put(self, worker: Worker, *, lost: bool) -> None:
-        """See Staff."""
         if isinstance(worker, _Thread) and worker.card is not None:
             self._free.put(worker.card)
         if isinstance(worker, _Process) and not lost:
             self._resting.append(worker)
 
     def close(self) -> None:
-        """See Staff."""
         while self._resting:
             self._resting.pop().end(now=True)
 

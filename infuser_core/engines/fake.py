@@ -150,11 +150,9 @@ class BucketPolicy:
         self.weights = nn.Parameter(torch.zeros(BUCKETS))
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
-        """See Policy."""
         return torch.log_softmax(self.weights / temperature, dim=0)[batch.targets_S % BUCKETS]
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """See Policy."""
         logprobs_S = self.logprobs(batch, temperature=temperature)
         entropy = torch.distributions.Categorical(logits=self.weights / temperature).entropy()
         return logprobs_S, entropy.expand_as(logprobs_S)

@@ -41,7 +41,6 @@ class _Hand:
         self._opened = Opened()
 
     def do(self, begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
-        """See Opened."""
         return self._opened.do(begin, item)
 
     def end(self) -> None:
@@ -68,7 +67,6 @@ class _RayWorker:
         self._ray, self.slot = ray, slot
 
     def do(self, task: Task, item: Any) -> Any:
-        """See Worker."""
         actor, errors = self.slot.actor, self._ray.exceptions
         try:
             told = actor.do.remote(task.begin, item)
@@ -83,7 +81,6 @@ class _RayWorker:
             raise LostWorkerError(f"{self.slot.machine.host}: {type(error).__name__}") from error
 
     def end(self, *, now: bool) -> None:
-        """See Worker."""
         if now:
             self._ray.kill(self.slot.actor, no_restart=True)
             return
@@ -102,7 +99,6 @@ class RayStaff:
         self._all: set[_Slot] = set()
 
     def number(self, *, accelerator: bool) -> int:
-        """See Staff."""
         with self._changed:
             self._look()
             return min(MOST, sum(slot.accelerator == accelerator for slot in self._all))
@@ -136,7 +132,6 @@ class RayStaff:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """See Staff."""
         with self._changed:
             for slot in self._all:
                 if slot.actor is not None:

@@ -41,7 +41,6 @@ class _Host:
         return [(engine.name, engine.pid) for engine in self._station.engines]
 
     def show(self, folder: str, weights: str | None) -> None:
-        """See Station."""
         self._station.show(Path(folder), None if weights is None else Path(weights))
 
     def tell(self, place: int, message: tuple[Any, ...]) -> None:
@@ -77,11 +76,9 @@ class RemoteLink:
         self.waiting = 0.0
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """See Channel."""
         self._actor.tell.remote(self._place, message)
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        """See Channel."""
         return self.inbox.receive(seconds)
 
     def waiting_seconds(self) -> float:
@@ -123,7 +120,6 @@ class RemoteStation:
         self.lost = ""
 
     def start(self, folder: Path, *, longest: int | None) -> None:
-        """See Station."""
         started = self._ask("start", str(folder), longest)
         self._links = [RemoteLink(self._actor, place) for place in range(len(started))]
         told = zip(started, self._links, strict=True)
@@ -131,7 +127,6 @@ class RemoteStation:
         threading.Thread(target=self._listen, name=f"engines of {self._host}", daemon=True).start()
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
-        """See Station."""
         self._ask("show", str(folder), None if weights is None else str(weights))
 
     def close(self, *, keep_output: bool = False) -> None:

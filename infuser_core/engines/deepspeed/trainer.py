@@ -49,7 +49,7 @@ RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 
 
 class DeepSpeedTrainer:
-    """protocols.Trainer on `ranks` processes, one per accelerator; equal to LocalTrainer up to rounding.
+    """protocols.Trainer and handover.Giver on `ranks` processes, equal to LocalTrainer up to rounding.
 
     `zero_stage` 2 shards AdamW's state and gradients, 3 the weights as well. `offload` keeps that state in host
     memory (`optimizer`), and with stage 3 the weights too (`all`). `node_copies`: see ZeroOptions. `write_beside`:
@@ -279,17 +279,14 @@ class DeepSpeedTrainer:
         return told
 
     def shapes(self) -> Shapes:
-        """See Giver."""
         found: Shapes = self._everyone("facts_of_weights")[0][0]
         return found
 
     def tied(self) -> Mapping[str, str]:
-        """See Giver."""
         found: Mapping[str, str] = self._everyone("facts_of_weights")[0][1]
         return found
 
     def machines(self) -> list[str]:
-        """See Giver."""
         return list(dict.fromkeys(self._group.machines))
 
     def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
@@ -302,7 +299,6 @@ class DeepSpeedTrainer:
             raise OSError(told)
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
-        """See Giver."""
         ranks = self._everyone("checksums", dtype)
         names = dict.fromkeys(chain.from_iterable(ranks))
         return {name: whole(chain.from_iterable(rank.get(name, ()) for rank in ranks)) for name in names}

@@ -48,7 +48,7 @@ AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
 
 
 class LocalTrainer(FlatTrainer):
-    """protocols.Trainer on one device.
+    """protocols.Trainer on one device, and handover.Giver.
 
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
     bounds the tokens of a micro-batch (None: see TOKEN_BUDGETS; `auto`: see memory, with `roles` trainers on the
@@ -163,27 +163,22 @@ class LocalTrainer(FlatTrainer):
         return step
 
     def shapes(self) -> Shapes:
-        """See Giver."""
         return {name: view.shape for name, view in self._flat.views(self._flat.data).items()}
 
     def tied(self) -> dict[str, str]:
-        """See Giver."""
         assert isinstance(self._policy, ModelPolicy)
         return tied_names(self._policy.model)
 
     def machines(self) -> list[str]:
-        """See Giver."""
         return [HERE]
 
     def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
-        """See Giver."""
         found = entries(paths[HERE])
         with paths[HERE].open("r+b") as handle:
             for name, view in self._flat.views(self._flat.data).items():
                 put(handle, found[name], 0, view)
 
     def checksums(self, dtype: str) -> dict[str, int]:
-        """See Giver."""
         return of_tensors(self._flat.views(self._flat.data), dtype)
 
     def sleep(self) -> None:

@@ -97,16 +97,6 @@ class Machines(Protocol):
         """A file of the giver's weights on each wanted one. Raises OSError or EngineError where one cannot be."""
 
 
-class Alone:
-    """Machines where there is but this one."""
-
-    def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
-        """See Machines."""
-        memory = Memory(giver.shapes(), dtype)
-        giver.lay({HERE: memory.path}, dtype)
-        return {HERE: memory}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
     """Weights of one checkpoint, ready to be read."""
@@ -124,10 +114,10 @@ class Handover:
 
 
 class Board:
-    """The newest weights of every role, for engines that compute in `dtype`."""
+    """The newest weights of every role, for engines that compute in `dtype`, of this machine where no others are."""
 
     def __init__(self, dtype: str, machines: Machines | None = None) -> None:
-        self._dtype, self._machines = dtype, machines or Alone()
+        self._dtype, self._machines = dtype, machines
         self._held: dict[str, tuple[Identity, Handover]] = {}
         self._engines: Collection[str] = ()
         self._responses: Sequence[Sequence[int]] = ()
@@ -171,7 +161,7 @@ class Board:
         # Imported here: whoever only plans a run needs no torch.
         from infuser_core.engines.hf.causal_lm import read_config
 
-        shapes, files = giver.shapes(), self._machines.filled(giver, self._dtype, self._engines)
+        shapes, files = giver.shapes(), self._filled(giver)
         names = {name: name for name in shapes} | dict(giver.tied())
         sums = giver.checksums(self._dtype)
         groups = fixed_groups(int(read_config(folder).get_text_config().vocab_size), self._responses)
@@ -183,6 +173,13 @@ class Board:
             logprobs=[row for rows in scores for row in rows],
             responses=self._responses,
         )
+
+    def _filled(self, giver: Giver) -> Mapping[str, Laid]:
+        if self._machines is not None:
+            return self._machines.filled(giver, self._dtype, self._engines)
+        memory = Memory(giver.shapes(), self._dtype)
+        giver.lay({HERE: memory.path}, self._dtype)
+        return {HERE: memory}
 
 
 def prompt(place: int, vocabulary: int) -> list[int]:

@@ -77,7 +77,6 @@ class Link:
         self._out.put(message)
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        """See Channel."""
         return self._in.receive(seconds)
 
     def waiting_seconds(self) -> float:

@@ -52,7 +52,6 @@ class AdamW(Optimizer[AdamWOptions]):
 
     @torch.no_grad()
     def below_epsilon(self) -> float:
-        """See Optimizer."""
         least = self.options.eps**2 * (1.0 - self.options.beta2**self.steps)
         views = self._parameters.views(self.second).values()
         counts = [sum(int((piece < least).sum()) for piece in view.flatten().split(DEVICE_CHUNK)) for view in views]
@@ -61,13 +60,11 @@ class AdamW(Optimizer[AdamWOptions]):
         return found / size
 
     def state(self) -> dict[str, Tensor]:
-        """See Optimizer."""
         views = self._views()
         moments = {"m": views.views(self.first), "v": views.views(self.second)}
         return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        """See Optimizer."""
         options, flat = self.options, self._parameters
         parts = [
             partial_sums(g, ref, v, step=self.steps, beta2=options.beta2, eps=options.eps)
@@ -81,7 +78,6 @@ class AdamW(Optimizer[AdamWOptions]):
         return Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
 
     def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
-        """See Optimizer."""
         return self.form, self._views().views(self.second)
 
     def _views(self) -> FlatParameters:

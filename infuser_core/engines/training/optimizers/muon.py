@@ -82,12 +82,10 @@ class Muon(Optimizer[MuonOptions]):
             data.add_(scaled(step), alpha=-learning_rate)
 
     def state(self) -> dict[str, Tensor]:
-        """See Optimizer."""
         moments = {"m": self._first, "v": self._second}
         return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        """See Optimizer."""
         references, parts = self._flat.views(reference), []
         for name, g in self._flat.views(gradient).items():
             gamma, ref = self._alone(name, g), references[name]

@@ -52,17 +52,14 @@ class SGD(Optimizer[SGDOptions]):
             data.add_(step, alpha=-learning_rate)
 
     def state(self) -> dict[str, Tensor]:
-        """See Optimizer."""
         return {f"m.{name}": each for name, each in self._flat.views(self.first).items()}
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        """See Optimizer."""
         pairs = [(inner(ref, g), inner(g, g)) for g, ref in self._flat.chunks(gradient, reference)]
         dot, squares = (torch.stack(each).sum() for each in zip(*pairs, strict=True))
         return torch.stack([dot, dot, squares, squares])
 
     def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
-        """See Optimizer."""
         one = self._flat.data.new_ones(())
         # Ones of every parameter's shape, in the memory of a single one.
         ones = {name: one.expand(each.shape) for name, each in self._flat.views(self._flat.data).items()}
