@@ -32,7 +32,6 @@ def execute(
     config: "RunConfig",
     name: str,
     *,
-    quiet: bool = False,
     wait: bool = False,
     page: bool = True,
     asked: Mapping[str, str] = _WHOLE,
@@ -51,14 +50,14 @@ def execute(
             # Better said before a server starts; who holds the run is decided inside.
             runs.refuse_held(root, name)
             try:
-                _execute(config, name, root, quiet=quiet, page=page, asked=asked)
+                _execute(config, name, root, page=page, asked=asked)
                 return
             except BusyRunError:
                 if not wait:
                     raise
 
 
-def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, page: bool, asked: Mapping[str, str]) -> None:
+def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, asked: Mapping[str, str]) -> None:
     # Imported here: every command imports this module, few execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
@@ -69,8 +68,8 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, page: b
     require_room(config, name, asked_of(**places))
     try:
         server = deployment.find_server(root)
-        if server is None or not _published(config, name, root, quiet=quiet, places=places):
-            pipeline(config, name, quiet=quiet, page=page, **places)
+        if server is None or not _published(config, name, root, places=places):
+            pipeline(config, name, page=page, **places)
     except InfuserError:
         raise
     except Exception as error:  # the process boundary: recorded in the journal, named for the person
@@ -78,7 +77,7 @@ def _execute(config: "RunConfig", name: str, root: Path, *, quiet: bool, page: b
         raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
 
 
-def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, places: dict[str, Any]) -> bool:
+def _published(config: "RunConfig", name: str, root: Path, *, places: dict[str, Any]) -> bool:
     """Execute the run as a flow of Prefect. Returns whether it came to its end: its server may be lost."""
     from flows import deployment
 
@@ -96,7 +95,7 @@ def _published(config: "RunConfig", name: str, root: Path, *, quiet: bool, place
     settle_at_start(root)
     try:
         with without_heartbeats(), tags(store_tag(root)):
-            infuser(name=name, settings=config.model_dump(mode="json"), quiet=quiet, **places)
+            infuser(name=name, settings=config.model_dump(mode="json"), **places)
     except httpx.HTTPError as error:
         # Stages raise errors of ours: this one is from showing them.
         why = " ".join(str(error).split())[:200] or type(error).__name__
@@ -153,14 +152,9 @@ def print_warning(line: str) -> None:
     typer.echo(printable(f"infuser: warning: {line}"), err=True)
 
 
-def spawn(arguments: list[str], *, log: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+def spawn(arguments: list[str], *, log: Path) -> subprocess.Popen[bytes]:
     """`infuser ARGUMENTS` as another process, its output in a file."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    values: dict[str, Any] = {**os.environ, **(environment or {})}
+    command = [sys.executable, "-P", "-m", "flows.cli.main", *arguments]
     with log.open("wb") as handle:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "flows.cli.main", *arguments],
-            stdout=handle,
-            stderr=subprocess.STDOUT,
-            env=values,
-        )
+        return subprocess.Popen(command, stdout=handle, stderr=subprocess.STDOUT)

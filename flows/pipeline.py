@@ -28,7 +28,7 @@ def resolve(
 
 
 def pipeline(
-    config: RunConfig, name: str, *, quiet: bool, flow_run: str = "", page: bool = True, **places: str
+    config: RunConfig, name: str, *, quiet: bool = False, flow_run: str = "", page: bool = True, **places: str
 ) -> Stop | None:
     """The stages of the run and the `page` of its report. Returns the place where the run stopped, if it was asked to.
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import duckdb
 import pytest
-import torch
 from engine_tiny import END, make_checkpoint, uniform
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +38,7 @@ GROUPS = [
     for place in range(6)
 ]
 NONE = PromptGroup(group_id="none", token_ids=[2], seeds=[])
-CUDA, MODEL = torch.device("cuda"), "./model"
+MODEL = "./model"
 
 Make = Callable[..., ServiceSampler]
 
@@ -299,19 +298,17 @@ def test_a_sleeping_engine_wakes_and_unusable_prompts_harm_nobody(make: Make, fl
 
 
 def test_memory_and_sleep_are_those_of_the_configuration() -> None:
-    settings = vllm_settings(ServiceOptions(memory=0.4, sleep=True), model=MODEL, dtype="bfloat16", device=CUDA)
+    settings = vllm_settings(ServiceOptions(device="cuda", memory=0.4, sleep=True), model=MODEL)
     assert settings["gpu_memory_utilization"] == 0.4
     assert settings["enable_sleep_mode"] is True and settings["enforce_eager"] is False
-    on_cpu = vllm_settings(ServiceOptions(), model=MODEL, dtype="float32", device=torch.device("cpu"))
+    on_cpu = vllm_settings(ServiceOptions(dtype="float32"), model=MODEL)
     assert on_cpu["enable_sleep_mode"] is False and on_cpu["enforce_eager"] is True
 
 
 def test_engines_leave_the_trainers_accelerators_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def started(**options: int) -> list[str]:
-        asked = ServiceOptions(worker="scripted_engine", **options)  # type: ignore[arg-type]
-        made = launches(
-            asked, model=MODEL, scratch=tmp_path, dtype="bfloat16", device=CUDA, threads=1, cards=visible_cards()
-        )
+        asked = ServiceOptions(worker="scripted_engine", device="cuda", **options)  # type: ignore[arg-type]
+        made = launches(asked, model=MODEL, scratch=tmp_path, cards=visible_cards())
         return [each.environment["CUDA_VISIBLE_DEVICES"] for each in made]
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")

@@ -11,9 +11,10 @@ from typing import Any
 
 from infuser_core.engines.cluster.connection import answer, connected, machines, name_of, on
 from infuser_core.engines.cluster.layout import Cluster, Machine, shares
+from infuser_core.engines.service.launch import ServiceOptions
 from infuser_core.engines.service.link import Inbox
 from infuser_core.engines.service.process import Engine
-from infuser_core.engines.service.station import Station, StationOptions
+from infuser_core.engines.service.station import Station
 from infuser_core.errors import EngineError
 
 LISTEN_SECONDS = 1.0
@@ -29,7 +30,7 @@ ENDING_SECONDS = 15.0
 class _Host:
     """The actor."""
 
-    def __init__(self, options: StationOptions, where: str, cards: list[str], places: list[str]) -> None:
+    def __init__(self, options: ServiceOptions, where: str, cards: list[str], places: list[str]) -> None:
         sys.path[:] = places
         self._bell = threading.Event()
         self._station = Station(options, self._bell, cards=cards, where=where)
@@ -170,7 +171,7 @@ class RemoteStation:
             self._bell.set()
 
 
-def stations(cluster: Cluster, options: StationOptions, bell: threading.Event) -> list[RemoteStation]:
+def stations(cluster: Cluster, options: ServiceOptions, bell: threading.Event) -> list[RemoteStation]:
     """One for every machine that samples, nothing started yet. Raises EngineError where the cluster is too small."""
     ray = connected(cluster, cores=1)
     found = []
@@ -184,5 +185,5 @@ def stations(cluster: Cluster, options: StationOptions, bell: threading.Event) -
         made = actor.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(
             options, f" on {machine.host}", cards, sys.path
         )
-        found.append(RemoteStation(ray, made, machine, options.service.start_seconds, bell))
+        found.append(RemoteStation(ray, made, machine, options.start_seconds, bell))
     return found

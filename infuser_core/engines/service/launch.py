@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infuser_core.errors import EngineError
-
-if TYPE_CHECKING:
-    import torch
 
 VLLM = "infuser_core.engines.vllm.worker"
 HF = "infuser_core.engines.hf.worker"
@@ -28,6 +25,12 @@ PYTHON = "INFUSER_VLLM_PYTHON"
 class ServiceOptions:
     """Settings of the engines and of their watch."""
 
+    device: str = "cpu"
+    """`cpu` or `cuda`."""
+    dtype: str = "bfloat16"
+    """Compute dtype."""
+    threads: int = 1
+    """CPU threads of each."""
     engines: int | None = None
     """Engines of a machine; None makes one per `tensor_parallel` visible accelerators, and one on a CPU."""
     tensor_parallel: int = 1
@@ -97,37 +100,29 @@ def interpreter(options: ServiceOptions) -> str:
     return python
 
 
-def launches(
-    options: ServiceOptions,
-    *,
-    model: str,
-    scratch: Path,
-    dtype: str,
-    device: "torch.device",
-    threads: int,
-    cards: Sequence[str],
-) -> list[Launch]:
+def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Sequence[str]) -> list[Launch]:
     """One start per engine, in the folder `scratch`, where the model lies under that name.
 
     The name enters the key of vLLM's compile cache: a path that is never the same would never find anything there.
     Raises EngineError where there are fewer `cards` than asked for.
     """
-    free = list(cards[options.reserved :]) if device.type == "cuda" else []
+    cuda = options.device == "cuda"
+    free = list(cards[options.reserved :]) if cuda else []
     count = options.engines or max(1, len(free) // options.tensor_parallel)
-    if device.type == "cuda" and count * options.tensor_parallel > len(free):
+    if cuda and count * options.tensor_parallel > len(free):
         raise EngineError(
             f"{count} engines of {options.tensor_parallel} accelerators each were asked for, and {len(free)} are "
             f"visible{f' beside the {options.reserved} of the trainer' if options.reserved else ''}",
             hint="lower the number of engines or tensor_parallel",
         )
-    width, own = options.tensor_parallel, {"OMP_NUM_THREADS": str(threads)}
+    width, own = options.tensor_parallel, {"OMP_NUM_THREADS": str(options.threads)}
     shares = [",".join(free[place * width : (place + 1) * width]) for place in range(count)]
     return [
         Launch(
             name=f"engine {place}",
             python=interpreter(options),
             module=options.worker,
-            settings=_settings(options, model=model, dtype=dtype, device=device),
+            settings=_settings(options, model=model),
             environment=own | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
             folder=scratch,
         )
@@ -135,26 +130,27 @@ def launches(
     ]
 
 
-def _settings(options: ServiceOptions, *, model: str, dtype: str, device: "torch.device") -> dict[str, Any]:
+def _settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
     if options.worker == HF:
-        return {"model": model, "dtype": dtype, "device": device.type, "deterministic": options.deterministic}
-    return vllm_settings(options, model=model, dtype=dtype, device=device)
+        kept = {"dtype": options.dtype, "device": options.device, "deterministic": options.deterministic}
+        return {"model": model, **kept}
+    return vllm_settings(options, model=model)
 
 
-def vllm_settings(options: ServiceOptions, *, model: str, dtype: str, device: "torch.device") -> dict[str, Any]:
+def vllm_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
     """Arguments of a vLLM engine, by its own names."""
     return {
         "model": model,
-        "dtype": dtype,
+        "dtype": options.dtype,
         "quantization": options.quantisation,
         "tensor_parallel_size": options.tensor_parallel,
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_model_len": options.max_model_len,
-        "enforce_eager": device.type == "cpu",
+        "enforce_eager": options.device == "cpu",
         # After a part of a prompt vLLM sets a response's random numbers back, which a CPU's generator cannot.
-        "enable_chunked_prefill": False if device.type == "cpu" else None,
-        "enable_sleep_mode": options.sleep and device.type == "cuda",
+        "enable_chunked_prefill": False if options.device == "cpu" else None,
+        "enable_sleep_mode": options.sleep and options.device == "cuda",
         "gpu_memory_utilization": options.memory,
     }
 

@@ -29,7 +29,7 @@ from infuser_core.engines.service.draw import Draw
 from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.launch import HF, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.process import Engine
-from infuser_core.engines.service.station import Station, StationOptions
+from infuser_core.engines.service.station import Station
 from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, fixed_groups
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
@@ -71,17 +71,16 @@ class ServiceSampler:
         **options: Any,
     ) -> None:
         choose_dtype(dtype)
-        self._options = ServiceOptions(**options)
+        self._dtype, self._device = dtype, choose_device(device)
+        self._options = ServiceOptions(device=self._device.type, dtype=dtype, threads=threads, **options)
         if dtype == "float64" and self._options.worker == VLLM:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
         interpreter(self._options)
-        self._dtype, self._device = dtype, choose_device(device)
         if self._options.quantisation and self._device.type == "cpu":
             raise EngineError(
                 f"vLLM has no kernels for {self._options.quantisation} on a CPU",
                 hint="set engine.rollout_quantisation to null, or sample on an accelerator",
             )
-        self._station = StationOptions(service=self._options, device=self._device.type, dtype=dtype, threads=threads)
         self._cluster, self._board = cluster, board
         self._stations: list[Stationed] = []
         self._bell = threading.Event()
@@ -226,11 +225,11 @@ class ServiceSampler:
 
     def _machines(self) -> list[Stationed]:
         if self._cluster is None:
-            return [Station(self._station, self._bell)]
+            return [Station(self._options, self._bell)]
         # Ray loads where it is used.
         from infuser_core.engines.cluster.host import stations
 
-        return [*stations(self._cluster, self._station, self._bell)]
+        return [*stations(self._cluster, self._options, self._bell)]
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
         """Raises EngineError for engines that do not hold the checkpoint's weights.

@@ -2,11 +2,9 @@
 
 import tempfile
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-
-import torch
 
 from infuser_core.adapters import base_of
 from infuser_core.engines.hf.causal_lm import choose_dtype, link_model_files, save_merged
@@ -18,25 +16,11 @@ VIEW = "model"
 """Name of the folder with the model's files, in the scratch folder that engines run in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StationOptions:
-    """Settings of a machine's engines."""
-
-    service: ServiceOptions
-    """Their settings."""
-    device: str
-    """`cpu` or `cuda`."""
-    dtype: str
-    """Compute dtype."""
-    threads: int
-    """CPU threads of each."""
-
-
 class Station:
     """Engines on `cards` of this machine, all visible ones when None. `where` is appended to their names."""
 
     def __init__(
-        self, options: StationOptions, bell: threading.Event, *, cards: list[str] | None = None, where: str = ""
+        self, options: ServiceOptions, bell: threading.Event, *, cards: list[str] | None = None, where: str = ""
     ) -> None:
         self._options, self._bell, self._where = options, bell, where
         self._cards = visible_cards() if cards is None else cards
@@ -46,19 +30,10 @@ class Station:
 
     def start(self, folder: Path, *, longest: int | None) -> None:
         """Fresh engines for sequences of `longest` tokens that take the folder's weights; they say when it is done."""
-        options = self._options
         self._scratch = scratch = Path(tempfile.mkdtemp(prefix="infuser-engines-"))
         self.show(folder)
-        planned = launches(
-            replace(options.service, max_model_len=longest),
-            model=f"./{VIEW}",
-            scratch=scratch,
-            dtype=options.dtype,
-            device=torch.device(options.device),
-            threads=options.threads,
-            cards=self._cards,
-        )
-        for launch in planned:
+        options = replace(self._options, max_model_len=longest)
+        for launch in launches(options, model=f"./{VIEW}", scratch=scratch, cards=self._cards):
             self.engines.append(EngineProcess(replace(launch, name=f"{launch.name}{self._where}"), self._bell))
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
