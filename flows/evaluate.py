@@ -3,17 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infuser_core import settings
-
-if TYPE_CHECKING:
-    from infuser_core.evaluation.models import NamedModel
-    from infuser_core.evaluation.plan import Plan
-    from infuser_core.evaluation.saved import Answers, Files, Scored
-    from infuser_core.evaluation.settings import EvaluationSettings
-    from infuser_core.store.recipe import ArtifactRef
-    from tasks.run import Execution
+from infuser_core.evaluation import comparison, inspect_logs, results
+from infuser_core.evaluation.models import NamedModel, find_model
+from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
+from infuser_core.evaluation.record import Record, folder_of, refuse_other
+from infuser_core.evaluation.saved import Answers, Files, Scored, find, read_scored
+from infuser_core.evaluation.scores import scores_of
+from infuser_core.evaluation.settings import EvaluationSettings, chat_of, engine_name, pool_of, settings_for
+from infuser_core.phases.evaluate import ScoreSettings
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.store import Store
+from tasks import answers as stages
+from tasks.run import Execution, evaluating
+from tasks.work import execute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +59,12 @@ class Evaluated:
     """Where its tables lie."""
     results: dict[str, Any]
     """The content of `results.json`."""
-    scores: "Mapping[str, ArtifactRef]"
+    scores: Mapping[str, ArtifactRef]
     """Benchmark label to the artifact with verdicts and scores."""
 
 
 def evaluate(order: Order, *, warn: Callable[[str], None]) -> Evaluated:
     """Ask what is not answered yet, then score. Repeating it costs no question twice."""
-    from infuser_core.evaluation.models import find_model
-    from infuser_core.evaluation.plan import make_plan
-    from infuser_core.evaluation.settings import settings_for
-
     model = find_model(settings.store_root(), order.model)
     chosen = settings_for(model, order.config, order.overrides)
     notes: list[str] = []
@@ -80,24 +81,14 @@ def evaluate(order: Order, *, warn: Callable[[str], None]) -> Evaluated:
 
 def evaluate_plan(
     order: Order,
-    model: "NamedModel",
-    chosen: "EvaluationSettings",
-    plan: "Plan",
+    model: NamedModel,
+    chosen: EvaluationSettings,
+    plan: Plan,
     *,
     notes: Sequence[str] = (),
-    source: "ArtifactRef | None" = None,
+    source: ArtifactRef | None = None,
 ) -> Evaluated:
     """Evaluate the model on these questions; `source` is the artifact that generated ones are from."""
-    from infuser_core.evaluation.models import find_model
-    from infuser_core.evaluation.plan import identity_of, name_of
-    from infuser_core.evaluation.record import Record, folder_of, refuse_other
-    from infuser_core.evaluation.saved import Answers, read_scored
-    from infuser_core.evaluation.settings import chat_of, engine_name, pool_of
-    from infuser_core.phases.evaluate import ScoreSettings
-    from tasks import answers as stages
-    from tasks.run import evaluating
-    from tasks.work import execute
-
     root = settings.writable_store_root()
     judge = find_model(root, order.judge) if order.judge else None
     judging = stages.Judge(digest=judge.digest, load=lambda: chat_of(judge, chosen)) if judge else None
@@ -123,20 +114,16 @@ def evaluate_plan(
 
 
 def _exported(
-    run: "Execution",
-    record: Any,
-    answers: "Answers",
-    scored: "Scored",
+    run: Execution,
+    record: Record,
+    answers: Answers,
+    scored: Scored,
     *,
     order: Order,
     too_long: str,
-    judge: "NamedModel | None",
+    judge: NamedModel | None,
 ) -> dict[str, Any]:
     """Tables beside the record, and everything in the folder that was asked for."""
-    from infuser_core.evaluation import inspect_logs, results
-    from infuser_core.evaluation.record import folder_of
-    from infuser_core.evaluation.scores import scores_of
-
     out = order.out
 
     sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
@@ -164,13 +151,10 @@ def rescore(
     as_json: bool,
 ) -> dict[str, Any] | str:
     """Score saved answers under the presets; the verdicts are kept, the comparison is returned."""
-    from infuser_core.evaluation import comparison
-    from infuser_core.evaluation.results import export_verdicts
-
     answers, scored = _scored(source, presets, questions=questions, benchmark=benchmark, too_long=too_long)
     found = comparison.agreement(answers.name, answers.plan, scored)
     if out is not None:
-        export_verdicts(out, scored)
+        results.export_verdicts(out, scored)
     if as_json:
         return found
     return "\n".join([comparison.agreement_table(found), *([f"verdicts: {out}"] if out else [])])
@@ -187,8 +171,6 @@ def passk(
     as_json: bool,
 ) -> dict[str, Any] | str:
     """pass@k curves of saved answers."""
-    from infuser_core.evaluation import comparison
-
     answers, (scored,) = _scored(source, [preset], questions=questions, benchmark=benchmark, wanted=benchmarks)
     found = comparison.curves(answers.name, preset, answers.plan, scored.questions, ks)
     return found if as_json else comparison.curves_table(found)
@@ -202,16 +184,8 @@ def _scored(
     benchmark: str,
     too_long: str = "wrong",
     wanted: Sequence[str] = (),
-) -> "tuple[Answers, list[Scored]]":
+) -> tuple[Answers, list[Scored]]:
     """Saved answers with what every preset makes of them; computed at most once."""
-    from infuser_core.evaluation.saved import find, read_scored
-    from infuser_core.evaluation.settings import EvaluationSettings, pool_of
-    from infuser_core.phases.evaluate import ScoreSettings
-    from infuser_core.store.store import Store
-    from tasks import answers as stages
-    from tasks.run import evaluating
-    from tasks.work import execute
-
     named = find(Store(settings.store_root()), source, questions, benchmark)
     with evaluating(f"{named.name}-rescored", pool=pool_of(EvaluationSettings())) as run:
         answers = _taken_in(run, named).of(wanted)
@@ -223,12 +197,8 @@ def _scored(
         return answers, scored
 
 
-def _taken_in(run: "Execution", named: "Answers | Files") -> "Answers":
+def _taken_in(run: Execution, named: Answers | Files) -> Answers:
     """The answers in the store; those of a file are put there first."""
-    from infuser_core.evaluation.saved import Answers
-    from tasks import answers as stages
-    from tasks.work import execute
-
     if isinstance(named, Answers):
         return named
     parts = named.read()

@@ -5,20 +5,30 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infuser_core import settings
+from infuser_core.benchmarks.parts.files import keep_rows
+from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load, merge, validate
+from infuser_core.config.run import RunConfig
+from infuser_core.config.sources import FileQuestions
 from infuser_core.errors import UsageError
-
-if TYPE_CHECKING:
-    from infuser_core.config.run import RunConfig
-    from infuser_core.evaluation.models import NamedModel
-    from infuser_core.schemas import InfluenceScore, Question
-    from infuser_core.statistics.ranking import Given, ScoredQuestion
-    from infuser_core.store.recipe import ArtifactRef
-    from tasks.run import Run
+from infuser_core.evaluation.models import NamedModel, find_model, is_nano
+from infuser_core.evaluation.settings import lab_of
+from infuser_core.phases.studies import selection
+from infuser_core.schemas import InfluenceScore, Question
+from infuser_core.statistics import ranking
+from infuser_core.statistics.correlation import RankCorrelation
+from infuser_core.statistics.ranking import Given, ScoredQuestion
+from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.tables import save_rows
+from tasks import cotraining as phase
+from tasks import documents, training_pool
+from tasks.run import Run, opened
+from tasks.studies import questions as studies
+from tasks.studies import scores
 
 ROLLOUTS = 64
 """Answers per held-out question where the form of a right reply is not given."""
@@ -48,11 +58,6 @@ def score(
 
     Raises UsageError for a model behind an address, and for a `keep` that is no `top:N`.
     """
-    from infuser_core.evaluation.models import find_model
-    from infuser_core.statistics import ranking
-    from infuser_core.store.tables import save_rows
-    from tasks.run import opened
-
     share = ranking.share_of(keep)
     found = find_model(settings.store_root(), model)
     if found.folder is None:
@@ -83,11 +88,8 @@ def score(
     return {"model": model, **ranking.summary(rows), **checked, "out": str(out), "kept": kept}
 
 
-def _base(model: "NamedModel", configs: Sequence[Path]) -> "RunConfig":
+def _base(model: NamedModel, configs: Sequence[Path]) -> RunConfig:
     """The settings by which a run would score: the given ones, the model's own run's or lab's, or plain ones."""
-    from infuser_core.evaluation.models import is_nano
-    from infuser_core.evaluation.settings import lab_of
-
     if configs:
         return load(configs)
     if model.config is not None:
@@ -98,11 +100,7 @@ def _base(model: "NamedModel", configs: Sequence[Path]) -> "RunConfig":
     return load([shipped.named("start"), shipped.named("engine/laptop")], [*plain, "cotrain.sampling.temperature=0.7"])
 
 
-def _given(files: Sequence[Path]) -> "Iterator[Given]":
-    from infuser_core.benchmarks.parts.question_sets import load_questions
-    from infuser_core.config.sources import FileQuestions
-    from infuser_core.statistics.ranking import Given
-
+def _given(files: Sequence[Path]) -> Iterator[Given]:
     for place, file in enumerate(files):
         found = load_questions(FileQuestions(type="file", path=str(file)), seed=0)
         for row, question in enumerate(found, 1):
@@ -111,15 +109,9 @@ def _given(files: Sequence[Path]) -> "Iterator[Given]":
 
 
 def _scored(
-    run: "Run", model: "NamedModel", questions: Sequence["Question"]
-) -> "tuple[list[InfluenceScore], dict[str, ArtifactRef]]":
+    run: Run, model: NamedModel, questions: Sequence[Question]
+) -> tuple[list[InfluenceScore], dict[str, ArtifactRef]]:
     """The scores, and what those of the first shard were made from."""
-    from infuser_core.schemas import InfluenceScore
-    from infuser_core.statistics import ranking
-    from tasks import cotraining as phase
-    from tasks import documents
-    from tasks.studies import questions as studies
-
     solver = model.ref or _anchored(run)
     dev = documents.reference_questions(run.name, "dev")
     answers = phase.rollout_dev(run.name, 0, dev, solver)
@@ -135,13 +127,8 @@ def _scored(
     return found, {**first, "solver": solver, "gradient": gradient, "dev": dev}
 
 
-def _checked(run: "Run", made: "dict[str, ArtifactRef]", *, samples: int, steps: int, reply: str) -> dict[str, Any]:
+def _checked(run: Run, made: dict[str, ArtifactRef], *, samples: int, steps: int, reply: str) -> dict[str, Any]:
     """Change of held-out questions by real steps on those of the first shard: on each alone, and on selections."""
-    from infuser_core.phases.studies import selection
-    from infuser_core.statistics.correlation import RankCorrelation
-    from tasks import documents
-    from tasks.studies import scores
-
     held_out = documents.reference_questions(run.name, "validation")
     asked = scores.Studied(run=run, iteration=0, inputs={**made, "held_out": held_out}, reply=reply)
     named = scores.named_scores(asked)
@@ -152,18 +139,14 @@ def _checked(run: "Run", made: "dict[str, ArtifactRef]", *, samples: int, steps:
     return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
 
 
-def _anchored(run: "Run") -> "ArtifactRef":
+def _anchored(run: Run) -> ArtifactRef:
     """The model with moments of its own at zero, or new adapters of it."""
-    from tasks import training_pool
-
     base = training_pool.copy_base(run.name) if run.config.cotrain.adapter else None
     return training_pool.prepare_anchor(run.name, base)
 
 
-def _keep(chosen: "Sequence[ScoredQuestion]", files: Sequence[Path], folder: Path) -> list[str]:
+def _keep(chosen: Sequence[ScoredQuestion], files: Sequence[Path], folder: Path) -> list[str]:
     """The best questions of all files, each in a file of its own file's format in this folder, in their order."""
-    from infuser_core.benchmarks.parts.files import keep_rows
-
     kept = []
     for file in files:
         target = folder / f"{file.stem}.kept{file.suffix}"

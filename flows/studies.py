@@ -5,32 +5,44 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.evaluate import Order, evaluate_plan
-from infuser_core import settings
+from flows.execute import execute as execute_run
+from infuser_core import durable, settings
 from infuser_core.config import shipped
 from infuser_core.config.overlays import merge, validate
 from infuser_core.errors import UsageError
+from infuser_core.evaluation import generated
+from infuser_core.evaluation.generated import GeneratedSet, Judged, Solved
+from infuser_core.evaluation.models import find_model
+from infuser_core.evaluation.settings import chat_of, of_run, pool_of, settings_for
+from infuser_core.phases.studies import selection
+from infuser_core.phases.studies.candidates import PAPER, NamedScore
+from infuser_core.phases.studies.gradients import GradientQuality
+from infuser_core.phases.studies.selection import SelectionArm
+from infuser_core.planning import sweeps
 from infuser_core.planning.preflight import preflight
+from infuser_core.report import charts, page
+from infuser_core.report.build import influence_curve
+from infuser_core.report.content import Report
+from infuser_core.report.quality import quality as section
+from infuser_core.schemas import Question, QuestionLabel
+from infuser_core.statistics.correlation import RankCorrelation
+from infuser_core.statistics.over_runs import over_runs
+from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
 from infuser_core.store import runs
-
-if TYPE_CHECKING:
-    from infuser_core.evaluation.generated import GeneratedSet, Judged, Solved
-    from infuser_core.phases.studies.candidates import NamedScore
-    from infuser_core.phases.studies.selection import SelectionArm
-    from infuser_core.statistics.question_quality import CheckedQuestion
-    from infuser_core.store.recipe import ArtifactRef
-    from tasks.run import Execution
-    from tasks.studies.scores import Studied
+from infuser_core.store.recipe import ArtifactRef
+from tasks.answers import Judge
+from tasks.run import Execution, evaluating, opened
+from tasks.studies import questions as stages
+from tasks.studies import scores as studied_scores
+from tasks.studies.scores import Studied
+from tasks.work import execute
 
 
-def _compared(run: "Execution", asked: "GeneratedSet", scores: "Mapping[str, ArtifactRef]") -> None:
+def _compared(run: Execution, asked: GeneratedSet, scores: Mapping[str, ArtifactRef]) -> None:
     """Keep agreement and gap of every solver for reports; the first is the base."""
-    from infuser_core.evaluation import generated
-    from tasks.studies import questions as stages
-    from tasks.work import execute
-
     tallies = {solver: generated.tally_of(run.store, ref) for solver, ref in scores.items()}
     rows = generated.gaps(tallies, next(iter(tallies)))
     execute(run, stages.compare_solvers(asked, rows, scores))
@@ -54,12 +66,6 @@ def quality(
     compared with the `strong` one, by default the one that agrees most often. A `judge` decides whether a question
     stands alone, by default rules do.
     """
-    from infuser_core.evaluation import generated
-    from infuser_core.evaluation.settings import of_run, pool_of
-    from tasks.run import evaluating
-    from tasks.studies import questions as stages
-    from tasks.work import execute
-
     root = settings.store_root()
     name = runs.find_run(root, run)
     if len({*solvers}) < len(solvers):
@@ -93,11 +99,8 @@ def quality(
     return {**found, "page": str(_page(root, name, found, html))}
 
 
-def _answered(asked: "GeneratedSet", solvers: Sequence[str], *, samples: int) -> "dict[str, ArtifactRef]":
+def _answered(asked: GeneratedSet, solvers: Sequence[str], *, samples: int) -> dict[str, ArtifactRef]:
     """The scores of every solver on the questions of one iteration."""
-    from infuser_core.evaluation.models import find_model
-    from infuser_core.evaluation.settings import settings_for
-
     scores = {}
     for solver in solvers:
         model = find_model(settings.store_root(), solver)
@@ -109,11 +112,9 @@ def _answered(asked: "GeneratedSet", solvers: Sequence[str], *, samples: int) ->
 
 
 def _solved(
-    run: "Execution", scores: "Mapping[int, Mapping[str, ArtifactRef]]", strong: str
-) -> "tuple[str, dict[int, Solved]]":
+    run: Execution, scores: Mapping[int, Mapping[str, ArtifactRef]], strong: str
+) -> tuple[str, dict[int, Solved]]:
     """The solver that keys are compared with, and by iteration what the solvers made of the questions."""
-    from infuser_core.evaluation import generated
-
     tallies = {
         number: {solver: generated.tally_of(run.store, ref) for solver, ref in refs.items()}
         for number, refs in scores.items()
@@ -129,16 +130,9 @@ def _solved(
 
 
 def _judged(
-    run: "Execution", sets: "Sequence[GeneratedSet]", asked: str, made: "dict[str, ArtifactRef]"
-) -> "dict[str, Judged]":
+    run: Execution, sets: Sequence[GeneratedSet], asked: str, made: dict[str, ArtifactRef]
+) -> dict[str, Judged]:
     """The judge's word on every question; nothing without a judge."""
-    from infuser_core.evaluation.generated import Judged
-    from infuser_core.evaluation.models import find_model
-    from infuser_core.evaluation.settings import chat_of, settings_for
-    from tasks.answers import Judge
-    from tasks.studies import questions as stages
-    from tasks.work import execute
-
     if not asked:
         return {}
     model = find_model(run.store.root, asked)
@@ -152,46 +146,35 @@ def _judged(
     return found
 
 
-def _summary(rows: "Sequence[CheckedQuestion]", solved: "Mapping[int, Solved]") -> dict[str, Any]:
+def _summary(rows: Sequence[CheckedQuestion], solved: Mapping[int, Solved]) -> dict[str, Any]:
     """Numbers per iteration and solver."""
-    from infuser_core.evaluation.generated import agreements
-    from infuser_core.statistics.question_quality import iteration_quality
-
     solvers: list[dict[str, Any]] = []
     for iteration, one in solved.items():
-        solvers.extend(agreements(one.tallies, next(iter(one.tallies)), iteration) if one.tallies else [])
+        solvers.extend(generated.agreements(one.tallies, next(iter(one.tallies)), iteration) if one.tallies else [])
     per = [iteration_quality(list(mine)) for _, mine in groupby(rows, key=lambda row: row.iteration)]
     return {"iterations": per, "solvers": solvers}
 
 
 def _examples(
-    run: "Execution",
+    run: Execution,
     name: str,
-    sets: "Sequence[GeneratedSet]",
-    rows: "Sequence[CheckedQuestion]",
-    made: "dict[str, ArtifactRef]",
+    sets: Sequence[GeneratedSet],
+    rows: Sequence[CheckedQuestion],
+    made: dict[str, ArtifactRef],
     *,
     count: int,
 ) -> dict[str, Any]:
     """Questions of the same documents at two iterations, written again by the generators where the run has none."""
-    from infuser_core.evaluation.generated import check
-    from infuser_core.statistics.question_quality import side_by_side
-
     pairs = side_by_side(rows, count=count)
     again = [] if pairs or not count else _written_again(run, name, sets, made, count=count)
-    found = pairs or side_by_side(check(again, {}, judged={}), count=count)
+    found = pairs or side_by_side(generated.check(again, {}, judged={}), count=count)
     return {"examples": found, "rewritten": bool(again)}
 
 
 def _written_again(
-    run: "Execution", name: str, sets: "Sequence[GeneratedSet]", made: "dict[str, ArtifactRef]", *, count: int
+    run: Execution, name: str, sets: Sequence[GeneratedSet], made: dict[str, ArtifactRef], *, count: int
 ) -> list[dict[str, Any]]:
     """Questions from the same documents by the first and the last generator; none where it never moved or is gone."""
-    from infuser_core.evaluation import generated
-    from infuser_core.schemas import Question, QuestionLabel
-    from tasks.studies import questions as stages
-    from tasks.work import execute
-
     writers = [generated.writer_of(run.store, name, each.iteration) for each in (sets[0], sets[-1])]
     first, last = writers
     if first is None or last is None or first == last:
@@ -212,11 +195,6 @@ def _written_again(
 
 def _page(root: Path, name: str, found: dict[str, Any], html: Path | None) -> Path:
     """The page of what was found; returns where it lies."""
-    from infuser_core import durable
-    from infuser_core.report import page
-    from infuser_core.report.content import Report
-    from infuser_core.report.quality import quality as section
-
     shown = html or runs.runs_folder(root).joinpath(name, "quality", "quality.html")
     durable.write(shown, page.render(Report(title=f"Generated questions of {name}", sections=[section(found)])))
     return shown
@@ -229,19 +207,12 @@ def predict_effects(
     run: str | None, *, iteration: int, questions: int, answers: int, rollouts: int, figure: Path | None
 ) -> dict[str, Any]:
     """Steps on single questions: does any score rank what they change?"""
-    from infuser_core.report.charts import study
-    from infuser_core.statistics.correlation import RankCorrelation
-    from tasks.studies import scores
-    from tasks.work import execute
-
     with _studied(run, iteration) as (asked, named):
-        work = scores.prediction_study(asked, named, questions=questions, answers=answers, rollouts=rollouts)
+        work = studied_scores.prediction_study(asked, named, questions=questions, answers=answers, rollouts=rollouts)
         made = execute(asked.run, work).ref
         rows = asked.run.store.rows(made, "score_correlations", RankCorrelation)
         if figure is not None:
-            from infuser_core import durable
-
-            durable.write(figure, study(*scores.points(asked.run, made, named), rows))
+            durable.write(figure, charts.study(*studied_scores.points(asked.run, made, named), rows))
     return {**_head(asked), "fresh": answers, "correlations": [asdict(row) for row in rows]}
 
 
@@ -249,8 +220,6 @@ def select_questions(
     run: str | None, *, iteration: int, share: float, steps: int, draws: int, samples: int | None
 ) -> dict[str, Any]:
     """Equal training on the questions that each score chooses, and on random ones."""
-    from infuser_core.phases.studies import selection
-
     asked, _, rows = _arms(run, iteration, share=share, steps=steps, draws=draws, samples=samples, ranked=True)
     return {**_head(asked), "steps": steps, "arms": list(selection.summary(rows))}
 
@@ -259,8 +228,6 @@ def datamodelling_score(
     run: str | None, *, iteration: int, share: float, steps: int, subsets: int, samples: int | None
 ) -> dict[str, Any]:
     """Train on random subsets of one iteration's questions: do their summed scores rank what each reaches?"""
-    from infuser_core.phases.studies import selection
-
     asked, named, rows = _arms(run, iteration, share=share, steps=steps, draws=subsets, samples=samples, ranked=False)
     found = [asdict(row) for row in selection.datamodelling(rows, named)]
     return {**_head(asked), "steps": steps, "subsets": subsets, "correlations": found}
@@ -268,29 +235,23 @@ def datamodelling_score(
 
 def gradient_quality(run: str | None, *, iteration: int, documents: int, batches: int, answers: int) -> dict[str, Any]:
     """Cosine of the generator's gradient and the true one, by reward and advantage."""
-    from infuser_core.phases.studies.gradients import GradientQuality
-    from tasks.studies import scores
-
     with _studied(run, iteration) as (asked, named):
-        work = scores.gradient_study(asked, named, documents=documents, batches=batches, answers=answers)
+        work = studied_scores.gradient_study(asked, named, documents=documents, batches=batches, answers=answers)
         rows = asked.made(work, "gradient_quality", GradientQuality)
     return {**_head(asked), "batches": batches, "rows": [asdict(row) for row in rows]}
 
 
 @contextmanager
-def _studied(run: str | None, iteration: int) -> "Iterator[tuple[Studied, ArtifactRef]]":
+def _studied(run: str | None, iteration: int) -> Iterator[tuple[Studied, ArtifactRef]]:
     """One iteration of a run, opened, with the values of every score."""
-    from tasks.run import opened
-    from tasks.studies import scores
-
     name = runs.find_run(settings.store_root(), run)
     config = validate(runs.read_config(settings.store_root(), name))
     with opened(name, config, journal="studies.jsonl") as opened_run:
-        asked = scores.studied(opened_run, iteration)
-        yield asked, scores.named_scores(asked)
+        asked = studied_scores.studied(opened_run, iteration)
+        yield asked, studied_scores.named_scores(asked)
 
 
-def _head(asked: "Studied") -> dict[str, Any]:
+def _head(asked: Studied) -> dict[str, Any]:
     return {"run": asked.run.name, "variant": asked.run.config.label, "iteration": asked.iteration}
 
 
@@ -300,9 +261,6 @@ _TABLES = {"arms": ("arm", "accuracy"), "correlations": ("predictor", "spearman"
 
 def of_each(study: Callable[..., dict[str, Any]], given: Sequence[str], **options: Any) -> dict[str, Any]:
     """A study of one run or, over several runs or the runs of a sweep file, of each, with means and intervals."""
-    from infuser_core.phases.studies.candidates import PAPER
-    from infuser_core.statistics.over_runs import over_runs
-
     names: list[str | None] = [run for each in given for run in _named(each)]
     found = [study(run, **options) for run in names or [None]]
     if len(found) == 1:
@@ -315,28 +273,20 @@ def of_each(study: Callable[..., dict[str, Any]], given: Sequence[str], **option
 def _named(given: str) -> list[str]:
     if not given.endswith((".yaml", ".yml")):
         return [given]
-    from infuser_core.planning import sweeps
-
     return [member.run for member in sweeps.read(Path(given))]
 
 
-def _arms(run: str | None, iteration: int, **size: Any) -> "tuple[Studied, list[NamedScore], list[SelectionArm]]":
-    from infuser_core.phases.studies.selection import SelectionArm
-    from tasks.studies import scores
-
+def _arms(run: str | None, iteration: int, **size: Any) -> tuple[Studied, list[NamedScore], list[SelectionArm]]:
     with _studied(run, iteration) as (asked, named):
-        rows = asked.made(scores.selection_study(asked, named, **size), "selection_arms", SelectionArm)
-        return asked, scores.named_rows(asked.run, named), rows
+        rows = asked.made(studied_scores.selection_study(asked, named, **size), "selection_arms", SelectionArm)
+        return asked, studied_scores.named_rows(asked.run, named), rows
 
 
 def frozen_solver(run: str | None, *, updates: int, figure: Path | None) -> dict[str, Any]:
     """The run's settings with a solver that never moves and one batch of documents: `updates` generator steps."""
-    from flows.execute import execute
-    from infuser_core.report.build import influence_curve
-
     given = runs.read_config(settings.store_root(), runs.find_run(settings.store_root(), run))
     config = validate(merge(merge(given, shipped.read(FROZEN)), {"cotrain": {"iterations": updates}}))
     preflight(config)
     name = config.run_name()
-    execute(config, name)
+    execute_run(config, name)
     return influence_curve(settings.store_root(), name, figure=figure)
