@@ -37,7 +37,7 @@ def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifac
 
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
-    place = documents.given_pool(run)
+    place = current(run).config.corpus.pool
     if place:
         given = documents.read_pool(run, place)
         return audited(run, Corpus(sources=None, pages=[], chunks=[given], judgements=[given]), dev, validation)
@@ -87,14 +87,14 @@ def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
 
 def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The overlap audit of each group against questions, of all against other data, and the pool."""
-    chunks, judgements = corpus.chunks, corpus.judgements
+    chunks, judgements, overlap = corpus.chunks, corpus.judgements, current(run).config.corpus.overlap
     asked = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
     found = [audits.audit_questions(run, *pair, dev, validation, asked) for pair in pairs]
-    compared = [audits.audit_data(run, chunks, judgements, dev, validation, path) for path in audits.references(run)]
-    for path in audits.mixtures(run):
+    compared = [audits.audit_data(run, chunks, judgements, dev, validation, path) for path in overlap.references]
+    for path in overlap.mixture:
         mixture = audits.audit_data(run, chunks, judgements, dev, validation, path)
-        if audits.mixture_stops(run):
+        if overlap.sft_matched == "stop":
             audits.refuse_matches(run, mixture, path)
     return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)
 
@@ -143,7 +143,7 @@ def _compared(run: str, groups: list[Group], build: BuildSettings) -> ArtifactRe
     questions = {part: documents.reference_questions(run, part) for part in sorted(build.sets)}
     if current(run).config.evaluate.benchmarks and build.audited:
         questions["benchmarks"] = documents.benchmark_questions(run)
-    if not questions and not audits.references(run):
+    if not questions and not current(run).config.corpus.overlap.references:
         return None
     chunks, judgements = [group.chunks for group in groups], [group.judgements for group in groups]
     return audits.compare_pool(run, chunks, judgements, questions)

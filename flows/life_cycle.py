@@ -4,9 +4,10 @@ from functools import partial
 
 from flows.corpus import build_corpus, document_pool
 from flows.cotrain import Trained, cotrain
+from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
 from tasks import documents, evaluation, training_pool
-from tasks.run import Run
+from tasks.run import Run, current
 from tasks.stage import recall, subflow
 
 
@@ -22,7 +23,8 @@ def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The pool that questions are drawn from; the dev set where a run trains on nothing else."""
     if all(config.cotrain.dev_only for config in run.history.all):
         return dev
-    found = _documents(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None
+    needed = any(plugins.needs_documents(config) for config in run.history.all)
+    found = _documents(run.name, dev, validation) if needed else None
     return training_pool.training_pool(run.name, found, dev)
 
 
@@ -38,7 +40,8 @@ def evaluate(run: str, trained: Trained, validation: ArtifactRef) -> ArtifactRef
     selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)
     evaluation.leakage(run, validation)
     chosen = trained.iterations.index(evaluation.selected_iteration(run, selection, trained.iterations[-1]))
-    for label in evaluation.benchmark_labels(run):
+    for asked in current(run).config.evaluate.benchmarks:
+        label = asked.label or asked.name
         benchmark(run, 0, label, trained.solvers[0])
         if chosen > 0:
             benchmark(run, trained.iterations[chosen], label, trained.solvers[chosen])

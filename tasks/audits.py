@@ -22,7 +22,7 @@ from infuser_core.sealed import digest_of_file
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.documents import kept
-from tasks.run import Run, current
+from tasks.run import Run
 from tasks.stage import stage
 from tasks.textbooks import numbered
 from tasks.work import Work
@@ -54,16 +54,6 @@ def _scanned(
 ) -> list[Scan]:
     work.mkdir(parents=True, exist_ok=True)
     return auditing.scans(scanner, shards, digests, work, crew=run.crew, least=LEAST_BYTES, progress=progress)
-
-
-def references(run: str) -> list[str]:
-    """The data sets that the chunks are compared with."""
-    return list(current(run).config.corpus.overlap.references)
-
-
-def mixtures(run: str) -> list[str]:
-    """The data sets that the anchor was trained on."""
-    return list(current(run).config.corpus.overlap.mixture)
 
 
 def _texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[PoolText]:
@@ -151,11 +141,6 @@ def audit_data(
         return _outcome(f"{LABEL if trained_on else ''}{label}", texts, scans, config)
 
     return Work(recipe=recipe, produce=produce)
-
-
-def mixture_stops(run: str) -> bool:
-    """Whether a match with the anchor's training data ends the run."""
-    return current(run).config.corpus.overlap.sft_matched == "stop"
 
 
 @stage("audit")

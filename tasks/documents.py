@@ -319,11 +319,6 @@ def kept(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactR
     return found
 
 
-def given_pool(run: str) -> str:
-    """The pool that the settings name, in place of one that is built; empty for none."""
-    return current(run).config.corpus.pool
-
-
 @stage("given_pool")
 def read_pool(run: Run, place: str) -> Work:
     """The documents of a pool as chunks that were kept: the audit then looks at them like at any others."""

@@ -180,11 +180,6 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
     return Work(recipe=recipe, produce=produce)
 
 
-def benchmark_labels(run: str) -> list[str]:
-    """Names of the configured benchmarks."""
-    return [benchmark.label or benchmark.name for benchmark in current(run).config.evaluate.benchmarks]
-
-
 def write_report(run: Run, *, page: bool) -> None:
     """Refresh the report's page, where it is wanted, if anything ran in this attempt; record what the attempt cost."""
     from infuser_core.lineage.outcome import count_phases

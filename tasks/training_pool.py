@@ -42,11 +42,6 @@ def carried(store: Store, pool: ArtifactRef) -> list[Question]:
     return store.rows(pool, "problems", Question) if pool.kind == TRAINING else []
 
 
-def needs_corpus(run: str) -> bool:
-    """Whether any part of the run writes questions from documents."""
-    return any(plugins.needs_documents(config) for config in current(run).history.all)
-
-
 def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
     """The documents as they are, or with what the configuration adds to them."""
     config = current(run).config

@@ -7,18 +7,8 @@ from pydantic import Field, model_validator
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, PartialMinibatch, RatioLevel, TisForm
-from infuser_core.config.corpus import EndpointModel
-from infuser_core.config.sources import (
-    Count,
-    FolderAnchor,
-    HubAnchor,
-    NanoAnchor,
-    QuestionSource,
-    Rows,
-    Seed,
-    Settings,
-    Size,
-)
+from infuser_core.config.corpus import ModelSource
+from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size
 
 ALL_LINEAR: Final = "all-linear"
 """Every linear layer of a model but its output layer."""
@@ -194,13 +184,10 @@ class RoleSettings(Settings):
         return self.learning_rate * left
 
 
-GeneratorModel = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
-
-
 class GeneratorRole(RoleSettings):
     """The generator's part."""
 
-    model: GeneratorModel | None = None
+    model: ModelSource | None = None
     """Another model in the generator's place, never updated: files, or a server that is asked; the anchor when null."""
 
     @model_validator(mode="after")

@@ -9,14 +9,13 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from infuser_core.algorithm.preset import PRESETS, Preset
-from infuser_core.config.corpus import CorpusSettings
+from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.roles import (
     AdapterSettings,
     BudgetSettings,
     DataSettings,
     ExampleSettings,
-    GeneratorModel,
     GeneratorRole,
     LossSettings,
     OptimizerSettings,
@@ -156,7 +155,7 @@ class CotrainSettings(Settings):
     asked or with the question's document before it."""
     key_floor: float = Field(default=0.4, ge=0, le=1)
     """Share of right keys below which an iteration is warned about, once the whole 95% interval is; 0 warns never."""
-    key_solver: GeneratorModel | None = None
+    key_solver: ModelSource | None = None
     """A strong model that answers every generated question once, files or a server: how often it agrees with the keys
     is the estimate of how many are right. Without one it is what a labeller or the solver's own majority says."""
     mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)

@@ -63,9 +63,9 @@ def settings(data: Path, *more: str) -> RunConfig:
 def audited(config: RunConfig, plain: Built, name: str = "") -> ArtifactRef:
     with running(config, name) as run:
         dev, validation = (made(run, documents.reference_questions, part) for part in ("dev", "validation"))
-        (path,) = audits.mixtures(run.name)
+        (path,) = run.config.corpus.overlap.mixture
         found = made(run, audits.audit_data, plain.chunks, plain.judgements, dev, validation, path)
-        if audits.mixture_stops(run.name):
+        if run.config.corpus.overlap.sft_matched == "stop":
             made(run, audits.refuse_matches, found, path)
         return found
 

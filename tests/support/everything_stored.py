@@ -14,6 +14,7 @@ from flows.corpus import build_corpus
 from flows.cotrain import validated
 from flows.iteration import Players, iterate
 from flows.life_cycle import benchmark
+from infuser_core import plugins
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.nano.lab import anchor_path
@@ -94,7 +95,7 @@ def walked(
     with opened(config.run_name(), config, quiet=True) as run:
         run.store, run.control = store, LookUp(run.control, store)
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
-        found = build_corpus(run.name, dev, validation) if training_pool.needs_corpus(run.name) else None
+        found = build_corpus(run.name, dev, validation) if plugins.needs_documents(config) else None
         pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
         anchor = training_pool.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor, anchor=anchor)
@@ -104,8 +105,8 @@ def walked(
         scores.append(validated(run.name, iterations, validation, players.solver))
         evaluation.select_checkpoint(run.name, [0, iterations], scores)
         evaluation.leakage(run.name, validation)
-        for label in evaluation.benchmark_labels(run.name):
-            benchmark(run.name, iterations, label, players.solver)
+        for asked in config.evaluate.benchmarks:
+            benchmark(run.name, iterations, asked.label or asked.name, players.solver)
     return store
 
 
