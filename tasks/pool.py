@@ -51,10 +51,7 @@ def fill_pool(
     audits: Sequence[ArtifactRef],
     references: Sequence[ArtifactRef],
 ) -> Work:
-    """The document pool D_doc of all groups; a pool that was given has no sources.
-
-    Audits enter by their effect: one that finds nothing changes no pool.
-    """
+    """The document pool D_doc of all groups; audits enter by their effect: one that finds nothing changes no pool."""
     rules = run.config.corpus.overlap
     asked, foreign = matched(run, audits), matched(run, references)
     dropped = {**(foreign if rules.reference_matched == "drop" else {}), **(asked if rules.matched == "drop" else {})}

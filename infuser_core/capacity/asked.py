@@ -80,10 +80,7 @@ def ask(
     disk: float,
     efficiency: Path | None = None,
 ) -> Asked:
-    """The question as a command puts it: another model, other lengths, the disk in GB/s, a file of constants.
-
-    Raises UsageError or ConfigError for what is not known.
-    """
+    """The question as a command puts it: model, lengths, disk in GB/s, constants. Raises UsageError or ConfigError."""
     asked = Asked.of(config, gpus, shape=named(model) if model else None)
     lengths = within(changed(asked.lengths, tokens), config.cotrain)
     constants = from_file(efficiency) if efficiency else asked.efficiency

@@ -70,6 +70,11 @@ class Phase:
         return sum(self.terms.values())
 
 
+def _weights(asked: Asked) -> float:
+    """Bytes of the compute weights."""
+    return asked.layout.bytes_per_weight * float(asked.shape.parameters)
+
+
 def _trainers(asked: Asked) -> Trainers:
     """The ranks that train."""
     cluster, ranks = asked.cluster, asked.layout.trainer_ranks
@@ -130,8 +135,7 @@ def phases_of(asked: Asked) -> list[Phase]:
         ("update_solver", volume.solver, not answers_known),
     ):
         if work:
-            stepped = {term: work.steps * seconds for term, seconds in trainers.optimizer_step().items()}
-            done = added(packed(trainers, work), stepped)
+            done = added(packed(trainers, work), _steps(trainers, work))
             if fresh and work.steps > 1:
                 done = added(done, packed(trainers, replace(work, steps=1), backward=False))
             beside = name == "update_generator"
@@ -141,9 +145,7 @@ def phases_of(asked: Asked) -> list[Phase]:
                 done = added(done, packed(trainers, replace(work, steps=1), backward=False))
                 files += 2 * loaded
             phases.append(_trained(name, work, done, files))
-    ordered = sorted((phase for phase in phases if phase), key=lambda phase: ORDER.index(phase.name))
-    between = {"stage": len(ordered) * asked.efficiency.stage, "files": 0.0}
-    return [*ordered, Phase(name=OTHER, terms=between, rows=0, tokens=0.0)]
+    return _with_glue([phase for phase in phases if phase], asked, 0.0)
 
 
 def _sampled(asked: Asked, name: str, work: Work | None, synced: float, *, share: float = 1.0) -> Phase | None:
@@ -168,8 +170,7 @@ def _synced(asked: Asked, trainers: Trainers) -> tuple[float, float]:
     Ranks lay them in the engines' dtype into a file on every machine of theirs, and each machine with engines alone
     gets a copy. What is not laid comes from the checkpoint.
     """
-    layout, cluster = asked.layout, asked.cluster
-    weights = layout.bytes_per_weight * float(asked.shape.parameters)
+    layout, cluster, weights = asked.layout, asked.cluster, _weights(asked)
     taken = trainers.copied(weights)
     if layout.zero_stage and layout.handed:
         apart = cluster.nodes - math.ceil(trainers.ranks / cluster.per_node)
@@ -197,6 +198,16 @@ def _written(asked: Asked, trainers: Trainers, size: float, *, files: float, bes
 def _trained(name: str, work: Work, done: Terms, files: float) -> Phase:
     terms = {term: done.get(term, 0.0) for term in TRAINING} | {"files": files}
     return Phase(name=name, terms=terms, rows=round(work.groups * work.rows), tokens=work.tokens)
+
+
+def _steps(trainers: Trainers, work: Work) -> Terms:
+    return {name: work.steps * seconds for name, seconds in trainers.optimizer_step().items()}
+
+
+def _with_glue(phases: list[Phase], asked: Asked, files: float) -> list[Phase]:
+    ordered = sorted(phases, key=lambda phase: ORDER.index(phase.name))
+    terms = {"stage": len(phases) * asked.efficiency.stage, "files": files}
+    return [*ordered, Phase(name=OTHER, terms=terms, rows=0, tokens=0.0)]
 
 
 def validation_seconds(asked: Asked) -> float:

@@ -73,10 +73,7 @@ class Trainers:
 
     @property
     def passes(self) -> int:
-        """Forward passes that forward and backward amount to: backward is two, recomputing everything one more.
-
-        Beside adapters backward is one: the model's weights have no gradient.
-        """
+        """Forward passes of forward and backward, which is two, or one beside adapters; recomputing is one more."""
         return (2 if self.shape.adapters else 3) + int(self.layout.gradient_checkpointing is True)
 
     def matmul(self, tokens: float, sequences: float) -> float:

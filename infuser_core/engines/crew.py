@@ -91,10 +91,7 @@ class Crew:
         return self._staff.number(accelerator=False)
 
     def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Place and result of every item, as they end; items are begun in order.
-
-        Raises what the work raises, and KilledProcessError for an item that lost ATTEMPTS workers.
-        """
+        """Place and result of every item as they end. Raises the work's errors and KilledProcessError."""
         number = min(self._staff.number(accelerator=task.accelerator), len(items))
         if not number:
             return

@@ -28,10 +28,7 @@ from infuser_core.schemas import Question
 
 
 def missing(config: RunConfig) -> list[ConfigError]:
-    """Everything that is missing on this machine, in the order in which a run would ask for it.
-
-    A run that trains on the dev set alone, or by a route that needs no document, builds no corpus.
-    """
+    """Everything that is missing on this machine, in the order of a run's asking; without a corpus nothing is."""
     if not needs_documents(config):
         return []
     if config.corpus.pool:

@@ -117,10 +117,7 @@ KEPT = 2
 
 
 class _Whole(ABC, Mapping[str, Tensor]):
-    """Whole parameters of a sharded buffer, made when a pass reaches them and released when it moves on.
-
-    Every rank reaches the same parameters in the same order, so that the collectives meet.
-    """
+    """Whole parameters of a sharded buffer while a pass needs them: every rank reaches them in the same order."""
 
     def __init__(self, shard: Shard, buffer: Tensor) -> None:
         self._shard = shard

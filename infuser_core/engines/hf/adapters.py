@@ -68,10 +68,7 @@ def layers_of(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]
 
 
 def attach(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
-    """Put a checkpoint's adapters beside the layers of its base model; returns them, and freezes the rest.
-
-    They are at least fp32. Raises CheckpointError where the folder's weights are others.
-    """
+    """Attach a checkpoint's adapters, at least fp32, to its base model, and freeze the rest. Raises CheckpointError."""
     inject_adapter_in_model(LoraConfig.from_pretrained(str(folder)), model)
     found = _trained(model)
     for parameter in found.values():

@@ -67,10 +67,7 @@ def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
 
 
 def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: Given = None) -> None:
-    """Write a trainable checkpoint of new adapters of the model in `base`, an artifact, into the existing folder `out`.
-
-    Raises ConfigError for adapters of layers that the model has not.
-    """
+    """Write a trainable checkpoint of new adapters of `base` into `out`. Raises ConfigError for other layers."""
     # Imported here: peft takes seconds, and most runs train no adapters.
     from infuser_core.engines.hf.adapters import create
 
@@ -112,10 +109,7 @@ def write_hub_layout(
     max_tokens: int,
     shard_bytes: int = SHARD_BYTES,
 ) -> None:
-    """Write the model in a checkpoint folder into the existing folder `out`, its weights in `dtype`.
-
-    The tokenizer's files are copied as they are. `sampling` and `max_tokens` become the generation config.
-    """
+    """Write a checkpoint's model into the existing folder `out` in `dtype`, `sampling` as its generation config."""
     model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
     model.generation_config = _generation(model, Renderer(source).end_token, sampling, max_tokens)
     copy_companions(source, out)

@@ -63,10 +63,7 @@ TICK_SECONDS = 1.0
 
 
 class Draw:
-    """One call of `sample`: the queue, what has come back, and the engines that compute the rest.
-
-    `forced` are responses, by place of group and seed, whose log-probabilities alone are wanted.
-    """
+    """One call of `sample`; `forced` are responses, by place of group and seed, whose log-probabilities are wanted."""
 
     def __init__(
         self,

@@ -63,10 +63,7 @@ class Engine(Protocol):
         """Take the weights that lie in the model's folder now, of the same shapes as before."""
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
-        """Checksums (service.checksum) in that dtype of the checkpoint's tensors as they are held, one for each form.
-
-        Tensors that cannot be told are left out.
-        """
+        """Checksums (service.checksum) in that dtype of tensors that it knows as they are held, one for each form."""
 
     def sleep(self) -> None:
         """Give the accelerator's memory back."""

@@ -63,10 +63,7 @@ def write_checkpoint(
 
 
 def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> None:
-    """Tensors in safetensors format, flushed to the disk: one file, or shards of at most `cap` bytes and their index.
-
-    A tensor that is larger than that has a shard to itself. Order within and between shards is the mapping's.
-    """
+    """Tensors as flushed safetensors: one file, or shards of at most `cap` bytes or of one tensor, and their index."""
     _write({path: tensors}, cap)
 
 

@@ -100,10 +100,7 @@ class Choice:
 
 
 def choose(asked: str, config: object, *, dtype: torch.dtype, device: torch.device) -> Choice:
-    """`auto` takes the fused kernel where it agrees for the attention of a transformers `config`; `flash` insists.
-
-    Raises EngineError where `flash` is missing, refuses or disagrees.
-    """
+    """`auto` takes the fused kernel where it agrees for a `config`; `flash` insists, or raises EngineError."""
     if asked == "sdpa" or (asked == "auto" and device.type == "cpu"):
         return Choice(name="sdpa", make=PackedLayout)
     fused = partial(VarlenLayout, kernel=_torch_kernel)
