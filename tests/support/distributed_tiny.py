@@ -45,17 +45,9 @@ def shared(number: int, stage: int, checkpoint: Checkpoint) -> Trainer:
 def rank_options(stage: int) -> "RankOptions":
     """What one of those ranks is told."""
     from infuser_core.engines.deepspeed.rank import RankOptions
-    from infuser_core.engines.deepspeed.zero import ZeroOptions
 
     return RankOptions(
-        zero=ZeroOptions(stage=stage, offload="none", bucket=10_000),
-        device="cpu",
-        dtype="float32",
-        threads=1,
-        token_budget=BUDGET,
-        gradient_checkpointing=False,
-        probe="fast",
-        optimizer=AdamWOptions(),
+        zero_stage=stage, bucket=10_000, device="cpu", token_budget=BUDGET, probe="fast", optimizer=AdamWOptions()
     )
 
 

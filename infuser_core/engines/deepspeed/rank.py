@@ -52,22 +52,20 @@ COLLECTIVE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankOptions:
-    """Options of a rank at its start."""
+class RankOptions(ZeroOptions):
+    """Options of a rank at its start, those of DeepSpeed's sharding included."""
 
-    zero: ZeroOptions
-    """How DeepSpeed shards."""
     device: str
     """`cpu` or `cuda`."""
-    dtype: str
+    dtype: str = "float32"
     """Compute dtype; masters, gradients and moments are fp32."""
-    threads: int
+    threads: int = 1
     """CPU threads."""
     token_budget: int
     """Most tokens of a micro-batch."""
-    gradient_checkpointing: Checkpointing
+    gradient_checkpointing: Checkpointing = False
     """Micro-batches whose activations are computed again in backward."""
-    probe: str
+    probe: str = "auto"
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
     """AdamW's constants."""
@@ -134,7 +132,7 @@ class DeepSpeedRank:
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
         self._look(policy)
         self._source = source
-        self._zero = zero = Zero(policy, self._options.zero, device=self._device)
+        self._zero = zero = Zero(policy, self._options, device=self._device)
         self._adamw = AdamW(zero.shard, self._options.optimizer)
         self._adamw.steps = state.step
         # Alignment leaves elements that belong to no parameter.

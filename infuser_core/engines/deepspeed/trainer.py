@@ -14,12 +14,10 @@ from typing import Any
 
 import torch
 
-from infuser_core.capacity.memory import Checkpointing
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import Part, cut, split
-from infuser_core.engines.deepspeed.zero import ZeroOptions
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.local.trainer import TOKEN_BUDGETS
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
@@ -51,28 +49,20 @@ RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 class DeepSpeedTrainer:
     """protocols.Trainer and handover.Giver on `ranks` processes, equal to LocalTrainer up to rounding.
 
-    `zero_stage` 2 shards AdamW's state and gradients, 3 the weights as well. `offload` keeps that state in host
-    memory (`optimizer`), and with stage 3 the weights too (`all`). `node_copies`: see ZeroOptions. `write_beside`:
-    whether somebody commits files while later phases run. The other options are LocalTrainer's.
+    `write_beside`: whether somebody commits files while later phases run. `options` are fields of RankOptions.
     """
 
     def __init__(
         self,
         *,
         ranks: int = 1,
-        zero_stage: int = 3,
-        offload: str = "none",
-        node_copies: int = 1,
-        dtype: str = "float32",
         device: str = "auto",
-        threads: int = 1,
         token_budget: int | None = None,
-        gradient_checkpointing: Checkpointing = False,
-        probe: str = "auto",
         optimizer: Given = None,
         cluster: Cluster | None = None,
         board: Board | None = None,
         write_beside: bool = False,
+        **options: Any,
     ) -> None:
         if find_spec("deepspeed") is None:
             raise EngineError(
@@ -85,21 +75,17 @@ class DeepSpeedTrainer:
                 hint="set engine.trainer local, or cotrain.optimizer.name adamw",
             )
         kind = choose_device(device).type
-        self._options = RankOptions(
-            zero=ZeroOptions(stage=zero_stage, offload=offload, node_copies=node_copies),
-            device=kind,
-            dtype=dtype,
-            threads=threads,
-            token_budget=token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"]),
-            gradient_checkpointing=gradient_checkpointing,
-            probe=probe,
-            optimizer=constants,
-        )
+        budget = token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"])
+        self._options = RankOptions(device=kind, token_budget=budget, optimizer=constants, **options)
         self._ranks, self._board, self._write_beside = ranks, board, write_beside
-        self._choice = ProbeChoice(probe)
+        self._choice = ProbeChoice(self._options.probe)
         self._loaded = self._asleep = False
         self._rank_facts: dict[str, Any] = {}
-        environment = {"DS_ACCELERATOR": kind, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+        environment = {
+            "DS_ACCELERATOR": kind,
+            "OMP_NUM_THREADS": str(self._options.threads),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         gpus = 0.0 if kind == "cpu" else 1.0
         self._group = RankGroup(RANK, self._options, ranks=ranks, gpus=gpus, environment=environment, cluster=cluster)
 
@@ -136,7 +122,7 @@ class DeepSpeedTrainer:
         return {
             "engine": "deepspeed",
             "ranks": self._ranks,
-            "zero_stage": options.zero.stage,
+            "zero_stage": options.zero_stage,
             "dtype": options.dtype,
             "token_budget": options.token_budget,
             **self._rank_facts,

@@ -85,9 +85,9 @@ def empty_model(folder: Path) -> PreTrainedModel:
 class ZeroOptions:
     """Settings of DeepSpeed's sharding."""
 
-    stage: int
+    zero_stage: int = 3
     """2 shards moments, masters and gradients; 3 the weights as well."""
-    offload: str
+    offload: str = "none"
     """`none`, `optimizer` (masters, moments and gradients in host memory) or `all` (stage 3: weights as well)."""
     node_copies: int = 1
     """Ranks of a node that share a second copy of the weights between forward and backward (hpZ); 1 makes none."""
@@ -97,13 +97,13 @@ class ZeroOptions:
     def to_config(self) -> dict[str, Any]:
         """DeepSpeed's configuration. Gradients are taken from it after every micro-batch: it accumulates nothing."""
         zero: dict[str, Any] = {
-            "stage": self.stage,
+            "stage": self.zero_stage,
             "contiguous_gradients": True,
-            "overlap_comm": self.stage == 3,
+            "overlap_comm": self.zero_stage == 3,
             "reduce_bucket_size": self.bucket,
             "allgather_bucket_size": self.bucket,
         }
-        if self.stage == 3:
+        if self.zero_stage == 3:
             zero |= {
                 "sub_group_size": ONE_GROUP,
                 "stage3_prefetch_bucket_size": self.bucket,
@@ -148,7 +148,7 @@ class Zero:
     def __init__(self, policy: ModelPolicy, options: ZeroOptions, *, device: torch.device) -> None:
         deepspeed = _deepspeed()
         self.policy = policy
-        self._stage = options.stage
+        self._stage = options.zero_stage
         self.parameters = list(policy.model.parameters())
         module = PolicyModule(policy)
         names = {id(parameter): name for name, parameter in policy.model.named_parameters()}

@@ -309,26 +309,16 @@ def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tenso
     return output.last_hidden_state
 
 
-def end_tokens(model: PreTrainedModel, tokenizer_end: int | None) -> list[int]:
-    """Tokens that end a response of a loaded model (see `ends_of`)."""
-    return ends_of(model.generation_config, model.config, tokenizer_end)
-
-
 def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
-    """Tokens that end a response of a model folder (see `ends_of`)."""
-    stored = (folder / "generation_config.json").is_file()
-    generation = GenerationConfig.from_pretrained(folder, local_files_only=True) if stored else None
-    return ends_of(generation, read_config(folder), tokenizer_end)
-
-
-def ends_of(generation: GenerationConfig | None, config: PretrainedConfig, tokenizer_end: int | None) -> list[int]:
     """Tokens that end a response: those of the generation config, else of the config; and the tokenizer's own.
 
     A base model thus ends at its end-of-text token alone, whatever marks the end of a turn in its template; a chat
     model whose tokenizer ends turns ends at those as well. Raises EngineError where nobody names any.
     """
+    stored = (folder / "generation_config.json").is_file()
+    generation = GenerationConfig.from_pretrained(folder, local_files_only=True) if stored else None
     named: list[int] = []
-    for source in (generation, config):
+    for source in (generation, read_config(folder)):
         found = getattr(source, "eos_token_id", None)
         if found is not None:
             named = list(found) if isinstance(found, list) else [int(found)]

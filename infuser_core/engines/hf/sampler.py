@@ -20,7 +20,7 @@ from infuser_core.engines.hf.causal_lm import (
     choose_dtype,
     companions,
     device_name,
-    end_tokens,
+    folder_ends,
     hidden_states,
     load_model,
     refill,
@@ -190,7 +190,7 @@ class HFSampler:
             self.sleep()
             self._renderer = Renderer(folder)
             self._model = load_model(folder, dtype=self._dtype, device=self._device)
-            self._ends = end_tokens(self._model, self._renderer.end_token)
+            self._ends = folder_ends(folder, self._renderer.end_token)
         self._kind = kind
 
     @torch.inference_mode()

@@ -18,7 +18,7 @@ from infuser_core.engines.hf import gguf
 from infuser_core.engines.hf.causal_lm import (
     choose_dtype,
     copy_companions,
-    end_tokens,
+    folder_ends,
     load_model,
     outer_layers,
     read_config,
@@ -111,7 +111,8 @@ def write_hub_layout(
 ) -> None:
     """Write a checkpoint's model into the existing folder `out` in `dtype`, `sampling` as its generation config."""
     model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
-    model.generation_config = _generation(model, Renderer(source).end_token, sampling, max_tokens)
+    ends = folder_ends(source, Renderer(source).end_token)
+    model.generation_config = _generation(model, ends, sampling, max_tokens)
     copy_companions(source, out)
     # DeepSpeed, where it is installed, is imported by this and logs to stdout, which is the caller's.
     with redirect_stdout(sys.stderr):
@@ -133,9 +134,8 @@ def write_adapter(source: Path, out: Path, *, base: str) -> None:
 
 
 def _generation(
-    model: PreTrainedModel, end_token: int | None, sampling: SamplingSettings, max_tokens: int
+    model: PreTrainedModel, ends: list[int], sampling: SamplingSettings, max_tokens: int
 ) -> GenerationConfig:
-    ends = end_tokens(model, end_token)
     pad = getattr(model.config, "pad_token_id", None)
     common = {"eos_token_id": ends, "pad_token_id": ends[0] if pad is None else pad, "max_new_tokens": max_tokens}
     if sampling.temperature == 0:
