@@ -48,6 +48,7 @@ JudgeSource = Annotated[
 
 
 ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
+"""A model's files, or a model behind an address."""
 
 
 class CatalogueEntry(Settings):
