@@ -16,7 +16,7 @@ from infuser_core.schemas import Page
 if TYPE_CHECKING:
     from corpus.read.markdown import Marked
 
-CONVERTER = "embedded-15"
+CONVERTER = "embedded-16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ BLANK = 0.15
 """Least gap that stands for a blank, in units of the font size."""
 RAISED, SMALLER = 0.25, 0.88
 """Distance from its line, in units of the font size, and relative size of a piece that is neither text nor script."""
+QUOTIENT = "\u29f8"
+"""Bar of a quotient, whose sides stand above and below the line in letters of its size."""
 FULL = 0.8
 """Share of its column that a line of running text fills."""
 
@@ -296,14 +298,17 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
     mono = _is_mono(row)
     main = max((piece for piece in row if piece.mono or not mono), key=lambda piece: len(piece.text))
     cells = [Cell(text=row[0].text, x0=row[0].x0, x1=row[0].x1)]
-    for before, piece in pairwise(row):
+    for before, piece, behind in zip(row, row[1:], [*row[2:], None], strict=False):
         gap = piece.x0 - before.x1
         if gap > max(piece.size, before.size):
             cells.append(Cell(text=piece.text, x0=piece.x0, x1=piece.x1))
         else:
             joint = "" if gap < BLANK * main.size else " "
-            unclear = GARBLED if gap < BLANK * main.size and not mono and _is_raised(piece, main) else ""
-            cells[-1] = Cell(text=f"{cells[-1].text}{joint}{piece.text}{unclear}", x0=cells[-1].x0, x1=piece.x1)
+            beside = before.text.endswith(QUOTIENT) or (behind is not None and behind.text.startswith(QUOTIENT))
+            unclear = gap < BLANK * main.size and not mono and not beside and _is_raised(piece, main)
+            cells[-1] = Cell(
+                text=f"{cells[-1].text}{joint}{piece.text}{GARBLED * unclear}", x0=cells[-1].x0, x1=piece.x1
+            )
     return Line(
         text=LEADERS.sub(" ... ", " ".join(cell.text for cell in cells)) if not main.mono else _aligned(cells, main),
         page=page,

@@ -38,6 +38,8 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Turn textbooks into a document pool. Run it again, and only what is missing or has changed is done."""
+    # Arrow's own allocator keeps what it freed, and a build of many small tables grows with every book.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from flows.corpus import build_pool
 
     sources = [*(source or []), *(more or [])]

@@ -1,6 +1,7 @@
 """The corpus commands end to end: exit codes, JSON, one line for a mistake, addresses and catalogues."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -136,3 +137,15 @@ def test_a_full_disk_and_a_folder_that_cannot_be_written_are_named(infuser, tmp_
         (tmp_path / "file.json").write_text(json.dumps([{"doc_id": "1", "text": "Some text."}]))
         done = infuser(*arguments)
         assert done.returncode == 3 and done.stderr.startswith("infuser: cannot write"), done.stderr
+
+
+def test_a_build_gives_freed_tables_back_to_the_system(tmp_path):
+    (tmp_path / "a.md").write_text(TEXT * 4)
+    command = ["corpus", "build", str(tmp_path / "a.md"), "--out", str(tmp_path / "o")]
+    script = f"import sys; sys.argv = ['infuser', *{command!r}]; from flows.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+    asked = "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    environment = {**os.environ, "INFUSER_STORE": str(tmp_path / "store")}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", script + asked], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.splitlines()[-1] == "system", done.stderr

@@ -7,6 +7,7 @@ from tex_fonts import write_page
 from corpus.chunk.chunk import Discard, chunk
 from corpus.chunk.split import count_tokens
 from corpus.read.embedded import ReadingConfig, convert
+from corpus.read.formulas.signs import GARBLED
 from corpus.read.formulas.stacks import marked_stacks, marked_texts
 from corpus.read.garble import MARK, debris
 from corpus.read.lines import lines_of
@@ -131,6 +132,32 @@ def test_a_short_rule_on_the_baseline_between_letters_is_an_underscore(tmp_path)
     canvas.drawString(end + 3.6, 700, "depth of it")
     canvas.save()
     assert read(tmp_path / "a.pdf") == "max_depth of it\n"
+
+
+def test_the_bar_of_a_root_that_hangs_from_it_is_no_underscore(tmp_path):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    canvas.drawString(72, 700, "of")
+    canvas.setFont("Symbol", 10)
+    canvas.drawString(84, 707, "\u221a")
+    canvas.setLineWidth(0.4)
+    canvas.line(89.5, 707.2, 93.5, 707.2)
+    canvas.setFont("Times-Roman", 10)
+    canvas.drawString(89.7, 700, "I")
+    canvas.drawString(97, 700, "is the least")
+    canvas.save()
+    assert read(tmp_path / "a.pdf") == "of \\sqrt{I} is the least\n"
+
+
+def test_both_sides_of_a_quotient_are_no_doubtful_signs():
+    def piece(text: str, x0: float, x1: float, y: float) -> Piece:
+        return Piece(text=text, x0=x0, x1=x1, y=y, size=10, font="CMR10", bold=False, mono=False)
+
+    words = piece("The ring over a field is Spec", 72, 200, 700), piece("A", 203, 208, 703.5)
+    below = piece("I", 214, 218, 696.5)
+    (line,) = lines_of([*words, piece("\u29f8", 206, 215, 700), below], 0)
+    (doubtful,) = lines_of([*words, piece("=", 206, 215, 700), below], 0)
+    assert line.text == "The ring over a field is Spec A\u29f8I" and doubtful.text.endswith(GARBLED)
 
 
 def test_a_sign_that_cuts_a_sentence_is_marked(tmp_path):

@@ -16,6 +16,7 @@ from corpus.read.printed import Rule
 
 GARBLED = "\ue0ff"
 """Stands behind text that cannot be read as one formula; the print of the book says so in words."""
+ROOT = 0x221A
 HOLE = 0x200B
 """Code of a character that is no longer there: an accent that its letter has taken up."""
 BIG = "()[]\u230a\u230b\u2308\u2309{}\u27e8\u27e9"
@@ -190,7 +191,8 @@ class Accents:
     def _is_underscore(self, rule: Rule) -> bool:
         """Whether a rule stands on the baseline behind a character; it is then written into the text."""
         before = self._left_of(rule)
-        if before is None:
+        # A root's sign hangs from its bar.
+        if before is None or self.codes[before] == ROOT:
             return False
         raw.FPDFText_GetCharOrigin(self.textpage, before, self.x, self.y)
         right = self._edges(before)[1]
