@@ -291,6 +291,12 @@ def test_a_frame_around_a_text_is_no_table_and_items_in_a_cell_stay_apart(tmp_pa
     assert "| one / three | 2 " in page.markdown, page.markdown
 
 
+def test_room_to_write_in_is_one_line_break(tmp_path):
+    text = "**Find the claim.\\\n\\\n\\\nThen test it.**\n\n**\\\n**\n\nDone.\\\n\\\n"
+    page = convert(packed(tmp_path, text))
+    assert page.markdown == "**Find the claim.**\\\n**Then test it.**\n\nDone.\n"
+
+
 def packed(folder: Path, text: str, *pictures: str) -> Path:
     """A word processor's file, made of Markdown with pictures."""
     for name in pictures:

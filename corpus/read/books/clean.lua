@@ -307,7 +307,9 @@ local function joined(inlines)
   local made = pandoc.Inlines({})
   for _, inline in ipairs(inlines) do
     local last = made[#made]
-    if last and last.t == "Code" and inline.t == "Code" then
+    if last and last.t == "LineBreak" and inline.t == "LineBreak" then
+      -- Room to write in says nothing.
+    elseif last and last.t == "Code" and inline.t == "Code" then
       last.text = last.text .. inline.text
       made[#made] = last
     elseif last and is_mark(inline) then
@@ -342,6 +344,7 @@ local asides = {
 
 local blocks = {
   Inlines = joined,
+  Strong = function(strong) if not stringify(strong):match("%S") then return pandoc.Space() end end,
   Figure = function(figure)
     local made = pandoc.Blocks({})
     made:extend(figure.content)
@@ -399,7 +402,9 @@ end
 
 local function stripped(block)
   local text = block.content
-  while #text > 0 and (text[#text].t == "SoftBreak" or text[#text].t == "Space") do text:remove(#text) end
+  while #text > 0 and (text[#text].t == "SoftBreak" or text[#text].t == "Space" or text[#text].t == "LineBreak") do
+    text:remove(#text)
+  end
   return #text > 0 and block or {}
 end
 
