@@ -41,6 +41,16 @@ def test_signs_of_tex_fonts_without_unicode_values_are_named(tmp_path):
     assert "".join(read(write_page(tmp_path / "a.pdf", texts)).split()) == "\u27e8u,v\u27e9\u2243w"
 
 
+def test_codes_that_a_file_gives_as_values_of_symbols_are_signs(tmp_path):
+    texts = [
+        ("CMSY10", 72, 700, b"?"),
+        ("CMSY10", 82, 700, b"7!"),
+        ("CMSY10", 97, 700, b">"),
+        ("CMR10", 112, 700, b"w"),
+    ]
+    assert "".join(read(write_page(tmp_path / "a.pdf", texts)).split()) == "\u22a5\u21a6\u22a4w"
+
+
 def test_an_accent_belongs_to_the_letter_below_it(tmp_path):
     texts = [("CMR10", 72, 700, b"x"), ("CMR10", 72, 702, b"^"), ("CMR10", 80, 700, b"= y")]
     assert read(write_page(tmp_path / "a.pdf", texts)) == "x\u0302 = y\n"

@@ -11,6 +11,7 @@ FONTS: Mapping[str, Mapping[int, str]] = {
     "CMR10": LETTERS | {94: "circumflex", 32: "space"},
     "Text": LETTERS | {5: "g5", 28: "g28"},
     "CMSY10": {114: "gradient", 39: "similarequal", 104: "angbracketleft", 105: "angbracketright"}
+    | {33: "exclam", 55: "seven", 62: "greater", 63: "question"}
     | {123: "paragraph", 124: "club", 125: "diamond", 126: "heart"},
     "CMEX10": {2: "bracketleftbig", 3: "bracketrightbig", 122: "bracehtipdownleft", 18: "parenleftbigg"},
 }

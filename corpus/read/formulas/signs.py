@@ -58,6 +58,9 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"msam", re.IGNORECASE),
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
 )  # fmt: skip
+STRICT = re.compile(r"^cmb?sy\d", re.IGNORECASE)
+FOREIGN = frozenset(map(ord, "!?<>=;:0123456789")) | frozenset(range(0x0E, 0x20))
+"""Codes that no sign of TeX's font of symbols has as its value: a file that gives them as values says its codes."""
 NAMELESS = dict(enumerate("\u2013\u2014", 0x15)) | dict(enumerate("\ufb00\ufb01\ufb02\ufb03\ufb04", 0x1B))
 DASHES_POINTS = frozenset(map(ord, "{|:;"))
 """Codes of the dashes of old TeX fonts of text, and of the period and comma of their fonts of mathematical letters."""
@@ -115,6 +118,9 @@ def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
                 codes[index] = 0x222B if code == 0x2C6 else ord(GARBLED)
             continue
         if not raw.FPDFText_HasUnicodeMapError(textpage, index) and code:
+            if code in FOREIGN and STRICT.search(font(index)):
+                codes[index] = ord(SYMBOL[code])
+                codes[index + 1 : index + 2] = [HOLE] if codes[index] == MAPSTO else codes[index + 1 : index + 2]
             continue
         name = font(index)
         signs = next((signs for family, signs in FAMILIES if family.search(name)), NAMELESS)
