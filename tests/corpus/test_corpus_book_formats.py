@@ -277,8 +277,8 @@ def test_an_electronic_book_whose_list_names_places_as_files_is_read_part_by_par
 
 
 def test_formulas_that_another_program_drew_into_a_text_leave_a_mark(tmp_path):
-    text = "# **Weirs**\n\nThe flow is ![](one.wmf){width=1in} litres.\n\n![](plan.png)\n"
-    page = convert(packed(tmp_path, text, "one.wmf", "plan.png"))
+    text = "# **Weirs**\n\nThe flow is ![](one.wmf){width=1in} litres.\n\n![](plan.wmf){width=5in}\n"
+    page = convert(packed(tmp_path, text, "one.wmf", "plan.wmf"))
     assert page.markdown == f"# Weirs\n\nThe flow is {MARK} litres.\n"
     assert "image" in page.removed_for
 

@@ -79,8 +79,9 @@ local function formulas(inlines)
   for _, inline in ipairs(inlines) do words = words or inline.t == "Str" end
   return inlines:walk({
     Image = function(image)
-      local kind = image.src:lower():match("%.([we]mf)$")
-      if kind == "wmf" or (kind == "emf" and words) then return pandoc.RawInline("html", GARBLED) end
+      -- An embedded object has no size; a picture that was placed by hand has one.
+      local drawn = image.src:lower():match("%.[we]mf$")
+      if drawn and (words or not image.attributes.width) then return pandoc.RawInline("html", GARBLED) end
     end,
   })
 end
