@@ -49,6 +49,8 @@ def test_codes_that_a_file_gives_as_values_of_symbols_are_signs(tmp_path):
         ("CMR10", 112, 700, b"w"),
     ]
     assert "".join(read(write_page(tmp_path / "a.pdf", texts)).split()) == "\u22a5\u21a6\u22a4w"
+    texts[1:] = [("CMSY10", 82, 700, b"7"), ("CMR10", 87, 700, b"w")]
+    assert "".join(read(write_page(tmp_path / "a.pdf", texts)).split()).startswith("\u22a5\u21a6w")
 
 
 def test_an_accent_belongs_to_the_letter_below_it(tmp_path):

@@ -21,7 +21,7 @@ HOLE = 0x200B
 """Code of a character that is no longer there: an accent that its letter has taken up."""
 BIG = "()[]\u230a\u230b\u2308\u2309{}\u27e8\u27e9"
 NEGATION = "\u0338"
-MAPSTO, ARROW = 0x21A6, 0x2192
+MAPSTO, ARROW, ARROW_CODE = 0x21A6, 0x2192, 0x21
 SYMBOL = (
     "\u2212\u00b7\u00d7\u2217\u00f7\u22c4\u00b1\u2213\u2295\u2296\u2297\u2298\u2299\u25cb\u2218\u2022"
     "\u224d\u2261\u2286\u2287\u2264\u2265\u2aaf\u2ab0\u223c\u2248\u2282\u2283\u226a\u226b\u227a\u227b"
@@ -120,7 +120,8 @@ def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
         if not raw.FPDFText_HasUnicodeMapError(textpage, index) and code:
             if code in FOREIGN and STRICT.search(font(index)):
                 codes[index] = ord(SYMBOL[code])
-                codes[index + 1 : index + 2] = [HOLE] if codes[index] == MAPSTO else codes[index + 1 : index + 2]
+                if codes[index] == MAPSTO and codes[index + 1 : index + 2] == [ARROW_CODE]:
+                    codes[index + 1] = HOLE
             continue
         name = font(index)
         signs = next((signs for family, signs in FAMILIES if family.search(name)), NAMELESS)
