@@ -27,7 +27,6 @@ from infuser_core.report import charts, page
 from infuser_core.report.build import influence_curve
 from infuser_core.report.content import Report
 from infuser_core.report.quality import quality as section
-from infuser_core.schemas import Question, QuestionLabel
 from infuser_core.statistics.correlation import RankCorrelation
 from infuser_core.statistics.over_runs import over_runs
 from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
@@ -39,13 +38,6 @@ from tasks.studies import questions as stages
 from tasks.studies import scores as studied_scores
 from tasks.studies.scores import Studied
 from tasks.work import execute
-
-
-def _compared(run: Execution, asked: GeneratedSet, scores: Mapping[str, ArtifactRef]) -> None:
-    """Keep agreement and gap of every solver for reports; the first is the base."""
-    tallies = {solver: generated.tally_of(run.store, ref) for solver, ref in scores.items()}
-    rows = generated.gaps(tallies, next(iter(tallies)))
-    execute(run, stages.compare_solvers(asked, rows, scores))
 
 
 def quality(
@@ -79,8 +71,6 @@ def quality(
     with evaluating(f"{name}-quality", pool=pool) as execution:
         made = {f"scores-{number}-{solver}": ref for number, refs in scores.items() for solver, ref in refs.items()}
         made.update({f"questions-{each.iteration}": each.ref for each in sets})
-        for each in sets if solvers and limit is None else []:
-            _compared(execution, each, scores[each.iteration])
         strongest, solved = _solved(execution, scores, strong)
         judged = _judged(execution, sets, judge, made)
         rows = generated.check([row for each in sets for row in each.rows], solved, judged=judged)
@@ -92,7 +82,7 @@ def quality(
             "samples": samples,
             "limit": limit,
             **_summary(rows, solved),
-            **_examples(execution, name, sets, rows, made, count=examples),
+            "examples": side_by_side(rows, count=examples),
         }
         execute(execution, stages.quality(found, rows, made))
         execution.journal.finish()
@@ -150,47 +140,9 @@ def _summary(rows: Sequence[CheckedQuestion], solved: Mapping[int, Solved]) -> d
     """Numbers per iteration and solver."""
     solvers: list[dict[str, Any]] = []
     for iteration, one in solved.items():
-        solvers.extend(generated.agreements(one.tallies, next(iter(one.tallies)), iteration) if one.tallies else [])
+        solvers.extend(generated.agreements(one.tallies, iteration))
     per = [iteration_quality(list(mine)) for _, mine in groupby(rows, key=lambda row: row.iteration)]
     return {"iterations": per, "solvers": solvers}
-
-
-def _examples(
-    run: Execution,
-    name: str,
-    sets: Sequence[GeneratedSet],
-    rows: Sequence[CheckedQuestion],
-    made: dict[str, ArtifactRef],
-    *,
-    count: int,
-) -> dict[str, Any]:
-    """Questions of the same documents at two iterations, written again by the generators where the run has none."""
-    pairs = side_by_side(rows, count=count)
-    again = [] if pairs or not count else _written_again(run, name, sets, made, count=count)
-    found = pairs or side_by_side(generated.check(again, {}, judged={}), count=count)
-    return {"examples": found, "rewritten": bool(again)}
-
-
-def _written_again(
-    run: Execution, name: str, sets: Sequence[GeneratedSet], made: dict[str, ArtifactRef], *, count: int
-) -> list[dict[str, Any]]:
-    """Questions from the same documents by the first and the last generator; none where it never moved or is gone."""
-    writers = [generated.writer_of(run.store, name, each.iteration) for each in (sets[0], sets[-1])]
-    first, last = writers
-    if first is None or last is None or first == last:
-        return []
-    config = validate(runs.read_config(run.store.root, name))
-    questions = [row for each in sets for row in each.rows]
-    documents = generated.documents_of(run.store.root, name, questions, count=count)
-    rows = []
-    for writer, iteration in ((first, sets[0].iteration), (last, sets[-1].iteration)):
-        ref = execute(run, stages.write_again(run, config, writer, iteration, documents)).ref
-        made[f"written-{iteration}"] = ref
-        labels = {row.question_id: row.key for row in run.store.rows(ref, "question_labels", QuestionLabel)}
-        for row in run.store.rows(ref, "questions", Question):
-            own = {key: getattr(row, key) for key in ("question_id", "document_id", "text", "choices", "answer")}
-            rows.append({"iteration": iteration, **own, "oracle": labels.get(row.question_id, "")})
-    return rows
 
 
 def _page(root: Path, name: str, found: dict[str, Any], html: Path | None) -> Path:

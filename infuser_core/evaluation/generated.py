@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -11,26 +12,17 @@ from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.evaluation.plan import Plan, single
 from infuser_core.prompts.load import LETTERS, render_question
-from infuser_core.schemas import BenchmarkVerdict, Document, QuestionScore
+from infuser_core.schemas import BenchmarkVerdict, QuestionScore
 from infuser_core.sealed import digest_of
-from infuser_core.statistics.bootstrap import estimate
-from infuser_core.statistics.question_quality import (
-    CheckedQuestion,
-    check_key,
-    copies,
-    points_at,
-    strong_weak_gaps,
-)
+from infuser_core.statistics.bootstrap import difference, estimate
+from infuser_core.statistics.question_quality import CheckedQuestion, check_key, copies, points_at
 from infuser_core.statistics.tally import Tally, accuracy, from_scores, shares
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 Row = Mapping[str, Any]
-SPARE = 4
-"""Documents tried for every one that is shown: not every reply is a question."""
 _GENERATED = "rollout_id <> '' and verifier <> 'code'"
 """Questions that a generator wrote; code is left out: what a key is worth there, its own tests say."""
 
@@ -98,11 +90,8 @@ def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = N
 
 
 def _query(root: Path, run: str, sql: str) -> list[dict[str, Any]]:
-    lens = Lens(Store(root), runs=[run])
-    try:
+    with closing(Lens(Catalogue(root), runs=[run])) as lens:
         return lens.query(sql)
-    finally:
-        lens.close()
 
 
 def _published(row: Row) -> dict[str, Any]:
@@ -111,47 +100,31 @@ def _published(row: Row) -> dict[str, Any]:
     return {"question_text": row["text"], "ground_truth": key, **{name: row[name] for name in names}}
 
 
-def documents_of(root: Path, run: str, questions: Sequence[Row], *, count: int) -> list[Document]:
-    """Some documents for each of `count` that these questions were written from, drawn by a hash of their id."""
-    names = sorted({str(row["document_id"]) for row in questions if row["document_id"]}, key=digest_of)
-    names = names[: SPARE * count]
-    keys = {str(row["artifact_key"]) for row in _query(root, run, "select distinct artifact_key from documents")}
-    store = Store(root)
-    rows = [row for ref in store.refs() if ref.key in keys for row in store.rows(ref, "documents", Document)]
-    return [row for row in rows if row.document_id in names]
-
-
-def writer_of(store: Store, run: str, iteration: int) -> ArtifactRef | None:
-    """The generator's checkpoint before the iteration; None where it is gone."""
-    latest = Journal(store.root, run).latest()
-    before = [entry for entry in latest if entry.phase == "update_generator" and entry.iteration < iteration]
-    entries = sorted(before, key=lambda entry: entry.iteration) or [e for e in latest if e.phase == "anchor"]
-    found = [ref for ref in store.refs() if entries and ref.key == entries[-1].key]
-    return found[0] if found else None
-
-
 def tally_of(store: Store, scores: ArtifactRef) -> Tally:
     """Counts of an evaluation, question by question."""
     return from_scores(store.rows(scores, "question_scores", QuestionScore))
 
 
-def gaps(solvers: Mapping[str, Tally], base: str) -> list[dict[str, Any]]:
-    """One row per solver: agreement with the key, and its distance to `base` with a paired 95% interval."""
-    rows = [{"solver": base, "agreement": accuracy(solvers[base]), "questions": len(solvers[base].question_ids)}]
-    for solver, gap in strong_weak_gaps(solvers, base).items():
-        own = {"solver": solver, "agreement": accuracy(solvers[solver]), "questions": gap.questions}
-        rows.append({**own, "gap": gap.value, "low": gap.low, "high": gap.high})
-    return rows
-
-
-def agreements(solvers: Mapping[str, Tally], base: str, iteration: int) -> list[dict[str, Any]]:
-    """The rows of `gaps` with the iteration, and agreement with a 95% interval over questions."""
-    empty = {"gap": None, "low": None, "high": None}
+def agreements(solvers: Mapping[str, Tally], iteration: int) -> list[dict[str, Any]]:
+    """Agreement of each solver with the keys, and how far it is from the first one's; each with a 95% interval."""
+    base = next(iter(solvers.values()), None)
     rows = []
-    for row in gaps(solvers, base):
-        own = estimate(shares(solvers[row["solver"]]))
-        ends = {"agreement_low": own.low, "agreement_high": own.high}
-        rows.append({"iteration": iteration, **empty, **row, **ends})
+    for solver, tally in solvers.items():
+        own = estimate(shares(tally))
+        gap = difference(base, tally) if base is not None and tally is not base else None
+        rows.append(
+            {
+                "iteration": iteration,
+                "solver": solver,
+                "agreement": accuracy(tally),
+                "agreement_low": own.low,
+                "agreement_high": own.high,
+                "gap": gap and gap.value,
+                "low": gap and gap.low,
+                "high": gap and gap.high,
+                "questions": (gap or own).questions,
+            }
+        )
     return rows
 
 

@@ -1,8 +1,8 @@
 """Reports of the runs in a store: pages for one run or several, publication tables, curves."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -13,7 +13,6 @@ from infuser_core.config.run import RunConfig
 from infuser_core.report import charts, outline, page
 from infuser_core.report.charts import Series
 from infuser_core.report.content import Report
-from infuser_core.report.quality import Answered
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
@@ -38,16 +37,6 @@ _QUESTIONS = """
     order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
-@contextmanager
-def _views(root: Path, names: Sequence[str]) -> Iterator[Lens]:
-    """SQL over these runs."""
-    lens = Lens(Store(root), runs=list(names))
-    try:
-        yield lens
-    finally:
-        lens.close()
-
-
 def report(
     root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
 ) -> Path:
@@ -57,14 +46,15 @@ def report(
     """
     raw = runs.read_config(root, name)
     beside = [compare_with] if compare_with else []
-    with _views(root, [name, *beside]) as lens, _views(root, [name]) as own:
+    store, found = Catalogue(root), newest_checks(root, [name])
+    checked = json.loads(found[name].read_text(encoding="utf-8")) if found else None
+    with closing(Lens(store, runs=[name, *beside])) as lens, closing(Lens(store, runs=[name])) as own:
         made = outline.of_run(
             lens.query,
             choose({name: raw})[0],
             compare_with=compare_with,
             notes=_notes(RunConfig.model_validate(raw), lens, name),
-            answered=answered(root, [name]),
-            checked=_latest_quality(Catalogue(root), name),
+            checked=checked,
         )
         shown = {**run_page(root, name, own), "charts": drawn(lens, [name, *beside])}
         asked = own.query(_QUESTIONS, [MOST_QUESTIONS])
@@ -92,9 +82,9 @@ def save_figures(made: Report, folder: Path) -> list[Path]:
 
 def report_several(root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None) -> list[Path]:
     """One page for several runs, and its charts as files in the folder `figures`; returns what was written."""
-    with _views(root, names) as lens:
+    with closing(Lens(Catalogue(root), runs=names)) as lens:
         chosen = choose({name: runs.read_config(root, name) for name in names})
-        made = outline.of_runs(lens.query, chosen, answered=answered(root, names))
+        made = outline.of_runs(lens.query, chosen, checks=newest_checks(root, names))
         lines = drawn(lens, names[:MOST_LINES])
     durable.write(html, page.render(made, charts=lines))
     return [html, *(save_figures(made, figures) if figures is not None else [])]
@@ -119,43 +109,20 @@ def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
     return notes
 
 
-def answered(root: Path, names: Sequence[str]) -> Answered:
-    """Evaluations of these runs' generated questions by `infuser report quality`; each solver's first one counts."""
-    catalogue = Catalogue(root)
-    owner = {key: name for name in names for key in _questions(root, name)}
-    found: dict[tuple[str, int, str], Path] = {}
-    for record in catalogue.of("swg"):
-        run = owner.get(record.inputs.get("questions", "").split("@")[0])
-        places = sorted(name for name in record.inputs if name.startswith("scores-"))
-        for solver, place in zip(json.loads(record.config)["solvers"], places, strict=True) if run else ():
-            (scores,) = catalogue.paths([catalogue.input(record.key, place).key], "question_scores")
-            found.setdefault((str(run), record.iteration, solver), scores)
-    return found
-
-
-def _latest_quality(catalogue: Catalogue, run: str) -> dict[str, Any] | None:
-    """The newest look at a run's questions as `infuser report quality` keeps it; None where nobody has looked."""
-    keys = _questions(catalogue.root, run)
-    looks = [
-        record
-        for record in catalogue.of("quality")
-        if keys & {source.split("@")[0] for source in record.inputs.values()}
-    ]
-    if not looks:
-        return None
-    path = Store(catalogue.root).path(looks[-1].ref, "quality.json")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-def _questions(root: Path, run: str) -> set[str]:
-    """Keys of the artifacts with a run's generated questions."""
-    return {entry.key for entry in Journal(root, run).latest() if entry.phase == "generate_questions"}
+def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
+    """By run the file of the newest checks of its questions by `infuser report quality`; none where there are none."""
+    catalogue, found = Catalogue(root), {}
+    for name in names:
+        keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == "generate_questions"}
+        for record in catalogue.of("quality"):
+            if keys & {source.split("@")[0] for source in record.inputs.values()}:
+                found[name] = record.ref
+    return {name: Store(root).path(ref, "quality.json") for name, ref in found.items()}
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:
     """Validation curves of several runs side by side; `names` maps a heading to a run."""
-    with _views(root, list(names.values())) as lens:
+    with closing(Lens(Catalogue(root), runs=list(names.values()))) as lens:
         rows = lens.query(
             "select iteration, run, accuracy from benchmark_scores where phase = 'validate' order by iteration"
         )
@@ -170,7 +137,7 @@ def curves(root: Path, names: Mapping[str, str]) -> str:
 
 def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dict[str, Any]:
     """Mean influence score per iteration over all questions, with the means of the first and the last five."""
-    with _views(root, [name]) as lens:
+    with closing(Lens(Catalogue(root), runs=[name])) as lens:
         curve = lens.query("select iteration, avg(score) as score from scores group by iteration order by iteration")
     means = [row["score"] for row in curve]
     if figure is not None:

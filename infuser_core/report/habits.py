@@ -1,6 +1,7 @@
 """Report section on the form of answers over training."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from infuser_core.report.content import (
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, Manners
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import find_run
-from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 TITLE = "Habits of the anchor"
@@ -141,8 +142,5 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
 def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
     """A run's name, and its habits."""
     run = find_run(root, name)
-    lens = Lens(Store(root), runs=[run])
-    try:
+    with closing(Lens(Catalogue(root), runs=[run])) as lens:
         return run, look(lens.query, run, phase=phase)
-    finally:
-        lens.close()

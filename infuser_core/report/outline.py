@@ -1,6 +1,7 @@
 """Outlines of report pages: the sections of one run, and of several runs by variant."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +21,6 @@ from infuser_core.report.content import (
     table,
     text,
 )
-from infuser_core.report.quality import Answered
 from infuser_core.report.queries import (
     MEASURED,
     Builder,
@@ -46,12 +46,11 @@ def of_run(
     *,
     compare_with: str | None = None,
     notes: Sequence[str] = (),
-    answered: Answered = MappingProxyType({}),
     checked: Mapping[str, Any] | None = None,
 ) -> Report:
     """The report of one run, beside the curve of another where one is named; `notes` are listed after the result.
 
-    `answered` are its questions as other solvers answered them, `checked` is what `infuser quality` found of them.
+    `checked` is what `infuser report quality` found of its questions.
     """
     run = chosen.run
     other = [Chosen(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
@@ -65,7 +64,7 @@ def of_run(
         lambda asked, runs: training.validation(asked, [*runs, *other]),
         alone(selection),
         evaluations.categories,
-        *_training(answered),
+        *_TRAINING,
         lambda _, __: quality.quality(checked),
         lambda asked, _: habits.section(habits.look(asked, run)),
         alone(corpus.mixture),
@@ -80,8 +79,8 @@ def _filled(query: Query, found: Sequence[Chosen], builders: Sequence[Builder]) 
     return [one for one in sections if any((one.lines, one.figures, one.tables))]
 
 
-def of_runs(query: Query, found: Sequence[Chosen], *, answered: Answered = MappingProxyType({})) -> Report:
-    """One page for several runs."""
+def of_runs(query: Query, found: Sequence[Chosen], *, checks: Mapping[str, Path] = MappingProxyType({})) -> Report:
+    """One page for several runs; `checks` are files of `infuser report quality` by run."""
     builders: tuple[Builder, ...] = (
         lambda _, runs: _runs(runs),
         training.validation,
@@ -89,31 +88,30 @@ def of_runs(query: Query, found: Sequence[Chosen], *, answered: Answered = Mappi
         differences,
         evaluations.categories,
         sweeps,
-        *_training(answered),
+        *_TRAINING,
+        lambda asked, _: quality.strong_weak(asked, checks),
     )
     count = len(variants(found))
     title = f"INFUSER: {len(found)} runs, {count} variant{'s' * (count != 1)}"
     return Report(title=title, sections=_filled(query, found, builders))
 
 
-def _training(answered: Answered) -> tuple[Builder, ...]:
-    """Sections by variant, of one run or of several: the questions, the updates and what they cost."""
-    return (
-        training.influence,
-        training.topics,
-        training.textbooks,
-        training.frozen,
-        training.budget,
-        training.validity,
-        lambda asked, _: quality.strong_weak(asked, answered),
-        training.responses,
-        training.length_accuracy,
-        evaluations.pass_at_k,
-        evaluations.leakage_split,
-        training.updates,
-        training.durations,
-        corpus.coverage,
-    )
+_TRAINING: tuple[Builder, ...] = (
+    training.influence,
+    training.topics,
+    training.textbooks,
+    training.frozen,
+    training.budget,
+    training.validity,
+    training.responses,
+    training.length_accuracy,
+    evaluations.pass_at_k,
+    evaluations.leakage_split,
+    training.updates,
+    training.durations,
+    corpus.coverage,
+)
+"""Sections by variant, of one run or of several: the questions, the updates and what they cost."""
 
 
 def headline(query: Query, run: str) -> Section:

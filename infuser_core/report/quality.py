@@ -1,4 +1,4 @@
-"""Report sections on generated questions: gaps between solvers, and the checks that `infuser report quality` made."""
+"""Report sections on generated questions: the checks that `infuser report quality` made, and gaps between solvers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,61 +20,21 @@ from infuser_core.report.content import (
     table,
     text,
 )
-from infuser_core.report.queries import grouped, literal, tally_of
-from infuser_core.statistics.question_quality import KEYS, strong_weak_gaps
-from infuser_core.statistics.tally import accuracy
+from infuser_core.report.queries import grouped, literal
+from infuser_core.statistics.question_quality import KEYS
 
-Answered = Mapping[tuple[str, int, str], Path]
-"""Run, iteration of its questions and solver to a parquet file with a row per question; the base solver comes first."""
-
-
-def strong_weak(query: Query, answered: Answered) -> Section:
-    """Strong-against-weak gap of generated questions, over the iterations that other solvers answered."""
-    title = "Strong-against-weak gap"
-    if not answered:
-        return Section(title=title)
-    rows: list[Row] = []
-    for run, iteration in sorted({(run, iteration) for run, iteration, _ in answered}):
-        mine = {solver: file for (*place, solver), file in answered.items() if place == [run, iteration]}
-        tallies = {name: tally_of(query(_ANSWERS.format(file=literal(str(file))))) for name, file in mine.items()}
-        base = next(iter(mine))
-        place = {"run": run, "solver": base, "iteration": iteration, "agreement with the key": accuracy(tallies[base])}
-        nothing = {"gap, points": None, "95% interval": (None, None)}
-        rows.append({**place, **nothing, "questions": len(tallies[base].question_ids)})
-        for solver, gap in strong_weak_gaps(tallies, base).items():
-            rows.append(
-                {
-                    **place,
-                    "solver": solver,
-                    "agreement with the key": accuracy(tallies[solver]),
-                    "gap, points": gap.value,
-                    "95% interval": (gap.low, gap.high),
-                    "questions": gap.questions,
-                }
-            )
-    formats: Formats = {"agreement with the key": percent, "gap, points": points, "95% interval": points_interval}
-    shown = table("Solvers on generated questions", rows, formats)
-    layers = _gap_lines([row for row in rows if row["gap, points"] is not None])
-    if not layers:
-        return Section(title=title, lines=["Only one solver answered: a gap needs two."], tables=[shown])
-    drawn = charts.lines(
-        "Agreement with the generator's key beyond the base solver's, 95% intervals over questions", layers,
-        name="swg", label="gap over the base solver, points", xlabel="iteration of the questions",
-    )  # fmt: skip
-    return Section(title=title, lines=["The base is the solver that was asked first."], figures=[drawn], tables=[shown])
+_SOLVERS = """SELECT {run} || ': ' || solver AS solver, * EXCLUDE (solver)
+FROM (SELECT unnest(solvers, recursive := true) FROM read_json({file}, columns = {{solvers:
+    'STRUCT(iteration BIGINT, solver VARCHAR, questions BIGINT, agreement DOUBLE, agreement_low DOUBLE,
+    agreement_high DOUBLE, gap DOUBLE, low DOUBLE, high DOUBLE)[]'}}))"""
+_ITERATION = "iteration of the questions"
 
 
-def _gap_lines(rows: Sequence[Row]) -> list[Series]:
-    lines: dict[str, list[Row]] = {}
-    for row in rows:
-        ends = [100 * end for end in row["95% interval"]]
-        drawn = {"iteration": row["iteration"], "gap": 100 * row["gap, points"], "low": ends[0], "high": ends[1]}
-        lines.setdefault(f"{row['run']}: {row['solver']}", []).append(drawn)
-    return [series_of(label, held, "gap", low="low", high="high") for label, held in lines.items()]
-
-
-_ANSWERS = """SELECT question_id, num_correct, num_samples
-FROM read_parquet({file}) WHERE num_samples > 0 ORDER BY question_id"""
+def strong_weak(query: Query, checks: Mapping[str, Path]) -> Section:
+    """Strong-against-weak gap of several runs' questions; `checks` has the file of the newest ones by run."""
+    statements = [_SOLVERS.format(run=literal(run), file=literal(str(file))) for run, file in checks.items()]
+    rows = [row for statement in statements for row in query(statement)]
+    return Section(title="Strong-against-weak gap", figures=_gaps(rows, "the base solver"), tables=_solvers(rows))
 
 
 def quality(found: Mapping[str, Any] | None) -> Section:
@@ -86,7 +46,7 @@ def quality(found: Mapping[str, Any] | None) -> Section:
         title=title,
         lines=_said(found),
         figures=_figures(found),
-        tables=[*_solvers(found), _checks(found), *_pairs(found)],
+        tables=[*_solvers(found["solvers"]), _checks(found), *_pairs(found)],
     )
 
 
@@ -101,24 +61,16 @@ def _said(found: Mapping[str, Any]) -> list[str]:
     if found["limit"]:
         lines.append(f"At most {found['limit']} questions per iteration were asked, drawn by a hash of their id.")
     if not found["examples"]:
-        lines.append("No document was read at two of these iterations.")
-    elif found["rewritten"]:
-        lines.append(
-            "No document was read at two of these iterations: for the questions side by side, both generators wrote "
-            "again from the same documents, with the settings of the run."
-        )
+        lines.append("No document was read at two of these iterations: `--iterations all` looks at every one.")
     return lines
 
 
 def _figures(found: Mapping[str, Any]) -> list[Figure]:
     drawings = []
-    xlabel = "iteration of the questions"
     if agreement := _lines(found["solvers"], "agreement", "agreement_low", "agreement_high"):
         caption, label = "Agreement with the generator's key, 95% intervals over questions", "agreement with the key"
-        drawings.append(charts.lines(caption, agreement, name="agreement", label=label, share=True, xlabel=xlabel))
-    if gaps := _lines(found["solvers"], "gap", "low", "high", scale=100.0):
-        caption, label = f"Agreement beyond that of {text(found['base'])}, paired 95% intervals", "gap over the base"
-        drawings.append(charts.lines(caption, gaps, name="quality-swg", label=f"{label} solver, points", xlabel=xlabel))
+        drawings.append(charts.lines(caption, agreement, name="agreement", label=label, share=True, xlabel=_ITERATION))
+    drawings += _gaps(found["solvers"], text(found["base"]))
     rows = found["iterations"]
     checks = [
         series_of("stands alone", rows, "self_contained", low="low", high="high"),
@@ -131,6 +83,12 @@ def _figures(found: Mapping[str, Any]) -> list[Figure]:
     return drawings
 
 
+def _gaps(rows: Sequence[Row], base: str) -> list[Figure]:
+    lines = _lines(rows, "gap", "low", "high", scale=100.0)
+    caption, label = f"Agreement beyond that of {base}, paired 95% intervals", "gap over the base solver, points"
+    return [charts.lines(caption, lines, name="quality-swg", label=label, xlabel=_ITERATION)] if lines else []
+
+
 def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float = 1.0) -> list[Series]:
     """One line per solver that has the number."""
     scaled = [
@@ -139,7 +97,7 @@ def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float 
     return [series_of(solver, mine, name, low=low, high=high) for solver, mine in grouped(scaled, "solver").items()]
 
 
-def _solvers(found: Mapping[str, Any]) -> list[Table]:
+def _solvers(found: Sequence[Row]) -> list[Table]:
     rows = [
         {
             "solver": row["solver"],
@@ -150,7 +108,7 @@ def _solvers(found: Mapping[str, Any]) -> list[Table]:
             "gap, points": row["gap"],
             "95% interval, paired": (row["low"], row["high"]),
         }
-        for row in found["solvers"]
+        for row in found
     ]
     formats: Formats = {"agreement": percent, "95% interval": interval}
     formats = {**formats, "gap, points": points, "95% interval, paired": points_interval}

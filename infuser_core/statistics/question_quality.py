@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infuser_core.errors import UsageError
 from infuser_core.schemas import BenchmarkVerdict, Verdict
-from infuser_core.statistics.bootstrap import DRAWS, Difference, difference, wilson
-from infuser_core.statistics.tally import Tally
+from infuser_core.statistics.bootstrap import wilson
 
 _TEXT = "text|passage|excerpt|document|chapter|article|paragraph|reading|textbook|lecture|lesson"
 _SHOWN = "section|figure|diagram|graph|table|image|example|exercise|discussion|book|source|material|notes"
@@ -41,19 +39,6 @@ def points_at(question: str) -> str:
         if found:
             return " ".join(found.group().split())
     return ""
-
-
-def strong_weak_gaps(
-    solvers: Mapping[str, Tally], base: str, *, draws: int = DRAWS, seed: int = 0
-) -> dict[str, Difference]:
-    """Accuracy of every other solver minus that of `base` on common questions, against the generator's own keys.
-
-    Raises UsageError when `base` is none of the solvers, or a solver shares no question with it.
-    """
-    if base not in solvers:
-        raise UsageError(f"no answers of {base}", hint=f"solvers: {', '.join(solvers) or 'none'}")
-    others = {name: tally for name, tally in solvers.items() if name != base}
-    return {name: difference(solvers[base], tally, draws=draws, seed=seed) for name, tally in others.items()}
 
 
 def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:

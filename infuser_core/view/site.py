@@ -1,7 +1,7 @@
 """Frame that the pages of `infuser view` share: templates, SQL over runs of the store, addresses of things by name."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,16 +40,11 @@ class Site:
         """A template as an answer."""
         return HTMLResponse(templates().get_template(template).render(**values))
 
-    @contextmanager
     def lens(
         self, names: Sequence[str] | None, *, iterations: Collection[int] | None = None, shelf: str = RUNS
-    ) -> Iterator[Lens]:
+    ) -> closing[Lens]:
         """SQL over these runs, over some iterations of them alone, or over evaluations of any model."""
-        lens = Lens(Catalogue(self.root), runs=names, iterations=iterations, shelf=shelf)
-        try:
-            yield lens
-        finally:
-            lens.close()
+        return closing(Lens(Catalogue(self.root), runs=names, iterations=iterations, shelf=shelf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

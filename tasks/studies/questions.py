@@ -1,4 +1,4 @@
-"""Stages on questions, generated or given: judged, written again, compared by solvers, scored for a target."""
+"""Stages on questions, generated or given: judged, checked, scored for a target."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from corpus.model_reply import ReplyProblem, ask
-from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.generated import GeneratedSet, Judged
-from infuser_core.phases import dev_gradient, generate_questions, score_influence
+from infuser_core.phases import dev_gradient, score_influence
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import Template, load_or_shipped, render_question
-from infuser_core.schemas import Checkpoint, Document, Gradient, InfluenceScore, Question, QuestionLabel, Role, Rollout
+from infuser_core.schemas import Gradient, InfluenceScore, Question, Role, Rollout
 from infuser_core.sealed import digest_of
 from infuser_core.statistics.question_quality import CheckedQuestion
 from infuser_core.store.pieces import Pieces
@@ -93,56 +92,6 @@ def _read(place: int, reply: dict[str, Any]) -> str:
         raise ReplyProblem('"self_contained" is neither true nor false')
     said = " ".join(missing.split()) if isinstance(missing, str) else ""
     return "" if verdict else said or "something"
-
-
-def write_again(
-    run: Execution, config: RunConfig, writer: ArtifactRef, iteration: int, documents: Sequence[Document]
-) -> Work:
-    """A generator of a run writes questions from these documents, with the settings of the run."""
-    settings = replace(generate_questions.settings_of(config), documents=len(documents))
-    recipe = Recipe(
-        phase="write_again",
-        version=generate_questions.VERSION,
-        config={"settings": plain(settings), "documents": [document.document_id for document in documents]},
-        seed=config.seed,
-        iteration=iteration,
-        inputs={"generator": writer.id},
-    )
-
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        folder = run.store.verified_folder(writer)
-        checkpoint = Checkpoint(checkpoint_id=writer.id, role=Role.GENERATOR, path=str(folder), step=0)
-        found = generate_questions.generate_questions(
-            documents,
-            run.pool.sampler(checkpoint),
-            settings,
-            checkpoint_id=writer.id,
-            seed=config.seed,
-            iteration=iteration,
-        )
-        return Outcome(
-            tables={
-                "questions": Table(row_type=Question, rows=found.questions),
-                "question_labels": Table(row_type=QuestionLabel, rows=found.labels),
-            },
-            summary={"questions": len(found.questions)},
-        )
-
-    return Work(recipe=recipe, produce=produce)
-
-
-def compare_solvers(asked: GeneratedSet, gaps: Sequence[Mapping[str, Any]], scores: Mapping[str, ArtifactRef]) -> Work:
-    """Agreement of solvers with the keys, the base first: which evaluations belong together, for reports."""
-    recipe = Recipe(
-        phase="swg",
-        version=VERSION,
-        config={"solvers": list(scores)},
-        seed=0,
-        iteration=asked.iteration,
-        inputs={"questions": asked.ref.id, **{f"scores-{n:02d}": ref.id for n, ref in enumerate(scores.values())}},
-    )
-    outcome = Outcome(tables={}, summary={"gaps": [dict(row) for row in gaps]})
-    return Work(recipe=recipe, produce=lambda workspace, progress: outcome)
 
 
 def quality(found: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]) -> Work:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from report_runs import HOSTILE, ITERATIONS, RUNS, answered_by, make, three_runs
+from report_runs import HOSTILE, ITERATIONS, RUNS, looked_at, make, three_runs
 from typer import Typer
 from typer.testing import CliRunner
 
 from flows.cli import report as cli_report
 from infuser_core.report import outline, page
-from infuser_core.report.build import answered
+from infuser_core.report.build import newest_checks
 from infuser_core.report.content import Report, Section
 from infuser_core.report.queries import choose
 from infuser_core.store.runs import create_run, read_config
@@ -28,8 +28,7 @@ cli_report.register(APP)
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("several") / "store"
     names = three_runs(root)
-    for iteration in (0, 2):
-        answered_by(root, names[0], iteration, {"base": 0.4, "strong": 0.8})
+    looked_at(root, names[0], [0, 2], {"base": 0.4, "strong": 0.8})
     return root
 
 
@@ -42,7 +41,7 @@ def lens(root: Path) -> Iterator[Lens]:
 
 def reported(lens: Lens, root: Path, names: list[str]) -> Report:
     chosen = choose({name: read_config(root, name) for name in names})
-    return outline.of_runs(lens.query, chosen, answered=answered(root, names))
+    return outline.of_runs(lens.query, chosen, checks=newest_checks(root, names))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +123,7 @@ def test_pass_at_k_starts_at_the_accuracy(report: Report):
 
 def test_the_gap_over_the_base_solver_is_drawn(report: Report):
     rows = cells(report, "Strong-against-weak gap")
-    assert [row[1] for row in rows] == ["base", "strong"] * 2 and rows[1][4].startswith("+")
+    assert [row[0] for row in rows] == ["plain-1: base", "plain-1: strong"] * 2 and rows[1][5].startswith("+")
 
 
 def test_settings_that_differ_are_listed(report: Report):

@@ -1,5 +1,6 @@
 """A store with three small runs of two variants, made of rows alone: what reports of several runs are tested on."""
 
+import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -183,21 +184,19 @@ def three_runs(root: Path) -> list[str]:
     return list(RUNS)
 
 
-def answered_by(root: Path, run: str, iteration: int, solvers: dict[str, float]) -> None:
-    """Evaluations of generated questions, as `infuser report quality` leaves them; the first solver is the base."""
-    store = Store(root)
-
-    def commit(phase: str, config: dict[str, Any], outcome: Outcome, **inputs: str) -> str:
-        recipe = Recipe(phase=phase, version=1, config=config, seed=0, iteration=iteration, inputs=inputs)
-        with store.workspace(recipe) as workspace:
-            return store.commit(recipe, workspace, outcome, seconds=0.1).id
-
-    scores = {}
-    for place, (solver, chance) in enumerate(solvers.items()):
-        right = np.random.default_rng(len(solver)).binomial(1, chance, 40)
-        rows = [row(QuestionScore, question_id=f"q{n}", num_samples=1, num_correct=int(right[n])) for n in range(40)]
-        tables = {"question_scores": Table(row_type=QuestionScore, rows=rows)}
-        scores[f"scores-{place:02d}"] = commit("evaluate", {"solver": solver}, Outcome(tables=tables))
-    asked = [e.key for e in Journal(root, run).latest() if (e.phase, e.iteration) == ("generate_questions", iteration)]
-    source = next(ref.id for ref in store.refs() if ref.key == asked[0])
-    commit("swg", {"solvers": list(solvers)}, Outcome(tables={}), questions=source, **scores)
+def looked_at(root: Path, run: str, iterations: list[int], agreements: dict[str, float]) -> None:
+    """Checks of generated questions as `infuser report quality` leaves them; the first solver is the base."""
+    store, base = Store(root), next(iter(agreements.values()))
+    solvers = [
+        {"iteration": iteration, "solver": name, "questions": 40, "agreement": share}
+        | {"agreement_low": share - 0.1, "agreement_high": share + 0.1}
+        | dict.fromkeys(("gap", "low", "high"), None if share == base else share - base)
+        for iteration in iterations
+        for name, share in agreements.items()
+    ]
+    keys = {entry.key for entry in Journal(root, run).latest() if entry.phase == "generate_questions"}
+    sources = {f"questions-{n}": ref.id for n, ref in enumerate(ref for ref in store.refs() if ref.key in keys)}
+    recipe = Recipe(phase="quality", version=1, config={}, seed=0, inputs=sources)
+    with store.workspace(recipe) as workspace:
+        (workspace / "quality.json").write_text(json.dumps({"solvers": solvers}, indent=1))
+        store.commit(recipe, workspace, Outcome(tables={}), seconds=0.1)
