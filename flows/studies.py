@@ -164,7 +164,7 @@ def predict_effects(
         made = execute(asked.run, work).ref
         rows = asked.run.store.rows(made, "score_correlations", RankCorrelation)
         if figure is not None:
-            durable.write(figure, charts.study(*studied_scores.points(asked.run, made, named), rows))
+            durable.write(figure, charts.svg(charts.correlations(rows), themed=False))
     return {**_head(asked), "fresh": answers, "correlations": [asdict(row) for row in rows]}
 
 

@@ -1,4 +1,4 @@
-"""Charts as values: lines, grouped and stacked bars, points; and their SVG and PNG: same numbers, same bytes.
+"""Charts as values: lines, grouped bars, points; and their SVG and PNG: same numbers, same bytes.
 
 In a page, ink is the text's colour and lines take their colours from the page's variables, so that both themes can be
 read.
@@ -32,6 +32,8 @@ COLOURS = (
 """Of lines and bars; the page's dark theme has a lighter one for each."""
 WIDTH, PLOT, BELOW, LEGEND_ROW = 7.2, 2.6, 0.52, 0.2
 """Width, height of the plot, room for the lower labels, height of a row of the legend; inches."""
+LEFT = 0.11
+"""Room for the labels on the left, share of the width."""
 ROW_CHARS = 88
 """Characters that fit into a row of the legend."""
 
@@ -72,14 +74,10 @@ class Figure:
     """Legend entries; empty for no legend."""
     whole: bool = True
     """The horizontal axis counts whole things."""
-    plot: float = PLOT
-    """Height of the plot, inches."""
     ticks: tuple[float, ...] = ()
     """Marks of the horizontal axis; empty for round numbers."""
     below: float = BELOW
     """Room for the lower labels, inches."""
-    left: float = 0.11
-    """Room for the labels on the left, share of the width."""
 
 
 def series_of(
@@ -155,10 +153,10 @@ def _drawn(figure: Figure) -> "Canvas":
 
     columns, rows = _legend_grid(figure.labels)
     below = figure.below + rows * LEGEND_ROW
-    height = figure.plot + below + 0.15
+    height = PLOT + below + 0.15
     canvas = Canvas(figsize=(WIDTH, height))
     top, bottom = 1 - 0.15 / height, below / height
-    axes = canvas.add_axes((figure.left, bottom, 0.98 - figure.left, top - bottom))
+    axes = canvas.add_axes((LEFT, bottom, 0.98 - LEFT, top - bottom))
     figure.draw(axes)
     axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -297,13 +295,12 @@ def points(
     fit: tuple[float, float] | None = None,
     share: bool = False,
 ) -> Figure:
-    """Points by series, x logarithmic; `fit` (intercept, slope) draws intercept + slope ln(x)."""
+    """Points by series; `fit` (intercept, slope) draws intercept + slope ln(x)."""
     places = [x for one in series for x in one.x]
 
     def draw(axes: "Axes") -> None:
         for index, one in enumerate(series):
             axes.plot(one.x, one.y, "o", label=shortened(one.label), color=_colour(index), markersize=5, alpha=0.85)
-        _logarithmic(axes, min(places), max(places))
         if fit is not None:
             span = [min(places) * (max(places) / min(places)) ** (step / 20) for step in range(21)]
             axes.plot(
@@ -316,72 +313,23 @@ def points(
     )
 
 
-def _logarithmic(axes: "Axes", low: float, high: float) -> None:
-    from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, ScalarFormatter
-
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    if low == high:
-        axes.set_xlim(low * 0.8, high * 1.25)
-    if low * 8 > high:
-        # A logarithmic axis over less than a decade has hardly a tick of its own.
-        found = [tick for tick in MaxNLocator(5).tick_values(low * 0.85, high * 1.15) if tick > 0]
-        axes.xaxis.set_major_locator(FixedLocator(found))
-        axes.xaxis.set_minor_locator(NullLocator())
-
-
-def stacks(title: str, names: Sequence[str], layers: Sequence[Series], *, name: str, label: str) -> Figure:
-    """One stacked bar per name; every layer has one value per name."""
-
-    def draw(axes: "Axes") -> None:
-        base = [0.0] * len(names)
-        for index, one in enumerate(layers):
-            style: dict[str, Any] = {"color": _colour(index), "hatch": _hatch(index), "height": 0.6}
-            axes.barh(range(len(names)), one.y, left=base, label=shortened(one.label), **style)
-            base = [below + value for below, value in zip(base, one.y, strict=True)]
-        axes.set_yticks(range(len(names)), [shortened(text, 22) for text in names])
-        axes.tick_params(axis="y", length=0, labelsize=8)
-        axes.invert_yaxis()
-
-    labels = tuple(one.label for one in layers)
-    height = 0.5 + 0.42 * len(names)
-    return Figure(
-        title=title, name=name, draw=draw, xlabel=label, label="", labels=labels, whole=False, plot=height, left=0.22
-    )
-
-
 def _colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
-def _hatch(index: int) -> str | None:
-    """A second way to tell bars apart where the colours begin again."""
-    return "//" if index >= len(COLOURS) else None
-
-
-def study(scores: Sequence[float], changes: Sequence[float], correlations: "Sequence[RankCorrelation]") -> str:
-    """The prediction study as one SVG: score against measured change, and every predictor's rank correlation."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure as Canvas
-
-    out = io.StringIO()
-    with rc_context({"svg.hashsalt": "infuser", "font.size": 9}):
-        canvas = Canvas(figsize=(9, 3.6), layout="constrained")
-        left, right = canvas.subplots(1, 2)
-        left.scatter(scores, changes, s=14, alpha=0.7)
-        left.axhline(0, color="grey", linewidth=0.6)
-        left.axvline(0, color="grey", linewidth=0.6)
-        left.set(xlabel="influence score", ylabel=f"change by one step, {correlations[0].target}")
-        _predictors(right, [row for row in correlations if row.target == correlations[0].target])
-        canvas.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
-
-
-def _predictors(axes: "Axes", rows: "Sequence[RankCorrelation]") -> None:
-    errors = [[row.spearman - row.low for row in rows], [row.high - row.spearman for row in rows]]
-    style: dict[str, Any] = {"color": "#3b7dc4", "ecolor": "black", "capsize": 2}
-    axes.barh(range(len(rows)), [row.spearman for row in rows], xerr=errors, **style)
-    axes.set_yticks(range(len(rows)), [row.predictor.replace("_", " ") for row in rows])
-    axes.invert_yaxis()
-    axes.set(xlabel="Spearman's rho with the change, 95% bootstrap", xlim=(-1, 1))
+def correlations(rows: "Sequence[RankCorrelation]") -> Figure:
+    """Rank correlation of every predictor with every measured change, with its interval."""
+    names = list(dict.fromkeys(row.predictor for row in rows))
+    series = [
+        Series(
+            label=target,
+            x=[names.index(row.predictor) for row in own],
+            y=[row.spearman for row in own],
+            low=[row.low for row in own],
+            high=[row.high for row in own],
+        )
+        for target in dict.fromkeys(row.target for row in rows)
+        if (own := [row for row in rows if row.target == target])
+    ]
+    caption, shown = "Rank correlation with the change by one step, 95% bootstrap", [n.replace("_", " ") for n in names]
+    return groups(caption, shown, series, name="correlations", label="Spearman's rho")

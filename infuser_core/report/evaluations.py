@@ -1,6 +1,7 @@
 """Report sections on evaluations, by variant: benchmarks, categories, pass@k, and gains on dev questions."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -26,6 +27,7 @@ from infuser_core.report.queries import (
     MEASURED,
     Chosen,
     anchor_sql,
+    bars_by_variant,
     chosen_sql,
     grouped,
     literal,
@@ -56,16 +58,10 @@ FROM shown GROUP BY variant, benchmark, checkpoint ORDER BY benchmark, checkpoin
         return Section(title="Benchmarks")
     names = sorted({text(row["benchmark"]) for row in rows})
     caption = "Accuracy of the anchor and of the selected checkpoints; whiskers: smallest to largest seed"
-    layers = _layers(rows, names, "benchmark")
-    drawn = charts.groups(caption, names, layers, name="benchmarks", label="accuracy", share=True)
+    bars = bars_by_variant(rows, names, "benchmark", partial(spread_series, x="place"))
+    drawn = charts.groups(caption, names, bars, name="benchmarks", label="accuracy", share=True)
     formats: Formats = dict.fromkeys(("mean", "sd over seeds", "smallest", "largest"), percent)
     return Section(title="Benchmarks", figures=[drawn], tables=[table("Accuracy on the benchmarks", rows, formats)])
-
-
-def _layers(rows: Sequence[Row], names: Sequence[str], by: str) -> list[Series]:
-    """One layer of bars per anchor, then per variant's selected checkpoint."""
-    placed = [{**row, "place": names.index(text(row[by]))} for row in rows]
-    return [spread_series(variant, mine, x="place") for variant, mine in grouped(placed, "variant").items()]
 
 
 def ranked(rows: Sequence[Row], found: Sequence[Chosen]) -> list[Row]:
@@ -86,9 +82,9 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
     if not rows:
         return Section(title=title)
     shown = sorted({text(row[what]) for row in rows})[:MOST_NAMES]
-    layers = _layers([row for row in rows if text(row[what]) in shown], shown, what)
+    bars = bars_by_variant(rows, shown, what, partial(spread_series, x="place"))
     caption = f"Accuracy by {what}; whiskers: smallest to largest seed"
-    drawn = charts.groups(caption, shown, layers, name="categories", label="accuracy", share=True)
+    drawn = charts.groups(caption, shown, bars, name="categories", label="accuracy", share=True)
     formats: Formats = {"mean": percent, "sd over seeds": percent}
     tables = [table(f"Accuracy by {what}", rows, formats, without=("smallest", "largest"))]
     return Section(title=title, figures=[drawn], tables=tables)

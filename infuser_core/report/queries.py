@@ -237,3 +237,12 @@ def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
     for row in rows:
         found.setdefault(text(row[name]), []).append(row)
     return found
+
+
+def bars_by_variant(
+    rows: Sequence[Row], names: Sequence[str], by: str, draw: Callable[[str, Sequence[Row]], Series]
+) -> list[Series]:
+    """Bars of each variant over these names of one column, `draw` makes them of rows with a `place`."""
+    places = {name: at for at, name in enumerate(names)}
+    placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
+    return [draw(variant, mine) for variant, mine in grouped(placed, "variant").items()]

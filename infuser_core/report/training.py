@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from infuser_core.report import charts
-from infuser_core.report.charts import Series, column, series_of, value
+from infuser_core.report.charts import column, series_of
 from infuser_core.report.content import Formats, Query, Section, number, percent, small, table, tenths, text
-from infuser_core.report.queries import BAND, Chosen, band_section, bands, by_variant, grouped, spread
+from infuser_core.report.queries import BAND, Chosen, band_section, bands, bars_by_variant, by_variant, grouped, spread
 from infuser_core.statistics.correlation import fit_lengths
 
 SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
@@ -200,13 +200,9 @@ FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant""",
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row[by]) for row in sorted(rows, key=lambda row: -row["questions"])))
-    places = {name: at for at, name in enumerate(names[:SHOWN])}
-    layers = []
-    for variant, mine in grouped(rows, "variant").items():
-        kept = [row for row in mine if text(row[by]) in places]
-        layers.append(Series(label=variant, x=[places[text(row[by])] for row in kept], y=column(kept, "share")))
+    bars = bars_by_variant(rows, names[:SHOWN], by, partial(series_of, y="share", x="place"))
     caption = f"Share of the generated questions by {by}, all iterations"
-    drawn = charts.groups(caption, list(places), layers, name=name, label="share of questions", share=True)
+    drawn = charts.groups(caption, names[:SHOWN], bars, name=name, label="share of questions", share=True)
     said = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
     formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "mean influence": small}
     return Section(
@@ -261,10 +257,8 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
     if not rows:
         return Section(title=title)
     fit = fit_lengths(column(rows, "tokens per answer"), column(rows, "accuracy"))
-    layers = [
-        series_of(variant, mine, "accuracy", x="tokens per answer")
-        for variant, mine in grouped(rows, "variant").items()
-    ]
+    by_variants = grouped(rows, "variant").items()
+    dots = [series_of(variant, mine, "accuracy", x="tokens per answer") for variant, mine in by_variants]
     said = f"{fit['points']} checkpoints. {fit['reason'].capitalize()}." if fit["reason"] else ""
     if fit["pearson"] is not None:
         said = (
@@ -274,8 +268,8 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
             "Checkpoints of one run are not independent of each other."
         )
     drawn = charts.points(
-        "Validation accuracy against mean response length, one point per checkpoint", layers, name="length-accuracy",
-        label="validation accuracy", xlabel="mean tokens per answer (log)", share=True,
+        "Validation accuracy against mean response length, one point per checkpoint", dots, name="length-accuracy",
+        label="validation accuracy", xlabel="mean tokens per answer", share=True,
         fit=(fit["intercept"], fit["slope"]) if fit["slope"] else None,
     )  # fmt: skip
     shown = table("Validated checkpoints", rows, {"tokens per answer": tenths, "accuracy": percent})
@@ -290,34 +284,22 @@ def durations(query: Query, found: Sequence[Chosen]) -> Section:
         found,
         """,
 per_run AS (
-    SELECT c.variant, a.run, a.phase, min(a.rowid) AS place, sum(coalesce(m.seconds, a.seconds)) AS seconds,
-        count(*) AS stages,
+    SELECT c.variant, a.run, a.phase, sum(coalesce(m.seconds, a.seconds)) AS seconds, count(*) AS stages,
         coalesce(sum(coalesce(m.seconds, a.seconds)) FILTER (WHERE a.state = 'cached'), 0) AS reused
     FROM run_artifacts a JOIN chosen c ON c.run = a.run LEFT JOIN artifacts m ON m.artifact_key = a.artifact_key
     GROUP BY ALL)
 SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(seconds) AS "seconds per run",
-    avg(reused) AS "of which reused", min(place) AS place
+    avg(reused) AS "of which reused"
 FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase""",
     )
     if not rows:
         return Section(title=title)
-    names = list(grouped(rows, "variant"))
-    phases = {phase: sum(column(mine, "seconds per run")) for phase, mine in grouped(rows, "phase").items()}
-    ranked = sorted(phases, key=lambda phase: (-phases[phase], phase))
-    # In the order of the pipeline, which is that of the runs' artifacts.
-    order = {phase: min(row["place"] for row in mine) for phase, mine in grouped(rows, "phase").items()}
-    spent = {(text(row["variant"]), text(row["phase"])): value(row["seconds per run"]) for row in rows}
-    layers = [
-        Series(label=phase, x=[], y=[spent.get((name, phase), 0.0) for name in names])
-        for phase in sorted(ranked[:SHOWN], key=lambda phase: order[phase])
-    ]
-    if rest := ranked[SHOWN:]:
-        others = [sum(spent.get((name, phase), 0.0) for phase in rest) for name in names]
-        layers.append(Series(label="other phases", x=[], y=others))
+    names = list(dict.fromkeys(text(row["phase"]) for row in sorted(rows, key=lambda row: -row["seconds per run"])))
+    bars = bars_by_variant(rows, names[:SHOWN], "phase", partial(series_of, y="seconds per run", x="place"))
     caption = "Seconds per run by phase, mean over seeds; a reused stage counts with the time that it first took"
     shown = dict.fromkeys(("stages per run", "seconds per run", "of which reused"), tenths)
     return Section(
         title=title,
-        figures=[charts.stacks(caption, names, layers, name="durations", label="seconds per run")],
-        tables=[table("Seconds per phase", rows, shown, without=("place",))],
+        figures=[charts.groups(caption, names[:SHOWN], bars, name="durations", label="seconds per run")],
+        tables=[table("Seconds per phase", rows, shown)],
     )

@@ -172,14 +172,6 @@ def prediction_study(asked: Studied, named: ArtifactRef, *, questions: int, answ
     return asked.work("prediction_study", effects.VERSION, settings, produce, named=named)
 
 
-def points(run: Run, made: ArtifactRef, named: ArtifactRef) -> tuple[list[float], list[float]]:
-    """The paper's score and the first measured change of every question that a step was taken on."""
-    rows = run.store.rows(made, "question_effects", effects.Effect)
-    known = candidates.by_name(named_rows(run, named))[candidates.PAPER]
-    first = [row for row in rows if row.measure == rows[0].measure]
-    return [known[row.question_id] for row in first], [row.change for row in first]
-
-
 def _reweighted(asked: Studied, settings: effects.EffectSettings) -> dict[str, effects.Measure]:
     """Measures by answers to held-out questions and, where the scored answers are stepped on, to the dev set."""
     parts = ["held_out"] if settings.answers else ["dev", "held_out"]
