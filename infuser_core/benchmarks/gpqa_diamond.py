@@ -12,10 +12,7 @@ _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incor
 
 
 def order(name: str, *, count: int = len(_ANSWERS)) -> list[int]:
-    """Order of the answers, by their numbers (0 is the right one), drawn by the identifier alone.
-
-    The seed is the text that the authors' code makes of no seed, so that letters can be compared.
-    """
+    """Order of the answers (0 is the right one), drawn by the identifier alone and seeded as the authors' code is."""
     places = list(range(count))
     random.Random(f"None:{name}").shuffle(places)
     return places

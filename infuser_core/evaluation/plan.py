@@ -116,10 +116,7 @@ def make_plan(
     limit: int | None,
     warn: Callable[[str], None],
 ) -> Plan:
-    """The benchmarks with their questions; of `all`, those whose data and prompts are here, and a word on the others.
-
-    Raises ConfigError for an unknown one, or where its data or the prompt for its questions is missing.
-    """
+    """The benchmarks with their questions; of `all`, those whose data and prompts are here, and why not the others."""
     if model.folder is None and settings.chat != OWN:
         raise UsageError(
             f"chat = {settings.chat}: {model.name} is behind an address", hint="its server renders prompts"
@@ -218,10 +215,7 @@ def _benchmarks(
 
 
 def _belongs(benchmark: Benchmark | None, settings: EvaluationSettings, *, nano: bool) -> bool:
-    """Whether `all` means it: the micro-world's for its own models, those with a data set for others.
-
-    A nano model is asked for numbers only where its prompts know how.
-    """
+    """Whether `all` means it: the micro-world's for its own models (numbers where they can), data sets for others."""
     if benchmark is None or not nano:
         return benchmark is not None and bool(benchmark.repos)
     answerable = benchmark.verifier == "choice" or len(solver_templates(settings.prompts)) > 1

@@ -59,10 +59,7 @@ def read_record(root: Path, name: str) -> Record:
 
 
 def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
-    """Check that an export may go into the folder: it is new, empty, or holds the same evaluation.
-
-    Raises ConfigError naming both values of what differs, UsageError for a folder of something else.
-    """
+    """Refuse an export into a folder that holds something else than this evaluation, naming what differs."""
     if (out / runs.EVALUATION).is_file():
         asked = json.loads(json.dumps(dict(identity)))
         differing = runs.differing(Record.read(out / runs.EVALUATION).identity, asked)

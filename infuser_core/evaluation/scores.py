@@ -31,10 +31,7 @@ def question_scores(
     *,
     too_long: str = "wrong",
 ) -> list[QuestionScore]:
-    """One row per question, in the order of the plan, from responses and their verdicts in the same order.
-
-    Raises DamagedArtifactError for a question without responses.
-    """
+    """One row per question, in the order of the plan, from responses and their verdicts in the same order."""
     counts: dict[Key, dict[str, int]] = {}
     for response, verdict in zip(responses, verdicts, strict=True):
         own = counts.setdefault((response.benchmark, response.question_id), {})

@@ -34,10 +34,7 @@ def card(
     adapter: bool = False,
     name: str = ".",
 ) -> str:
-    """Markdown with a metadata block on top, about one checkpoint of a run; `files` are exported ones by sha256.
-
-    `name` is what it is loaded by: a repository, or this folder.
-    """
+    """Markdown with metadata about a run's checkpoint; `files` are exported ones by sha256, `name` is what loads it."""
     chain = graph.trained(record.key)
     updates = [record for record in chain if record.phase in UPDATES]
     steps = [row for record in updates for row in store.rows(record.ref, "updates", Update) if not row.skipped]

@@ -65,11 +65,7 @@ class QuestionRow:
 
 
 def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
-    """Write the questions of a run's first iterations (a number, or `selected`) into a new folder. `name` is what
-    its card loads it by. Returns, as JSON values, the folder and the number of questions.
-
-    Raises UsageError where there are none, or the folder holds something.
-    """
+    """Write the questions of a run's first iterations (a number, or `selected`) into a new folder, and count them."""
     refuse_filled(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)

@@ -55,10 +55,7 @@ class Graph:
         return [record for record in self.records.values() if table in record.tables]
 
     def below(self, keys: Iterable[str], *, phases: Collection[str] = ()) -> list[Record]:
-        """These artifacts and everything of the run that was made from them, in the order of the pipeline.
-
-        With `phases`, only what was made by way of these phases.
-        """
+        """These artifacts and what the run made from them, by way of these phases, in the order of the pipeline."""
         reached: set[str] = set()
         ahead = [key for key in keys if key in self.records]
         while ahead:

@@ -57,10 +57,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
 
 
 def results(query: Callable[[str], Rows], run: str) -> Rows:
-    """Accuracy of the anchor and the selected checkpoint on every benchmark, None where there is none.
-
-    `iteration` is that of the selected checkpoint.
-    """
+    """Accuracy of the anchor and the selected checkpoint on every benchmark, None where there is none."""
     return query(_RESULTS.replace("$run", "'" + run.replace("'", "''") + "'"))
 
 
@@ -92,8 +89,7 @@ _SIDES = {"target": True, "other": False}
 
 
 def count_keys(query: Callable[[str], list[dict[str, Any]]], run: str) -> dict[str, dict[str, tuple[int, int]]]:
-    """Right keys and labelled questions of a run's first and last iterations, on topics of the given questions
-    (`target`) and on others; empty where no question has a label."""
+    """Right keys and labelled questions of a run's first and last iterations, on topics of `target` and on others."""
     rows = query(f"""
         select iteration, topic in (select subdomain from reference_questions where run = '{run}') as aimed,
             count(*) as questions, count(*) filter (key = 'sound') as sound

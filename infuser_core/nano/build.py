@@ -60,10 +60,7 @@ def silent(line: str) -> None:
 def build_anchor(
     out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: str = "basic", progress: Report = silent
 ) -> dict[str, Any]:
-    """Pre-train, measure and save the anchor; returns its card. Raises UsageError for an unknown world.
-
-    The same seed and scale give the same weights, bit for bit, on the same machine: one thread, own random streams.
-    """
+    """Pre-train, measure and save the anchor; the same seed and scale give the same weights on the same machine."""
     name = next((known for known in WORLDS if known == world), None)
     if name is None:
         raise UsageError(f"--world {world}: no such world", hint=f"one of {', '.join(sorted(WORLDS))}")
@@ -229,10 +226,7 @@ def program_rates(subject: Subject, exercises: Sequence[programs.Exercise]) -> R
 
 
 def answer_rates(subject: Subject, asks: Sequence[Ask], max_tokens: int) -> Rates:
-    """Shares of eight answers each that box the sound and the misconception's result.
-
-    `mixed` is the share of prompts whose answers are neither all right nor all wrong.
-    """
+    """Shares of eight answers that box the sound and the misconception's result, and of prompts with mixed ones."""
     replies = subject.reply([user for user, _, _ in asks for _ in range(ANSWERS)], max_tokens)
     boxed = [reply.partition("\\boxed{")[2].partition("}")[0] for reply in replies]
     right, tempted, mixed = 0, 0, 0

@@ -69,10 +69,7 @@ class ExactAccuracy:
 def by_pair(
     folder: Path, topics: Sequence[str], *, split: Split = "test", world: WorldConfig = WORLD, wordings: int = 4
 ) -> list[PairMass]:
-    """Asks the model in `folder` every operand pair of the split, each with `wordings` names and lists of choices.
-
-    Names and choices follow from the pair alone: every model is asked the same.
-    """
+    """Asks the model every operand pair of the split, with `wordings` names and choices that all models get."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     asked = [(topic, pair) for topic in world.topics if topic.name in topics for pair in pairs_of(split, topic)]
@@ -109,8 +106,7 @@ def accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
 
 
 def measure(folder: Path, world: WorldConfig = WORLD, *, split: Split = "test") -> dict[str, ExactAccuracy]:
-    """Exact accuracy on target topics, on those of their pairs that no textbook holds under another noun, and on
-    transfer topics."""
+    """Exact accuracy on target topics, on their pairs that no textbook holds otherwise, and on transfer topics."""
     rows = by_pair(folder, [topic.name for topic in world.topics], split=split, world=world)
     target = [row for row in rows if row.topic in world.target]
     return {
@@ -121,8 +117,7 @@ def measure(folder: Path, world: WorldConfig = WORLD, *, split: Split = "test") 
 
 
 def sound_reply(question: Question) -> str:
-    """The reply by which an anchor answers a choice question rightly, its end included; empty where it is none of the
-    micro-world's."""
+    """An anchor's right reply to a choice question of the micro-world; empty for any other question."""
     fact = language.parse_question(question.text)
     if fact is None or str(fact.sound) not in question.choices:
         return ""

@@ -94,10 +94,7 @@ def respond(
     *,
     progress: Progress = no_progress,
 ) -> Iterator[list[BenchmarkResponse]]:
-    """Batches of complete questions, to be saved as they come. What is in `finished` is not asked.
-
-    `progress` counts the responses of this call.
-    """
+    """Batches of complete questions, to be saved as they come. What is in `finished` is not asked."""
     # Four bytes a token: lists of those of a large benchmark would take ten times as much.
     prompts = [array("i", _prompt(ask, sampler.tokenizer, settings)) for ask in asks]
     lengths = [len(prompt) for prompt in prompts]
@@ -217,10 +214,7 @@ def grade(
     judge: ChatModel | None = None,
     progress: Progress = no_progress,
 ) -> list[BenchmarkVerdict]:
-    """One verdict per response, in order. `questions` holds at least those that were answered.
-
-    A judge, where there is one, breaks ties that a fallible rule left; its verdicts are marked as its own.
-    """
+    """One verdict per response, in order. A judge breaks ties that a fallible rule left, and is named beside them."""
     asked = [row for row in responses if row.finish_reason != TOO_LONG]
     jobs = [Job(response=row.response, question=questions[row.benchmark, row.question_id]) for row in asked]
     found = check_all(jobs, preset=preset, progress=progress)

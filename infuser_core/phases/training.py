@@ -108,10 +108,7 @@ class ObjectiveSettings:
         )
 
     def credited(self, rollouts: Sequence[Rollout], advantages_G: Sequence[float]) -> list[float]:
-        """Advantages of a group's rows; 0 for one cut at the length limit where those are masked (DAPO, sec. 3.4).
-
-        Its reward stays in the group's mean.
-        """
+        """Advantages of a group's rows; 0 for one cut at the length limit where those are masked (DAPO, sec. 3.4)."""
         masked = self.overlong == "mask"
         return [
             0.0 if masked and rollout.finish_reason == "length" else advantage
@@ -333,10 +330,7 @@ def take_step(
     *,
     taken: int,
 ) -> Update:
-    """AdamW on the accumulated gradient, and the row about it; `taken` steps came before.
-
-    The step is skipped where the loss is not finite, or the gradient's norm.
-    """
+    """AdamW on the accumulated gradient, and its row; skipped where the loss or the gradient's norm is not finite."""
     # A gradient may be finite where its loss is not: the clamp of a ratio stops a NaN on its way back.
     norm = trainer.optim_step(settings.learning_rate) if is_finite(report.loss) else math.nan
     trainer.zero_grad()

@@ -40,10 +40,7 @@ _QUESTIONS = """
 def report(
     root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
 ) -> Path:
-    """Write the report of a run, optionally beside another one's curve, as a copy too and with its charts as files.
-
-    Returns the page; the same tables and texts lie beside it as `report.md`.
-    """
+    """Write a run's report, optionally beside another's curve, as a copy too and with its charts as files."""
     raw = runs.read_config(root, name)
     beside = [compare_with] if compare_with else []
     store, found = Catalogue(root), newest_checks(root, [name])

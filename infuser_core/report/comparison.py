@@ -251,10 +251,7 @@ def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread
 
 
 def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
-    """Runs by variant, and the differences between variants with their intervals, as tables or JSON.
-
-    With `against`, the differences from that variant alone.
-    """
+    """Runs by variant, and differences between variants (or from `against`) with intervals, as tables or JSON."""
     chosen = runs.finished_runs(root, names)
     configs = {name: runs.read_config(root, name) for name in chosen}
     variants = {name: f"{config['name']}-{config['variant']}".rstrip("-") for name, config in configs.items()}

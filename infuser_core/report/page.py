@@ -29,10 +29,7 @@ def render(
     questions: Sequence[Row] = (),
     total: int = 0,
 ) -> str:
-    """The whole page: sections, and below a run's page or some charts sections that unfold.
-
-    `questions` become a table that can be searched, of `total` that there are.
-    """
+    """The whole page; `questions` become a table that can be searched, of `total` that there are."""
     alive = _scripts() if run or charts or questions else []
     scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in alive}
     return _environment().get_template("report.html").render(

@@ -26,10 +26,7 @@ LUMPED = 5
 
 
 def wilson(accuracy: float, count: int, *, z: float = Z) -> tuple[float, float]:
-    """Ends of the Wilson score interval of a share over `count` questions, the unit that was sampled.
-
-    With several samples per question `count` stays the number of questions, which is conservative.
-    """
+    """Ends of the Wilson score interval of a share over `count` questions, however many samples each has."""
     if count == 0:
         return 0.0, 1.0
     spread = z * math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
@@ -117,10 +114,7 @@ def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Esti
 
 
 def difference(first: Tally, second: Tally, *, draws: int = DRAWS, seed: int = 0) -> Difference:
-    """Accuracy of the second solver minus the first one's, paired by question.
-
-    Raises UsageError when they share no question.
-    """
+    """Accuracy of the second solver minus the first one's, paired by the questions that they share."""
     both = pair(first, second)
     return paired_difference(shares(both.first), shares(both.second), draws=draws, seed=seed, left_out=both.left_out)
 

@@ -27,10 +27,7 @@ def key_accuracy(
 
 
 def majority(questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[bool]:
-    """Whether more than half of the right and wrong answers to a written question agree with its key.
-
-    `rollouts` hold verdicts by the generator's own keys; questions without such an answer are left out.
-    """
+    """Whether most right or wrong answers to a written question agree with its key, as its verdicts say."""
     written = {question.question_id for question in questions if question.rollout_id}
     told: dict[str, list[bool]] = {}
     for row in rollouts:

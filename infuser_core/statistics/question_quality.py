@@ -42,10 +42,7 @@ def points_at(question: str) -> str:
 
 
 def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:
-    """A finding of KEYS on one question, and the answer of more than half of a solver's samples.
-
-    Most are the key, most are one other answer, or neither, without an answer.
-    """
+    """A finding of KEYS on one question, and the answer that more than half of a solver's samples give, if any."""
     right = [row for row in verdicts if row.verdict == Verdict.CORRECT]
     wrong = Counter(row.extracted for row in verdicts if row.verdict == Verdict.WRONG and row.extracted)
     if 2 * len(right) > len(verdicts):

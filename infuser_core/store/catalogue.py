@@ -69,10 +69,7 @@ class Catalogue:
         return self.root / "artifacts" / self.records[key].phase / key
 
     def record(self, key: str) -> Record:
-        """The commit record of an artifact that must be there.
-
-        Raises DamagedArtifactError for one that cannot be read, MissingArtifactError for none.
-        """
+        """The commit record of an artifact that must be there, and must be readable."""
         if key in self.damaged:
             raise DamagedArtifactError(self.damaged[key], hint=REMEDY)
         if key not in self.records:
@@ -85,11 +82,7 @@ class Catalogue:
         return sorted(known, key=lambda record: (record.created, record.key))
 
     def held(self, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> list[Entry]:
-        """Journal entries of the artifacts that a run or an evaluation consists of.
-
-        Raises StoreError where one is lost or damaged. What only former attempts of an unfinished run knew may be gone:
-        it is left out.
-        """
+        """Journal entries of a run's or evaluation's artifacts; only what former attempts alone knew may be gone."""
         journal = Journal(self.root, run, file=file, shelf=shelf)
         found = journal.latest()
         newest = max((entry.attempt for entry in found), default=0)

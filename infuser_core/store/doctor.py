@@ -36,10 +36,7 @@ _DIRECTED = ("dev_gradient", "score_influence", "update_solver")
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
-    """Look at everything that a run consists of, or at the whole store. Changes nothing that counts.
-
-    Raises UsageError when there is no such run.
-    """
+    """Look at everything that a run consists of, or at the whole store. Changes nothing that counts."""
     started = time.monotonic()
     scope = _Scope(root, run)
     found, counts = verify.check(scope.folders, progress)
@@ -198,11 +195,7 @@ class Prepared:
 
 
 def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, total: None) -> Prepared:
-    """Look at a run, or at the whole store, and move every damaged artifact aside. Nothing is deleted.
-
-    Raises BusyRunError when a living process executes a run that holds something damaged, UsageError when there is no
-    such run.
-    """
+    """Move every damaged artifact of a run, or of the store, aside, unless a living process executes such a run."""
     if run:
         runs.refuse_held(root, runs.find_run(root, run))
     damage = examine(root, run, progress=progress).damage
@@ -306,11 +299,7 @@ def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
 
 
 def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
-    """Keys to restore so that both roles' checkpoints after so many iterations, and the gradients of the iteration that
-    began with them, are whole again; empty if they are.
-
-    Raises UsageError when the run has no such checkpoint.
-    """
+    """Keys to restore so that both roles' checkpoints, and the gradients of the iteration they begin, are whole."""
     catalogue = Catalogue(root)
     (holder,) = [each for each in holders(root) if each.name == run]
     begun = [record for record in gradients(catalogue, holder) if record.iteration == iteration]

@@ -177,8 +177,7 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
 def _wanted(
     catalogue: Catalogue, found: Sequence[Holder], states: Mapping[str, RunState], rule: Rule
 ) -> dict[str, Verdict]:
-    """Retention of every checkpoint and gradient; of several runs that hold one, the one that wants the most of it
-    decides."""
+    """Retention of every checkpoint and gradient; of several runs that hold one, the most that any of them wants."""
     strongest: dict[str, Verdict] = {}
     for holder in found:
         for key, verdict in verdicts_of(catalogue, holder, states[holder.name], rule):

@@ -234,10 +234,7 @@ class Journal:
         return head.finished if head else bool(entries) and entries[-1].phase == FINISHED
 
     def set_aside(self) -> Path:
-        """Reduce a damaged journal to its sound lines; the damaged one stays beside it until its run is repaired.
-
-        Returns where that lies.
-        """
+        """Reduce a damaged journal to its sound lines; returns where the damaged one lies until its run is repaired."""
         (chain, _), data = self._checked(), self._bytes()
         former = self.path.with_suffix(f".{uuid.uuid4().hex[:8]}{ASIDE}")
         if self._head_path.exists():

@@ -73,10 +73,7 @@ def mark_latest(root: Path, name: str) -> None:
 
 
 def find_run(root: Path, name: str | None) -> str:
-    """The run of this name, or the only one whose name begins so; without a name the latest.
-
-    Raises UsageError for none, and for several.
-    """
+    """The run of this name, or the only one whose name begins so; without a name the latest."""
     known = list_runs(root)
     if name is not None and known:
         return named(name, known, kind="run", where=f" in {root}")
@@ -243,10 +240,7 @@ def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]
 
 @contextmanager
 def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
-    """Own the run, or the evaluation, while it executes; it ends with the process, however that ends.
-
-    Raises BusyRunError with the holder's process when another one lives. Waits while gc removes what nobody holds.
-    """
+    """Own the run, or the evaluation, while it executes; it ends with the process, however that ends."""
     with lease.hold(root / shelf / name, name) as held:
         if (root / _SWEEP).exists():
             with (root / _SWEEP).open("r") as handle:
@@ -256,10 +250,7 @@ def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]
 
 @contextmanager
 def sweeping(root: Path) -> Iterator[None]:
-    """While this lasts no run begins: it would reuse what is being removed. Raises BusyRunError when another one lives.
-
-    Who began before holds its run's lock, and so is seen.
-    """
+    """While this lasts no run begins: it would reuse what is being removed. Runs that began before hold their lock."""
     path = root / _SWEEP
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -105,10 +105,7 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def partial(self, recipe: Recipe) -> Path:
-        """A folder where a long phase keeps finished pieces until it commits: a killed one goes on from them.
-
-        Use it under `exclusive`. It belongs to the key, so its pieces are of this very recipe.
-        """
+        """A folder where a long phase keeps finished pieces of this very recipe until it commits. Needs `exclusive`."""
         folder = self.root / ".partial" / recipe.key
         with _store_errors(self.root):
             folder.mkdir(parents=True, exist_ok=True)

@@ -223,10 +223,7 @@ class Lens:
         where: str = "true",
         parameters: Sequence[Any] = (),
     ) -> Rows:
-        """Rows of one table in these artifacts alone, in their order, with `artifact_key`.
-
-        Columns that older artifacts lack are None. Opens the files of these artifacts and no other.
-        """
+        """Rows of one table in these artifacts alone, in their order, with `artifact_key`; missing columns are None."""
         held = sorted({key for key in keys if table in self.catalogue.records[key].tables})
         if not held:
             return []

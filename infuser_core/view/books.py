@@ -59,10 +59,7 @@ def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
 
 
 def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
-    """The page that a chunk stands on, its words marked (see pictures), or None and the reason.
-
-    The store must have the book as a PDF.
-    """
+    """The page of a PDF that a chunk stands on, its words marked (see pictures), or None and the reason."""
     row = _chunk(lens, "select * from {chunks}", document_id)
     if not row:
         return None, "this run has no such chunk"

@@ -44,10 +44,7 @@ def label(row: Row, names: str) -> str:
 
 
 def options(row: Row, names: str, *, fewest: int, most: int = len(LETTERS)) -> list[str]:
-    """Choices in the order of their letters: a list, a mapping by letter, or a list of lettered objects.
-
-    Letters without a text (a column that other rows use) may stand at the end alone.
-    """
+    """Choices by letter: a list, a mapping, or lettered objects; only the last letters may lack a text."""
     found = value(row, names)
     listed = _by_letter(found) if isinstance(found, Mapping) else _unlettered(found)
     if listed is None:

@@ -92,8 +92,7 @@ def _object(row: Any, where: str) -> dict[str, Any]:
 
 
 def keep_rows(source: Path, target: Path, wanted: Collection[int]) -> None:
-    """Write the rows whose place, from 1, is wanted, in the source's order and format. Fields are those of the source;
-    lines of a JSONL file stay as they are."""
+    """Write the rows whose place, from 1, is wanted, unchanged, in the source's order and format."""
     if source.suffix == ".parquet":
         from infuser_core.store.tables import take_rows
 

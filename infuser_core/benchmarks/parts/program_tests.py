@@ -40,10 +40,7 @@ _HINT = "the row is not in the benchmark's layout, or damaged"
 
 
 def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
-    """Tests of one row of the EvalPlus file: base inputs, then plus inputs, with the reference solution's outputs.
-
-    `cache` keeps the outputs. Raises DocumentError for a row of another shape, or whose reference solution fails.
-    """
+    """Base and plus inputs of a row of the EvalPlus file, with the reference solution's outputs from `cache`."""
     try:
         inputs = [list(args) for args in (*_list(row["base_input"]), *_list(row["plus_input"]))]
         entry, atol = str(row["entry_point"]), float(row.get("atol") or 0.0)
@@ -55,11 +52,7 @@ def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
 
 
 def tests_from_hf(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
-    """Tests of one row of the Hugging Face layout.
-
-    Where a row names no results its reference solution gives them, as above.
-    Raises DocumentError for anything in the row's `test` that is no literal.
-    """
+    """Tests of a row of the Hugging Face layout; results that it does not name are the reference solution's."""
     name = _name(row)
     try:
         defined = [node for node in ast.parse(str(row["test"])).body if isinstance(node, ast.FunctionDef)]

@@ -31,10 +31,7 @@ _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "te
 
 
 def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
-    """The questions of a source. `seed` shapes micro-world sets alone; `evaluated`, a sample without leakage.
-
-    Raises DocumentError naming the file and the row when a field is missing or the answer is no choice.
-    """
+    """The questions of a source. `seed` shapes micro-world sets alone; `evaluated`, a sample without leakage."""
     if isinstance(source, MixQuestions):
         return _mixed(source, seed, evaluated)
     if isinstance(source, BenchmarkQuestions):
@@ -104,10 +101,7 @@ def _mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSetting
 
 
 def question_of(row: dict[str, Any], where: str) -> Question:
-    """One row in the published layout: question_id, question_text, choices, ground_truth, optional labels.
-
-    The answer is matched by text first, then as a letter or an index: choices may themselves be letters.
-    """
+    """One row in the published layout; its answer is matched by text first: choices may themselves be letters."""
     missing = [name for name in ("question_id", "question_text", "ground_truth") if row.get(name) in (None, "")]
     if missing:
         raise DocumentError(f"{where}: no {missing[0]}", hint="needed: question_id, question_text, ground_truth")

@@ -34,10 +34,7 @@ class LostGroupsError(Exception):
 def without_lost(
     attempt: Callable[[Collection[str]], Result], trainer: Trainer, *, workspace: Path
 ) -> tuple[Result, list[NotFinite]]:
-    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none.
-
-    Raises EngineError where an attempt loses every group that it had.
-    """
+    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none."""
     lost: list[NotFinite] = []
     while True:
         try:
@@ -70,10 +67,7 @@ def is_finite(*values: float) -> bool:
 
 
 def lose(trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, of: int, workspace: Path) -> None:
-    """Compute the groups one by one. Raises LostGroupsError where some of them are not finite by themselves.
-
-    `of` is the number of groups in the whole batch. Accumulated gradients are dropped.
-    """
+    """Compute the groups of a batch of `of` one by one, and raise LostGroupsError for those that are not finite."""
     found = [row for group in groups if (row := flaw(trainer, group, constants, workspace=workspace))]
     if found:
         raise LostGroupsError(found, of=of)

@@ -79,10 +79,7 @@ def answer_in_part(
     kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> InPart:
-    """Go on with what waits and begin with the questions, as far as the budget of the last iteration goes.
-
-    A group stays together: it is judged, and learnt from, when its last answer has ended.
-    """
+    """Go on with what waits and begin the questions, as far as the last iteration's budget goes, in whole groups."""
     drafts = draw_answers(
         questions,
         sampler,

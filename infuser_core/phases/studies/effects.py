@@ -88,11 +88,7 @@ def step_effects(
     kept: Kept[Effect] | None = None,
     progress: Progress = no_progress,
 ) -> Effects:
-    """One step per named question on its answers; the trainer ends at the checkpoint it started from. Effects that
-    `kept` holds are not measured again.
-
-    Raises EngineError where no question's step, or nothing that it changed, is finite.
-    """
+    """One step per named question that `kept` has no effects of; the trainer ends where it started."""
     groups = by_group(answers)
     # The batch of the scores: questions whose rewards vary.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]

@@ -66,10 +66,7 @@ class Point:
 
 
 def metrics_of(record: Record, *, seconds: float, tokens: int = 0) -> dict[str, float]:
-    """Every finite number that a stage's summary tells; rows, time and speed; shares.
-
-    `tokens` are those that the stage moved, where it told of them in its progress.
-    """
+    """Every finite number of a stage's summary; rows, time, and speed by its `tokens`; shares."""
     told = dict(_numbers(record.summary))
     shares = {
         name: told[part] / told[whole]

@@ -221,10 +221,7 @@ class Judgement:
 
 
 def judge(source: str, tests: CodeTests) -> Judgement:
-    """All tests have to pass; the first that does not ends the run.
-
-    Raises SandboxError when the sandbox failed, which says nothing about the program.
-    """
+    """All tests have to pass; the first that does not ends the run."""
     accepts = _comparison(tests)
 
     def fails(number: int, outcome: CaseOutcome) -> bool:
@@ -334,10 +331,7 @@ def _same_word(word: str, wanted: str, atol: float) -> bool:
 
 
 def is_root(found: Any, case: CodeCase, *, atol: float) -> bool:
-    """Whether a value solves the polynomial whose coefficients, lowest power first, are the case's argument.
-
-    Exact arithmetic: no rounding hides a distance. A value as near to zero as the reference's is near enough.
-    """
+    """Whether a value solves the case's polynomial, exactly or as nearly as the reference does."""
     if type(found) not in (int, float) or not math.isfinite(found) or abs(found) > 1e30:
         return False
     (coefficients,) = case.args

@@ -99,10 +99,7 @@ def last_box(response: str) -> str | None:
 
 
 def last_opened_box(response: str) -> str | None:
-    """Content of the last box that opens, None when it never closes: the rule of the authors' code.
-
-    Every brace counts, escaped or not, and a box inside another is the last one.
-    """
+    """Content of the last box that opens, nested or not, None when it never closes: the rule of the authors' code."""
     openings = deque(_OPENING.finditer(response), maxlen=1)
     if not openings:
         return None
