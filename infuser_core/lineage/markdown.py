@@ -69,10 +69,7 @@ def described(record: Record, run: str) -> str:
 
 
 def artifact_page(store: Store, ref: ArtifactRef, *, users: Sequence[ArtifactRef] = (), run: str = "") -> str:
-    """Markdown page of an artifact; `users` are artifacts made from it, where known.
-
-    With a `run`, for Prefect's UI: with links to the pages of what it was made from, and to `infuser view`.
-    """
+    """Markdown page of an artifact and its `users`; with a `run`, for Prefect's UI, with links."""
     manifest = store.manifest(ref)
     recipe = manifest.recipe
     lines = [f"# {heading(ref.kind, recipe['iteration'])}", "", f"`{ref.id}`, made in {manifest.seconds:.2f} s", ""]
@@ -130,10 +127,7 @@ def _linked(store: Store, identity: str) -> str:
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:
-    """Markdown of a run: its figures, each a caption with an SVG text, and a row per iteration with its artifacts.
-
-    Each of these leads to its page, and that to its inputs; the drawing is in `infuser view`.
-    """
+    """Markdown of a run: its figures, each a caption with an SVG text, and a row per iteration with links."""
     iterations: dict[int, list[Record]] = {}
     for record in graph.records.values():
         iterations.setdefault(record.iteration, []).append(record)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from infuser_core.config.sources import World
 from infuser_core.errors import UsageError
@@ -22,14 +22,7 @@ from infuser_core.nano import curriculum, language, programs
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
 from infuser_core.nano.tokenizer import END, chat, save_tokenizer, train_tokenizer
-from infuser_core.nano.world import (
-    WORLD,
-    WORLDS,
-    WorldConfig,
-    notes,
-    problems,
-    questions,
-)
+from infuser_core.nano.world import WORLD, WORLDS, WorldConfig, notes, problems, questions
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
@@ -133,34 +126,18 @@ class Subject:
         by_length: dict[int, list[int]] = {}
         for i, prompt in enumerate(prompts):
             by_length.setdefault(len(prompt), []).append(i)
+        drawing = {} if greedy else {"temperature": self.temperature, "top_k": 0}
+        ends = {"eos_token_id": self.tokenizer.eos_token_id, "pad_token_id": self.tokenizer.pad_token_id}
+        how = GenerationConfig(do_sample=not greedy, max_new_tokens=max_tokens, **drawing, **ends)
         replies = [""] * len(users)
-        generator = torch.Generator().manual_seed(self.seed)
-        temperature = 0.0 if greedy else self.temperature
-        for rows in by_length.values():
-            ids = torch.tensor([prompts[i] for i in rows])
-            tokens = _continue(self.model, ids, temperature, max_tokens, generator)
-            for i, text in zip(rows, self.tokenizer.batch_decode(tokens), strict=True):
-                replies[i] = text.partition(END)[0]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            for rows in by_length.values():
+                ids = torch.tensor([prompts[i] for i in rows])
+                tokens = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=how)
+                for i, text in zip(rows, self.tokenizer.batch_decode(tokens[:, ids.shape[1] :]), strict=True):
+                    replies[i] = text.partition(END)[0]
         return replies
-
-
-@torch.no_grad()
-def _continue(
-    model: Qwen3ForCausalLM, ids: torch.Tensor, temperature: float, max_tokens: int, generator: torch.Generator
-) -> torch.Tensor:
-    cache, drawn, done = None, [], torch.zeros(len(ids), dtype=torch.bool)
-    for _ in range(max_tokens):
-        out = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache, logits = out.past_key_values, out.logits[:, -1].float()
-        if temperature == 0:
-            ids = logits.argmax(-1, keepdim=True)
-        else:
-            ids = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
-        drawn.append(ids)
-        done |= ids[:, 0] == model.config.eos_token_id
-        if done.all():
-            break
-    return torch.cat(drawn, dim=1)
 
 
 Rates = dict[str, Any]
@@ -168,10 +145,7 @@ Rates = dict[str, Any]
 
 
 def writer_rates(subject: Subject, count: int) -> Rates:
-    """Multiple-choice questions, one per fresh note.
-
-    Shares of the valid ones, `valid` itself aside: a right key, a topic or a whole fact of the note, a target topic.
-    """
+    """Share of valid questions on fresh notes, and of these of a right key, a topic, a whole fact, a target."""
     rng = Random(seed_of(subject.seed, "measure writer"))
     documents = notes(seed_of(subject.seed, "measure"), count, subject.world)
     prompts = [language.generator_prompt(curriculum.section(rng, made)) for made in documents]

@@ -65,12 +65,7 @@ def dev_gradient(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> DevGradient:
-    """Accumulate the gradient of the dev objective and write it to `workspace/gradient.safetensors`.
-
-    Where a running mean is asked for, it is written instead: of this gradient and the `previous` mean.
-
-    Raises EngineError where it is not finite, and that is not the doing of some questions among others.
-    """
+    """Write the dev objective's gradient, or its running mean with `previous`, to `workspace/gradient.safetensors`."""
     groups = by_group(rollouts)
     facts, lost = without_lost(
         lambda lost: _accumulated(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.preset import Overlong, Preset, RatioLevel, length_norm, step_denominator
@@ -15,8 +15,6 @@ from infuser_core.engines.protocols import Objective, Progress, StepReport, Trai
 from infuser_core.errors import EngineError
 from infuser_core.phases.parts.not_finite import HINT, is_finite, lose
 from infuser_core.schemas import Checkpoint, Rollout, Update
-
-Result = TypeVar("Result")
 
 
 def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:

@@ -157,11 +157,7 @@ def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 
 def contrasts(found: Compared, against: str = "") -> list[Contrast]:
-    """Every pair of variants, the later against the earlier, on every measure that all their runs have.
-
-    A single variant is taken apart, its runs against each other. With `against`, every other variant against that one;
-    raises UsageError when no run is of it.
-    """
+    """Pairs of variants, or all `against` one, on every measure of all their runs; of a single one its runs."""
     runs = {run: [run] for names in found.groups.values() for run in names}
     units = found.groups if len(found.groups) > 1 else runs
     if against:

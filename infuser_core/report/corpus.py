@@ -4,18 +4,7 @@ from collections.abc import Sequence
 
 from infuser_core.report import charts
 from infuser_core.report.charts import Figure, Series
-from infuser_core.report.content import (
-    Formats,
-    Query,
-    Row,
-    Section,
-    Table,
-    number,
-    percent,
-    small,
-    table,
-    text,
-)
+from infuser_core.report.content import Formats, Query, Row, Section, Table, number, percent, small, table, text
 from infuser_core.report.queries import BAND, Chosen, bands, by_variant, grouped, literal, spread, spread_table
 
 SHOWN_REASONS = 12
@@ -33,7 +22,7 @@ def corpus(query: Query, run: str) -> Section:
     found = [
         *_table("What was kept and why the rest was not", _funnel(query, run)),
         *_table("Document pool", _pool(query, run)),
-        *_table("Overlap audit: pairs with a passage in common", _overlaps(query, run), _PAIRS),
+        *_table("Overlap audit: pairs with a passage in common", _overlaps(query, run), {"matched share": percent}),
         *_audit(query, run),
     ]
     return Section(title="Corpus", tables=found)
@@ -46,9 +35,11 @@ def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> l
 def _funnel(query: Query, run: str) -> list[Row]:
     """Each corpus stage with what it kept and dropped, and why; the most frequent reasons first within a stage."""
     name = literal(run)
-    found = query(f"""
-        SELECT stage, CASE WHEN kept THEN 'kept' ELSE 'dropped' END AS decision, reason, items FROM (
-            SELECT 1 AS n, 'textbooks offered' AS stage, status = 'admitted' AS kept, reason, count(*) AS items
+    return query(f"""
+        SELECT stage, CASE WHEN kept THEN 'kept' ELSE 'dropped' END AS decision,
+            CASE WHEN place > {SHOWN_REASONS} THEN 'other reasons' ELSE why END AS reason, sum(count)::BIGINT AS items
+        FROM (SELECT *, row_number() OVER (PARTITION BY stage, kept ORDER BY count DESC, why) AS place FROM (
+            SELECT 1 AS n, 'textbooks offered' AS stage, status = 'admitted' AS kept, reason AS why, count(*) AS count
             FROM sources WHERE run = {name} GROUP BY status, reason
             UNION ALL
             SELECT 2, 'textbooks converted', status = 'converted', reason, count(*)
@@ -56,25 +47,13 @@ def _funnel(query: Query, run: str) -> list[Row]:
             UNION ALL
             SELECT 3, 'chunks judged by ' || decided_by, keep, CASE WHEN keep THEN '' ELSE reason END, count(*)
             FROM judgements WHERE run = {name} GROUP BY ALL
-        ) ORDER BY n, stage, kept DESC, items DESC, reason""")
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in found:
-        groups.setdefault((text(row["stage"]), row["decision"]), []).append(row)
-    listed = [row for held in groups.values() for row in held[:SHOWN_REASONS]]
-    return listed + [
-        {**held[0], "reason": "other reasons", "items": sum(row["items"] for row in held[SHOWN_REASONS:])}
-        for held in groups.values()
-        if len(held) > SHOWN_REASONS
-    ]
+        )) GROUP BY n, stage, kept, reason ORDER BY n, stage, kept DESC, min(place)""")
 
 
 def _pool(query: Query, run: str) -> list[Row]:
     return query(f"""
         SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
         FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
-
-
-_PAIRS: Formats = {"matched share": percent}
 
 
 def _overlaps(query: Query, run: str) -> list[Row]:
@@ -98,12 +77,11 @@ def _audit(query: Query, run: str) -> list[Table]:
     recalls = [{"planted": row["name"], "share": row["value"]} for row in facts if row["is_share"]]
     counts = [{"quantity": row["name"], "value": row["value"]} for row in facts if not row["is_share"]]
     return [
-        *_table("Planted overlaps found, and unrelated texts matched; the worst group of books", recalls, _SMALL),
+        *_table(
+            "Planted overlaps found, and unrelated texts matched; the worst group of books", recalls, {"share": small}
+        ),
         *_table("Audit summary", counts, {"value": _fact}),
     ]
-
-
-_SMALL: Formats = {"share": small}
 
 
 def _fact(value: float) -> str:

@@ -15,10 +15,7 @@ from infuser_core.terminal import table
 
 
 def probe(folder: Path) -> list[dict[str, Any]]:
-    """Try everything in a folder of its own, gone afterwards. Raises StoreError where nothing can be written.
-
-    One row for each thing that a store needs: `name`, whether it is `kept`, and `what` it is for or what was seen.
-    """
+    """Try, in a folder that is gone afterwards, each thing that a store needs of a file system: a row for each."""
     scratch = folder / f".probe.{uuid.uuid4().hex}"
     try:
         scratch.mkdir(parents=True)

@@ -69,10 +69,7 @@ def aim_facts(config: RunConfig, iteration: int) -> dict[str, Any]:
 
 
 def text_of(examples: Examples | None, document_id: str, *, seed: int, iteration: int, template: str) -> str:
-    """The examples of one prompt; empty without any or a template. A function of (seed, iteration, document) alone.
-
-    Questions with their choices below and their answer, all different, with a blank line between two; or functions.
-    """
+    """The examples of one prompt with their answers: a function of (seed, iteration, document) alone."""
     if examples is None or not template:
         return ""
     programs = template == PROGRAMS
