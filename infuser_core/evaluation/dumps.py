@@ -148,7 +148,8 @@ def _question(benchmark: Benchmark, row: Row, place: Place, where: str) -> Quest
         return _detailed(benchmark, row["doc"], place, where)
     doc = row["doc"] if isinstance(row.get("doc"), dict) else row
     if "output_list" in row or benchmark.read is None:
-        own = {found.question_id: found for found in plugins.benchmark(benchmark.name)(_settings(benchmark))}
+        load = plugins.benchmark(benchmark.name)
+        own = {found.question_id: found for found in load(BenchmarkSettings(name=benchmark.name))}
         key = str(doc.get("question_id", doc.get("id", "")))
         if key not in own:
             raise DocumentError(
@@ -166,10 +167,6 @@ def _listed(name: str, value: Any) -> Any:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-
-
-def _settings(benchmark: Benchmark) -> BenchmarkSettings:
-    return BenchmarkSettings(name=benchmark.name)
 
 
 def _detailed(benchmark: Benchmark, doc: Row, place: Place, where: str) -> Question:

@@ -230,7 +230,8 @@ def rollout_questions(
     taught = None
     if settings.labels == "document":
         assert documents is not None, "a teacher reads the questions' documents"
-        taught = _untaught(answer(_with_documents(questions, documents), scope=f"teach_questions/{iteration}"))
+        told = answer(_with_documents(questions, documents), scope=f"teach_questions/{iteration}")
+        taught = [replace(row, group_id=row.group_id.removesuffix(_TAUGHT)) for row in told]
     labelled = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
     return Answered(questions=questions, rollouts=labelled.rollouts, labels=labelled.labels, waiting=waiting)
 
@@ -245,7 +246,3 @@ def _with_documents(questions: Sequence[Question], documents: Mapping[str, str])
         for q in questions
         if q.rollout_id and q.document_id in documents
     ]
-
-
-def _untaught(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    return [replace(row, group_id=row.group_id.removesuffix(_TAUGHT)) for row in rollouts]

@@ -188,10 +188,10 @@ def _against(found: Compared, first: str, base: Sequence[str], second: str, othe
 
 def _paired(base: Sequence[Tally], other: Sequence[Tally]) -> dict[str, Any]:
     """The difference over the questions that every run answered."""
-    ids, left_out = _common_questions([*base, *other])
+    ids, left_out = common_questions([*base, *other])
     if not ids:
         return {"low": None, "high": None, "left_out": left_out}
-    values = [_mean_shares(side, ids) for side in (base, other)]
+    values = [mean_shares(side, ids) for side in (base, other)]
     paired = paired_difference(values[0], values[1], left_out=left_out)
     return {
         "difference": paired.value,
@@ -221,14 +221,14 @@ def _verdict(over: Spread | None, *questions: tuple[float | None, float | None])
     return "below" if all(upper < 0 for _, upper in known) else "within noise"
 
 
-def _common_questions(found: Sequence[Tally]) -> tuple[list[str], int]:
+def common_questions(found: Sequence[Tally]) -> tuple[list[str], int]:
     """Questions that every run answered, in the first one's order, and the number of the others."""
     sets = [set(tally.question_ids) for tally in found]
     common = set.intersection(*sets)
     return [name for name in found[0].question_ids if name in common], len(set.union(*sets)) - len(common)
 
 
-def _mean_shares(found: Sequence[Tally], ids: Sequence[str]) -> np.ndarray:
+def mean_shares(found: Sequence[Tally], ids: Sequence[str]) -> np.ndarray:
     """Share of correct responses per question, (Q,), averaged over runs."""
     columns = []
     for tally in found:

@@ -6,12 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from infuser_core.errors import UsageError
 from infuser_core.report import paper_numbers
 from infuser_core.report.charts import value
-from infuser_core.report.comparison import tallies
+from infuser_core.report.comparison import common_questions, mean_shares, tallies
 from infuser_core.report.content import Query, text
 from infuser_core.report.paper_numbers import Cell, Sheet, row_of
 from infuser_core.report.publication import (
@@ -28,7 +26,7 @@ from infuser_core.report.publication import (
 from infuser_core.report.queries import MEASURED, Chosen, choose, chosen_sql, variants
 from infuser_core.statistics.averages import Number, Spread, exactly
 from infuser_core.statistics.bootstrap import estimate
-from infuser_core.statistics.tally import shares
+from infuser_core.statistics.tally import Tally
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.views import Lens
@@ -199,16 +197,14 @@ FROM measured ORDER BY benchmark, seed, artifact_key""")
 def question_intervals(query: Query, found: Sequence[Chosen]) -> dict[str, Mapping[str, tuple[float, float]]]:
     """95% bootstrap intervals over questions, percent, of the selected checkpoints; seeds averaged per question."""
     counts = tallies(query, [one.run for one in found])
-    held: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in variants(found)}
+    held: dict[str, dict[str, list[Tally]]] = {name: {} for name in variants(found)}
     for one in found:
         for (phase, benchmark), tally in counts[one.run].items():
             if phase == "evaluate":
-                own = dict(zip(tally.question_ids, map(float, shares(tally)), strict=True))
-                held[one.variant].setdefault(benchmark, []).append(own)
+                held[one.variant].setdefault(benchmark, []).append(tally)
     return {name: {label: _interval(seeds) for label, seeds in own.items()} for name, own in held.items()}
 
 
-def _interval(seeds: Sequence[Mapping[str, float]]) -> tuple[float, float]:
-    common = [name for name in seeds[0] if all(name in seed for seed in seeds)]
-    found = estimate(np.array([sum(seed[name] for seed in seeds) / len(seeds) for name in common]))
+def _interval(seeds: Sequence[Tally]) -> tuple[float, float]:
+    found = estimate(mean_shares(seeds, common_questions(seeds)[0]))
     return 100 * found.low, 100 * found.high

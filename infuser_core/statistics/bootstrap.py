@@ -77,34 +77,22 @@ def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0,
         raise UsageError("nothing to resample: no questions", hint="name a run or a file that holds scored responses")
     patterns, sizes = np.unique(table, axis=0, return_counts=True)
     rng = np.random.default_rng(seed)
-    if len(patterns) * LUMPED < count or len(patterns) == 1:
-        return _by_value(rng, patterns, sizes, draws, cells)
-    return _by_question(rng, table, draws, cells)
-
-
-def _by_value(rng: np.random.Generator, patterns: np.ndarray, sizes: np.ndarray, draws: int, cells: int) -> np.ndarray:
-    """Multinomial counts of the distinct rows."""
-    count = int(sizes.sum())
-    means = np.empty((draws, patterns.shape[1]))
-    step = max(1, cells // len(patterns))
-    for start in range(0, draws, step):
-        stop = min(draws, start + step)
-        means[start:stop] = rng.multinomial(count, sizes / count, size=stop - start) @ patterns / count
-    return means
-
-
-def _by_question(rng: np.random.Generator, table: np.ndarray, draws: int, cells: int) -> np.ndarray:
-    """Drawn question numbers, counted per draw."""
-    count = len(table)
+    few = len(patterns) * LUMPED < count or len(patterns) == 1
+    distinct = patterns if few else table
     means = np.empty((draws, table.shape[1]))
-    step = max(1, cells // count)
+    step = max(1, cells // len(distinct))
     for start in range(0, draws, step):
         rows = min(draws, start + step) - start
-        drawn = rng.integers(0, count, size=(rows, count), dtype=np.int32 if rows * count < 2**31 else np.int64)
-        drawn += (np.arange(rows, dtype=drawn.dtype) * count)[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-        means[start : start + rows] = weights @ table / count
+        drawn = rng.multinomial(count, sizes / count, size=rows) if few else _drawn_counts(rng, count, rows)
+        means[start : start + rows] = drawn @ distinct / count
     return means
+
+
+def _drawn_counts(rng: np.random.Generator, count: int, rows: int) -> np.ndarray:
+    """How often each of `count` questions is drawn, (rows, Q)."""
+    drawn = rng.integers(0, count, size=(rows, count), dtype=np.int32 if rows * count < 2**31 else np.int64)
+    drawn += (np.arange(rows, dtype=drawn.dtype) * count)[:, None]
+    return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
 
 
 def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Estimate:
