@@ -1,7 +1,4 @@
-"""A benchmark file in the layout the paper's authors published: a JSON list of question rows.
-
-Rows say themselves what they are: choices or a free answer, data source, answer type, unit, tolerance.
-"""
+"""A benchmark file in the layout of the paper's authors: a JSON list of rows that say themselves what they are."""
 
 from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.benchmarks.parts.spec import Benchmark

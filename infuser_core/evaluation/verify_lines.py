@@ -1,7 +1,4 @@
-"""Verdicts for other programs: one JSON object in, one verdict out (`infuser verify`).
-
-Keys that are none of ours are the caller's own and are passed over.
-"""
+"""Verdicts for other programs (`infuser verify`): one JSON object in, one verdict out; unknown keys are passed over."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

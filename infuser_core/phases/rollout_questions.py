@@ -1,7 +1,4 @@
-"""Phase 2b: the solver answers the generated questions; pseudo-labels where a majority takes the place of the key.
-
-The majority is that of the solver's own answers, or of a teacher's: the same solver, the document before it.
-"""
+"""Phase 2b: the solver answers the generated questions; its own or a teacher's majority may take the key's place."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace

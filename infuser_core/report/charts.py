@@ -1,8 +1,4 @@
-"""Charts as values: lines, grouped bars, points; and their SVG and PNG: same numbers, same bytes.
-
-In a page, ink is the text's colour and lines take their colours from the page's variables, so that both themes can be
-read.
-"""
+"""Charts as values (lines, grouped bars, points), and their SVG, which follows a page's theme, and PNG."""
 
 import io
 import math

@@ -48,10 +48,7 @@ def of_run(
     notes: Sequence[str] = (),
     checked: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The report of one run, beside the curve of another where one is named; `notes` are listed after the result.
-
-    `checked` is what `infuser report quality` found of its questions.
-    """
+    """The report of one run, beside another's curve; `checked` is what `infuser report quality` found."""
     run = chosen.run
     other = [Chosen(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
 

@@ -1,8 +1,4 @@
-"""The numbers that the INFUSER paper prints, as printed.
-
-`numbers.csv` holds every cell of its tables and the numbers stated in its prose (columns table, anchor, column, row,
-value, std), transcribed from the INFUSER paper.
-"""
+"""The numbers that the INFUSER paper prints in its tables and its prose, as printed, from `numbers.csv`."""
 
 import csv
 from collections.abc import Sequence

@@ -1,8 +1,4 @@
-"""Result tables in the layout of publications: benchmarks by category, averages, relative improvement, best in bold.
-
-One table, three ways to write it: Markdown, LaTeX (booktabs), CSV. Numbers of other people's papers are marked as
-reported, not reproduced.
-"""
+"""Result tables as publications print them, in Markdown, LaTeX (booktabs) and CSV; others' numbers are marked."""
 
 import csv
 import io

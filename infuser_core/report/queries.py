@@ -160,11 +160,7 @@ SPREAD = ("mean", "sd over seeds", "smallest", "largest")
 
 
 def spread(query: Query, found: Sequence[Chosen], per_run: str, beside: Sequence[str] = ()) -> list[Row]:
-    """Mean, sample deviation and ends over the runs of a variant of `value` per `variant, part, iteration`.
-
-    `per_run` is a SELECT over `chosen` and the views with these columns, one row per run; of its columns `beside` the
-    mean alone is taken.
-    """
+    """Mean, deviation and ends of `value` over a variant's runs, by part and iteration; of `beside` the mean alone."""
     means = "".join(f', avg("{name}") AS "{name}"' for name in beside)
     return by_variant(
         query,

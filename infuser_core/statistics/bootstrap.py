@@ -67,10 +67,7 @@ class Difference:
 
 
 def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0, cells: int = CELLS) -> np.ndarray:
-    """Column means over resampled rows, (D, V); all columns see the same resamples.
-
-    At most about `cells` counts are held at a time, whatever the number of draws. Raises UsageError without rows.
-    """
+    """Column means over resampled rows, (D, V), the same for all columns; holds about `cells` counts at a time."""
     table = values_QV[:, None] if values_QV.ndim == 1 else values_QV
     count = len(table)
     if count == 0:
@@ -153,8 +150,6 @@ def leakage(
     `dev`, `rest` and `full` have the accuracies of both models and the paired `delta`: acc_full N = n_dev acc_dev +
     n_rest acc_rest for either. `gap` is delta on dev members minus delta on the rest, the gain that does not carry
     over; the two sides are resampled apart from each other, as they were drawn.
-
-    Raises UsageError when either side has no question.
     """
     both = pair(base, trained)
     inside = frozenset(dev_ids)

@@ -1,7 +1,4 @@
-"""Form of responses over training: boxes, ends, stray marks, scripts, lengths.
-
-The checkpoints of a run answer the same questions, so a change is paired by question.
-"""
+"""Form of responses over training: boxes, ends, stray marks, scripts, lengths; changes are paired by question."""
 
 import re
 from collections.abc import Mapping, Sequence

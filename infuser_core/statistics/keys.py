@@ -11,11 +11,7 @@ _TELLING = (Verdict.CORRECT, Verdict.WRONG)
 def key_accuracy(
     labels: Sequence[QuestionLabel], votes: Sequence[bool], *, voters: str = "majority"
 ) -> list[KeyAccuracy]:
-    """One row, none where nothing can be told.
-
-    `votes` say per question whether most answers of the `voters` agree with the key; that is what they believe, and as
-    wrong as they are.
-    """
+    """One row, none where nothing can be told; `votes` say by question whether most `voters` agree with the key."""
     known = [label.key == "sound" for label in labels if label.key != "unknown"]
     found = known or votes
     if not found:

@@ -1,7 +1,4 @@
-"""Counts per question: the unit of every interval, curve and paired comparison.
-
-Legend of shape suffixes: _Q questions.
-"""
+"""Counts per question (arrays _Q): the unit of every interval, curve and paired comparison."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass

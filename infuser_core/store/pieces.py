@@ -1,7 +1,4 @@
-"""Rows that a long stage has finished before it commits: a killed one goes on from them.
-
-A piece's file carries a checksum of its content in its name.
-"""
+"""Rows that a long stage finished before it commits; a file's name carries its checksum, a killed stage goes on."""
 
 import shutil
 import uuid

@@ -1,5 +1,4 @@
-"""Pages of `infuser view` on exams: a run's checkpoints question by question, and evaluations of any model with every
-response beside its verdicts by preset."""
+"""Pages of `infuser view` on exams: a run's checkpoints and any model's answers, question by question."""
 
 import json
 from dataclasses import replace

@@ -1,8 +1,4 @@
-"""Texts of the generator that wait for a score because answers to a question among them are unfinished.
-
-The texts of a document are compared with each other: they are rewarded together, when the last of their questions is
-scored.
-"""
+"""Texts of the generator that wait for a score until the answers to all questions on their document have ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
