@@ -69,7 +69,8 @@ def table(title: str, rows: Sequence[Row], formats: Formats | None = None, *, wi
     """Rows of a query under the names of its columns, but those `without`; numbers have three decimals, or none."""
     assert rows, title
     shows = {name: (formats or {}).get(name, plain) for name in rows[0] if name not in without}
-    leading = list(takewhile(lambda name: shows[name] is plain and _is_text(rows, name), shows))
+    texts = {name for row in rows for name, cell in row.items() if isinstance(cell, str)}
+    leading = list(takewhile(lambda name: shows[name] is plain and name in texts, shows))
     return Table(
         title=title,
         columns=list(shows),
@@ -82,10 +83,6 @@ def terminal(section: Section) -> str:
     """The lines and tables of a section for a terminal."""
     tables = [aligned([dict(zip(one.columns, row, strict=True)) for row in one.rows]) for one in section.tables]
     return "\n".join([*(line for text in section.lines for line in wrap(text, WIDTH)), *tables])
-
-
-def _is_text(rows: Sequence[Row], name: str) -> bool:
-    return any(isinstance(row[name], str) for row in rows)
 
 
 def plain(value: object) -> str:
@@ -114,21 +111,19 @@ def percent(value: object) -> str:
     return f"{100 * value:.1f}%" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
 
 
-def interval(ends: Sequence[object]) -> str:
-    """An interval of shares, or a dash where an end is missing."""
-    shown = [percent(end) for end in ends]
-    return NOTHING if NOTHING in shown else " to ".join(shown)
-
-
 def points(value: object) -> str:
     """A difference of shares in percentage points, with its sign."""
     return f"{100 * value:+.1f}" if isinstance(value, int | float) and math.isfinite(value) else NOTHING
 
 
-def points_interval(ends: Sequence[object]) -> str:
-    """An interval of such differences."""
-    shown = [points(end) for end in ends]
+def interval(ends: Sequence[object], show: Callable[[object], str] = percent) -> str:
+    """An interval of shares, or a dash where an end is missing."""
+    shown = [show(end) for end in ends]
     return NOTHING if NOTHING in shown else " to ".join(shown)
+
+
+points_interval = partial(interval, show=points)
+"""An interval of differences."""
 
 
 def text(value: object) -> str:

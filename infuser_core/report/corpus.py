@@ -143,17 +143,14 @@ def coverage(query: Query, found: Sequence[Chosen]) -> Section:
         GROUP BY ALL) f
     JOIN chosen c ON c.run = f.run"""
     rows = spread(query, found, per_run)
-    pool = by_variant(
-        query,
-        found,
-        """,
+    sql = """,
 used AS (SELECT DISTINCT run, group_id FROM rollouts WHERE role = 'generator')
 SELECT c.variant, d.run, d.domain, count(DISTINCT d.source_id) AS textbooks, count(*) AS documents,
     sum(d.num_tokens)::BIGINT AS tokens, count(u.group_id) AS "documents read",
     count(u.group_id) / count(*) AS "share read"
 FROM documents d JOIN chosen c ON c.run = d.run LEFT JOIN used u ON u.run = d.run AND u.group_id = d.document_id
-GROUP BY ALL ORDER BY d.domain, d.run""",
-    )
+GROUP BY ALL ORDER BY d.domain, d.run"""
+    pool = by_variant(query, found, sql)
     if not rows or not pool:
         return Section(title=title)
     caption = f"Share of the document pool read by the generator so far. {BAND}"

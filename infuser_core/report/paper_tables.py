@@ -1,6 +1,6 @@
 """Publication tables: accuracies of runs beside the numbers that the paper prints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -73,33 +73,27 @@ def printed_layout(found: Sheet) -> Layout:
     title = f"{found.table} table, {found.anchor}".rstrip(", ")
     if found in paper_numbers.accuracy_sheets():
         return layout(title, reported(found), found.categories())
-    columns = tuple(
-        Method(
-            name=name, reported=True, scores={cell.row: _printed(cell) for cell in found.cells if cell.column == name}
-        )
-        for name in found.columns
-    )
     digits = max(cell.digits for cell in found.cells)
-    return Layout(title=title, methods=columns, rows=found.rows, digits=digits, ranked=False)
+    return Layout(title=title, methods=tuple(reported(found, str)), rows=found.rows, digits=digits, ranked=False)
 
 
-def reported(found: Sheet) -> list[Method]:
-    """The columns of a table of accuracies as they are printed."""
+def _heading(row: str) -> str:
+    """A row of a table of accuracies under our headings."""
+    if row in paper_numbers.OVERALL:
+        return AVERAGE + OVERALL
+    return row.replace(paper_numbers.AVERAGE, AVERAGE).replace(paper_numbers.RELATIVE, RELATIVE)
+
+
+def reported(found: Sheet, heading: Callable[[str], str] = _heading) -> list[Method]:
+    """The columns of a table as they are printed."""
     return [
         Method(
             name=name,
-            scores={_label(cell.row): _printed(cell) for cell in found.cells if cell.column == name},
+            scores={heading(cell.row): _printed(cell) for cell in found.cells if cell.column == name},
             reported=True,
         )
         for name in found.columns
     ]
-
-
-def _label(row: str) -> str:
-    """A row of the paper under our headings."""
-    if row in paper_numbers.OVERALL:
-        return AVERAGE + OVERALL
-    return row.replace(paper_numbers.AVERAGE, AVERAGE).replace(paper_numbers.RELATIVE, RELATIVE)
 
 
 def _printed(cell: Cell) -> Spread:

@@ -162,17 +162,14 @@ SPREAD = ("mean", "sd over seeds", "smallest", "largest")
 def spread(query: Query, found: Sequence[Chosen], per_run: str, beside: Sequence[str] = ()) -> list[Row]:
     """Mean, deviation and ends of `value` over a variant's runs, by part and iteration; of `beside` the mean alone."""
     means = "".join(f', avg("{name}") AS "{name}"' for name in beside)
-    return by_variant(
-        query,
-        found,
-        f""",
+    sql = f""",
 per_run AS (
 {per_run}),
 finite AS (SELECT * EXCLUDE (value), CASE WHEN isfinite(value) THEN value END AS value FROM per_run)
 SELECT variant, part, iteration, count(*) AS runs, avg(value) AS mean, stddev_samp(value) AS "sd over seeds",
     min(value) AS smallest, max(value) AS largest{means}
-FROM finite GROUP BY variant, part, iteration ORDER BY variant, part, iteration""",
-    )
+FROM finite GROUP BY variant, part, iteration ORDER BY variant, part, iteration"""
+    return by_variant(query, found, sql)
 
 
 def bands(rows: Sequence[Row]) -> list[Series]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 from infuser_core.report import charts
 from infuser_core.report.charts import column, series_of
@@ -70,15 +71,12 @@ def validity(query: Query, found: Sequence[Chosen]) -> Section:
         query, found, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
         beside=dict.fromkeys(("95% from", "95% to"), percent),
     )  # fmt: skip
-    reasons = by_variant(
-        query,
-        found,
-        """
+    sql = """
 SELECT c.variant, r.malformed_reason AS reason, count(*) AS rollouts, min(r.iteration) AS "first iteration",
     max(r.iteration) AS "last iteration"
 FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' AND r.malformed_reason <> ''
-GROUP BY ALL ORDER BY rollouts DESC, reason""",
-    )
+GROUP BY ALL ORDER BY rollouts DESC, reason"""
+    reasons = by_variant(query, found, sql)
     return replace(drawn, tables=[*drawn.tables, *([table(REASONS, reasons)] if reasons else [])])
 
 
@@ -98,14 +96,11 @@ def updates(query: Query, found: Sequence[Chosen]) -> Section:
         )
         for place, (label, value, share) in enumerate(WATCHED)
     ]  # fmt: skip
-    lost = by_variant(
-        query,
-        found,
-        """
+    sql = """
 SELECT c.variant, n.phase, n.quantity, count(*) AS groups, min(n.iteration) AS "first iteration",
     max(n.iteration) AS "last iteration"
-FROM not_finite n JOIN chosen c ON c.run = n.run GROUP BY ALL ORDER BY groups DESC, n.phase""",
-    )
+FROM not_finite n JOIN chosen c ON c.run = n.run GROUP BY ALL ORDER BY groups DESC, n.phase"""
+    lost = by_variant(query, found, sql)
     figures = [figure for section in drawn for figure in section.figures]
     return replace(drawn[0], figures=figures, tables=[*drawn[0].tables, *([table(LOST, lost)] if lost else [])])
 
@@ -138,9 +133,9 @@ def frozen(query: Query, found: Sequence[Chosen]) -> Section:
         {
             "variant": one.label,
             "updates": len(one.y),
-            f"first {ENDS}": _mean(one.y[:ENDS]),
-            f"last {ENDS}": _mean(one.y[-ENDS:]),
-            "rise": f"{_mean(one.y[-ENDS:]) - _mean(one.y[:ENDS]):+.3g}",
+            f"first {ENDS}": fmean(one.y[:ENDS]),
+            f"last {ENDS}": fmean(one.y[-ENDS:]),
+            "rise": f"{fmean(one.y[-ENDS:]) - fmean(one.y[:ENDS]):+.3g}",
         }
         for one in lines
     ]
@@ -150,10 +145,6 @@ def frozen(query: Query, found: Sequence[Chosen]) -> Section:
     )  # fmt: skip
     shown = table("Mean influence at the start and at the end", ends, {f"first {ENDS}": small, f"last {ENDS}": small})
     return Section(title=title, figures=[drawn], tables=[shown])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
 
 
 def topics(query: Query, found: Sequence[Chosen]) -> Section:
@@ -180,10 +171,7 @@ def textbooks(query: Query, found: Sequence[Chosen]) -> Section:
 def _shares(
     query: Query, found: Sequence[Chosen], *, title: str, by: str, name: str, label: str, joins: str
 ) -> Section:
-    rows = by_variant(
-        query,
-        found,
-        f""",
+    sql = f""",
 asked AS (
     SELECT c.variant, {label} AS {by}, s.score, s.status,
         q.iteration = min(q.iteration) OVER (PARTITION BY c.variant) AS at_first,
@@ -195,8 +183,8 @@ SELECT variant, {by}, count(*) AS questions, count(*) / sum(count(*)) OVER (PART
     sum(at_first::INT) / sum(sum(at_first::INT)) OVER (PARTITION BY variant) AS "share at first",
     sum(at_last::INT) / sum(sum(at_last::INT)) OVER (PARTITION BY variant) AS "share at last",
     avg(score) FILTER (WHERE status = 'scored' AND isfinite(score)) AS "mean influence"
-FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant""",
-    )
+FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant"""
+    rows = by_variant(query, found, sql)
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row[by]) for row in sorted(rows, key=lambda row: -row["questions"])))
@@ -223,10 +211,7 @@ def budget(query: Query, found: Sequence[Chosen]) -> Section:
         return Section(title=title)
     caption = "Share of the iteration's documents by arm"
     drawn = charts.lines(caption, bands(rows), name="budget", label="share of documents", share=True)
-    arms = by_variant(
-        query,
-        found,
-        """,
+    sql = """,
 titles AS (
     SELECT run, source_id, any_value(title) AS title FROM sources WHERE status = 'admitted' GROUP BY ALL)
 SELECT c.variant, a.arm, any_value(t.title) AS title, sum(a.count)::BIGINT AS "documents drawn",
@@ -235,8 +220,8 @@ SELECT c.variant, a.arm, any_value(t.title) AS title, sum(a.count)::BIGINT AS "d
     arg_max(a.mean, a.iteration) AS "mean influence"
 FROM allocations a JOIN chosen c ON c.run = a.run
     LEFT JOIN titles t ON t.run = a.run AND t.source_id = a.arm
-GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm""",
-    )
+GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm"""
+    arms = by_variant(query, found, sql)
     formats: Formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "title": text}
     formats = {**formats, "mean influence": small}
     tables = [table("Arms over all iterations", arms, formats)]
@@ -246,14 +231,11 @@ GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm""",
 def length_accuracy(query: Query, found: Sequence[Chosen]) -> Section:
     """Accuracy against response length, one point per validated checkpoint, with the logarithmic fit."""
     title = "Length against accuracy"
-    rows = by_variant(
-        query,
-        found,
-        """
+    sql = """
 SELECT c.variant, b.run, b.iteration, avg(b.mean_response_tokens) AS "tokens per answer", avg(b.accuracy) AS accuracy
 FROM benchmark_scores b JOIN chosen c ON c.run = b.run
-WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY ALL""",
-    )
+WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY ALL"""
+    rows = by_variant(query, found, sql)
     if not rows:
         return Section(title=title)
     fit = fit_lengths(column(rows, "tokens per answer"), column(rows, "accuracy"))
@@ -279,10 +261,7 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
 def durations(query: Query, found: Sequence[Chosen]) -> Section:
     """Seconds per phase, mean over the runs of a variant; a reused stage counts with the time it first took."""
     title = "Wall-clock by phase"
-    rows = by_variant(
-        query,
-        found,
-        """,
+    sql = """,
 per_run AS (
     SELECT c.variant, a.run, a.phase, sum(coalesce(m.seconds, a.seconds)) AS seconds, count(*) AS stages,
         coalesce(sum(coalesce(m.seconds, a.seconds)) FILTER (WHERE a.state = 'cached'), 0) AS reused
@@ -290,8 +269,8 @@ per_run AS (
     GROUP BY ALL)
 SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(seconds) AS "seconds per run",
     avg(reused) AS "of which reused"
-FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase""",
-    )
+FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase"""
+    rows = by_variant(query, found, sql)
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row["phase"]) for row in sorted(rows, key=lambda row: -row["seconds per run"])))
