@@ -7,7 +7,7 @@ from infuser_core.engines.endpoint import ChatReply, ChatRequest, Endpoint
 from infuser_core.engines.protocols import Progress, SamplingParams, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.phases.answering import messages_of
-from infuser_core.phases.evaluate import TOO_LONG, Ask, Key, RespondSettings, seeds_of, too_long
+from infuser_core.phases.evaluate import TOO_LONG, Ask, Key, RespondSettings, response, seeds_of, too_long
 from infuser_core.schemas import BenchmarkResponse
 
 SAVE_RESPONSES = 64
@@ -62,14 +62,6 @@ def _rows(ask: Ask, replies: dict[int, ChatReply], settings: RespondSettings) ->
     if prompt_tokens > settings.prompt_tokens or any(reply.finish_reason == TOO_LONG for reply in replies.values()):
         return too_long(ask, prompt_tokens=prompt_tokens)
     return [
-        BenchmarkResponse(
-            benchmark=ask.benchmark,
-            question_id=ask.question.question_id,
-            sample_index=index,
-            response=replies[index].text,
-            finish_reason=replies[index].finish_reason,
-            prompt_tokens=replies[index].prompt_tokens,
-            response_tokens=replies[index].response_tokens,
-        )
-        for index in range(ask.samples)
+        response(ask, index, reply.text, reply.finish_reason, (reply.prompt_tokens, reply.response_tokens))
+        for index, reply in sorted(replies.items())
     ]

@@ -5,14 +5,14 @@ arithmetic as an undisturbed one. Scoring needs no model, and gives the same ver
 """
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     ChatModel,
-    Completion,
     Progress,
     PromptGroup,
     Sampler,
@@ -30,7 +30,7 @@ from infuser_core.phases.answering import (
 )
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
 from infuser_core.seeding import seed_of
-from infuser_core.verifiers.parts.batch import Job, Ruling, break_ties, check_all
+from infuser_core.verifiers.parts.batch import Job, break_ties, check_all
 from infuser_core.verifiers.parts.grading import Finding
 
 Key = tuple[str, str]
@@ -101,13 +101,21 @@ def respond(
     unasked = [ask for ask, length in zip(asks, lengths, strict=True) if length > settings.prompt_tokens]
     rows = [row for ask in unasked if ask.key not in finished for row in too_long(ask)]
     total = sum(ask.samples for ask in asks if ask.key not in finished)
-    meter = _Meter(progress, total, done=len(rows))
+    done, tokens = len(rows), 0
     if rows:
         yield rows
     for places in batches(asks, lengths, settings):
         batch = [(asks[place], prompts[place].tolist()) for place in places if asks[place].key not in finished]
         if batch:
-            yield _answers(batch, sampler, settings, meter)
+            rows = _answers(batch, sampler, settings, partial(_moved, progress, total, done, tokens))
+            done, tokens = done + len(rows), tokens + sum(row.response_tokens for row in rows)
+            progress(done, total, tokens)
+            yield rows
+
+
+def _moved(report: Progress, total: int, before: int, spent: int, done: int, _: int, tokens: int) -> None:
+    """A batch moved, which so many responses and tokens came before."""
+    report(before + done, total, spent + tokens)
 
 
 def batches(asks: Sequence[Ask], lengths: Sequence[int], settings: RespondSettings) -> Iterator[list[int]]:
@@ -131,37 +139,20 @@ def batches(asks: Sequence[Ask], lengths: Sequence[int], settings: RespondSettin
 
 def too_long(ask: Ask, *, prompt_tokens: int = 0) -> list[BenchmarkResponse]:
     """The rows of a question that did not fit: empty, one per sample, so that it stays in the denominator."""
-    return [
-        BenchmarkResponse(
-            benchmark=ask.benchmark,
-            question_id=ask.question.question_id,
-            sample_index=index,
-            response="",
-            finish_reason=TOO_LONG,
-            prompt_tokens=prompt_tokens,
-            response_tokens=0,
-        )
-        for index in range(ask.samples)
-    ]
+    return [response(ask, index, "", TOO_LONG, (prompt_tokens, 0)) for index in range(ask.samples)]
 
 
-class _Meter:
-    """Adds up the progress of one batch after the other."""
-
-    def __init__(self, progress: Progress, total: int, *, done: int) -> None:
-        self._progress, self._total = progress, total
-        self._done, self._tokens = done, 0
-
-    def within(self, done: int, total: int, tokens: int) -> None:
-        """A batch moved."""
-        del total
-        self._progress(self._done + done, self._total, self._tokens + tokens)
-
-    def after(self, rows: Sequence[BenchmarkResponse]) -> None:
-        """A batch is complete."""
-        self._done += len(rows)
-        self._tokens += sum(row.response_tokens for row in rows)
-        self._progress(self._done, self._total, self._tokens)
+def response(ask: Ask, index: int, text: str, finish_reason: str, tokens: tuple[int, int]) -> BenchmarkResponse:
+    """One sample of an answer as it is saved; `tokens` are those of the prompt and of the response."""
+    return BenchmarkResponse(
+        benchmark=ask.benchmark,
+        question_id=ask.question.question_id,
+        sample_index=index,
+        response=text,
+        finish_reason=finish_reason,
+        prompt_tokens=tokens[0],
+        response_tokens=tokens[1],
+    )
 
 
 def _prompt(ask: Ask, tokenizer: Tokenizer, settings: RespondSettings) -> list[int]:
@@ -170,36 +161,20 @@ def _prompt(ask: Ask, tokenizer: Tokenizer, settings: RespondSettings) -> list[i
 
 
 def _answers(
-    batch: Sequence[tuple[Ask, list[int]]], sampler: Sampler, settings: RespondSettings, meter: _Meter
+    batch: Sequence[tuple[Ask, list[int]]], sampler: Sampler, settings: RespondSettings, progress: Progress
 ) -> list[BenchmarkResponse]:
     groups = [
         PromptGroup(group_id="/".join(ask.key), token_ids=prompt, seeds=seeds_of(ask, settings.seed))
         for ask, prompt in batch
     ]
     params = SamplingParams(max_tokens=batch[0][0].max_tokens, **settings.sampling.asked())
-    drawn = sampler.sample(groups, params, progress=meter.within)
+    drawn = sampler.sample(groups, params, progress=progress)
     decode = sampler.tokenizer.decode
-    rows = [
-        _row(ask, index, len(group.token_ids), completion, decode)
-        for (ask, _), group, completions in zip(batch, groups, drawn, strict=True)
-        for index, completion in enumerate(completions)
+    return [
+        response(ask, index, decode(found.token_ids), found.finish_reason, (len(prompt), len(found.token_ids)))
+        for (ask, prompt), completions in zip(batch, drawn, strict=True)
+        for index, found in enumerate(completions)
     ]
-    meter.after(rows)
-    return rows
-
-
-def _row(
-    ask: Ask, index: int, prompt_tokens: int, completion: Completion, decode: Callable[[Sequence[int]], str]
-) -> BenchmarkResponse:
-    return BenchmarkResponse(
-        benchmark=ask.benchmark,
-        question_id=ask.question.question_id,
-        sample_index=index,
-        response=decode(completion.token_ids),
-        finish_reason=completion.finish_reason,
-        prompt_tokens=prompt_tokens,
-        response_tokens=len(completion.token_ids),
-    )
 
 
 UNASKED = Finding(verdict=Verdict.NO_ANSWER, extracted=None, reason="prompt too long")
@@ -218,28 +193,23 @@ def grade(
     asked = [row for row in responses if row.finish_reason != TOO_LONG]
     jobs = [Job(response=row.response, question=questions[row.benchmark, row.question_id]) for row in asked]
     found = check_all(jobs, preset=preset, progress=progress)
-    settled = iter(_ruled(found) if judge is None else break_ties(jobs, found, judge))
-    unasked = _ruled([UNASKED])[0]
-    return [_verdict(row, unasked if row.finish_reason == TOO_LONG else next(settled), preset) for row in responses]
+    broken = break_ties(jobs, found, judge) if judge is not None else {}
+    settled = iter([(finding, broken.get(place)) for place, finding in enumerate(found)])
+    unasked: tuple[Finding, Verdict | None] = (UNASKED, None)
+    return [_verdict(row, *(unasked if row.finish_reason == TOO_LONG else next(settled)), preset) for row in responses]
 
 
-def _ruled(findings: Sequence[Finding]) -> list[Ruling]:
-    """Findings that nobody else was asked about."""
-    return [Ruling(finding=finding, decided_by="verifier", rule=finding, reply="") for finding in findings]
-
-
-def _verdict(row: BenchmarkResponse, ruling: Ruling, preset: str) -> BenchmarkVerdict:
-    finding, rule = ruling.finding, ruling.rule
-    judged = ruling.decided_by == "judge"
+def _verdict(row: BenchmarkResponse, rule: Finding, judged: Verdict | None, preset: str) -> BenchmarkVerdict:
+    """The rule's finding, or the judge's verdict where there is one."""
     return BenchmarkVerdict(
         benchmark=row.benchmark,
         question_id=row.question_id,
         sample_index=row.sample_index,
         preset=preset,
-        verdict=finding.verdict.value,
-        extracted=finding.extracted or "",
-        reason=f"judge, where the rule said {rule.verdict.value}: {rule.reason}" if judged else str(finding.reason),
-        decided_by=ruling.decided_by,
+        verdict=(judged or rule.verdict).value,
+        extracted=rule.extracted or "",
+        reason=f"judge, where the rule said {rule.verdict.value}: {rule.reason}" if judged else str(rule.reason),
+        decided_by="judge" if judged else "verifier",
     )
 
 

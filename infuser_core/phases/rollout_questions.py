@@ -36,16 +36,6 @@ class PseudoLabel:
     """Whether the majority's answer is right by the generator's key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relabelled:
-    """Rollouts with verdicts by pseudo-labels, and the labels."""
-
-    rollouts: list[Rollout]
-    """In their order; those of questions that nobody generated as they were."""
-    labels: list[PseudoLabel]
-    """One row per generated question, in order."""
-
-
 def relabel(
     questions: Sequence[Question],
     rollouts: Sequence[Rollout],
@@ -53,8 +43,8 @@ def relabel(
     preset: str,
     taught: Sequence[Rollout] | None = None,
     share: float = 0.0,
-) -> Relabelled:
-    """Verdicts and rewards against the majority's answer, by each question's own verifier; `taught` votes if given.
+) -> tuple[list[Rollout], list[PseudoLabel]]:
+    """Rollouts by the majority's answers, with each question's own verifier, and these; `taught` votes if given.
 
     The answer with the most equals wins, of ties the first one; an answer that the verifier cannot read equals nothing.
     Where nothing can be read, or less than `share` of the answers agree, nobody is rewarded. Questions with a human's
@@ -68,10 +58,8 @@ def relabel(
     jobs = [_job(row, written[row.group_id], elected[row.group_id].label) for row in labelled]
     found = check_all(jobs, preset=preset)
     verdicts = {row.rollout_id: finding.verdict for row, finding in zip(labelled, found, strict=True)}
-    return Relabelled(
-        rollouts=[_with(row, verdicts.get(row.rollout_id)) if row.group_id in groups else row for row in rollouts],
-        labels=[elected[name] for name in groups],
-    )
+    judged = [_with(row, verdicts.get(row.rollout_id)) if row.group_id in groups else row for row in rollouts]
+    return judged, [elected[name] for name in groups]
 
 
 def _was_asked(row: Rollout) -> bool:
@@ -209,7 +197,7 @@ def rollout_questions(
     if before is None:
         rollouts = answer(questions, scope=scope)
     else:
-        part = answer_in_part(
+        questions, rollouts, waiting = answer_in_part(
             questions,
             before,
             solver,
@@ -221,7 +209,6 @@ def rollout_questions(
             kept=kept,
             progress=progress,
         )
-        questions, rollouts, waiting = part.questions, part.rollouts, part.waiting
     if settings.labels == "reference":
         return Answered(questions=questions, rollouts=rollouts, labels=[], waiting=waiting)
     taught = None
@@ -229,8 +216,8 @@ def rollout_questions(
         assert documents is not None, "a teacher reads the questions' documents"
         told = answer(_with_documents(questions, documents), scope=f"teach_questions/{iteration}")
         taught = [replace(row, group_id=row.group_id.removesuffix(_TAUGHT)) for row in told]
-    labelled = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
-    return Answered(questions=questions, rollouts=labelled.rollouts, labels=labelled.labels, waiting=waiting)
+    rollouts, labels = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
+    return Answered(questions=questions, rollouts=rollouts, labels=labels, waiting=waiting)
 
 
 _TAUGHT = "/taught"

@@ -11,15 +11,15 @@ from infuser_core.store.store import Store
 def test_the_teachers_majority_is_rewarded_and_not_the_solvers():
     rows = answers("q", [r"\boxed{5}", r"\boxed{5}", r"\boxed{7}"])
     taught = answers("q", [r"\boxed{7}", r"\boxed{7}", r"\boxed{5}"])
-    done = relabel([question("q", answer="5")], rows, preset="paper", taught=taught)
-    assert [row.reward for row in done.rollouts] == [0.0, 0.0, 1.0]
-    assert (done.labels[0].label, done.labels[0].agrees) == ("7", False)
+    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", taught=taught)
+    assert [row.reward for row in rollouts] == [0.0, 0.0, 1.0]
+    assert (labels[0].label, labels[0].agrees) == ("7", False)
 
 
 def test_a_question_without_a_taught_answer_rewards_nobody():
     rows = answers("q", [r"\boxed{5}"], correct=[True])
-    done = relabel([question("q", answer="5")], rows, preset="paper", taught=[])
-    assert ([row.reward for row in done.rollouts], done.labels[0].label) == ([0.0], "")
+    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", taught=[])
+    assert ([row.reward for row in rollouts], labels[0].label) == ([0.0], "")
 
 
 def test_a_run_asks_the_teacher_and_the_solver(launch: Launcher, small_run: SmallRun, tmp_path):

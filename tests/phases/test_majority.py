@@ -11,9 +11,8 @@ from infuser_core.schemas import Question, Verdict
 
 
 def judged(asked: Question, texts: list[str]) -> tuple[list[float], PseudoLabel]:
-    done = relabel([asked], answers(asked.question_id, texts), preset="paper")
-    (label,) = done.labels
-    return [row.reward for row in done.rollouts], label
+    rollouts, (label,) = relabel([asked], answers(asked.question_id, texts), preset="paper")
+    return [row.reward for row in rollouts], label
 
 
 def boxed(*values: object) -> list[str]:
@@ -53,14 +52,13 @@ def test_letters_beyond_the_choices_are_no_candidates():
 
 def test_a_key_rewards_nobody_even_where_there_is_no_majority():
     rows = answers("q", ["nothing to read"], correct=[True])
-    (row,) = relabel([question("q")], rows, preset="paper").rollouts
+    (row,), _ = relabel([question("q")], rows, preset="paper")
     assert (row.reward, row.verdict) == (0.0, Verdict.UNVERIFIED)
 
 
 def test_answers_by_people_stand():
     rows = answers("q", boxed(5, 5), correct=[False, True])
-    done = relabel([question("q", generated=False)], rows, preset="paper")
-    assert (done.rollouts, done.labels) == (rows, [])
+    assert relabel([question("q", generated=False)], rows, preset="paper") == (rows, [])
 
 
 @given(st.lists(st.sampled_from(["1", "2", "3", ""]), min_size=1, max_size=9))

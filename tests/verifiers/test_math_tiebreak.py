@@ -24,9 +24,9 @@ def judged(findings: list[Finding], reply: str) -> tuple[list[Verdict], list[str
         asked.append(messages[-1]["content"])
         return reply
 
-    rulings = break_ties([JOB] * len(findings), findings, ScriptedChat(reply=answer))
-    assert [ruling.rule for ruling in rulings] == findings
-    return [ruling.finding.verdict for ruling in rulings], [ruling.decided_by for ruling in rulings], len(asked)
+    broken = break_ties([JOB] * len(findings), findings, ScriptedChat(reply=answer))
+    verdicts = [broken.get(place, finding.verdict) for place, finding in enumerate(findings)]
+    return verdicts, ["judge" if place in broken else "verifier" for place in range(len(findings))], len(asked)
 
 
 def test_one_makes_it_correct_and_says_who_decided():

@@ -42,18 +42,6 @@ class Waiting:
     """Parts of answers that the iteration drew, of these questions and of all others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InPart:
-    """Answers of an iteration that did not wait for all of them."""
-
-    questions: list[Question]
-    """Questions whose answers have all ended, those of earlier iterations first."""
-    rollouts: list[Rollout]
-    """Their answers, judged."""
-    waiting: Waiting
-    """The others, for the next iteration."""
-
-
 def budget(segments: Sequence[Segment], share: float, max_tokens: int) -> int:
     """Tokens that a share of an iteration's answers did not exceed, finished or not.
 
@@ -78,8 +66,11 @@ def answer_in_part(
     scope: str,
     kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
-) -> InPart:
-    """Go on with what waits and begin the questions, as far as the last iteration's budget goes, in whole groups."""
+) -> tuple[list[Question], list[Rollout], Waiting]:
+    """Go on with what waits and begin the questions, as far as the last iteration's budget goes, in whole groups.
+
+    Returns the questions whose answers have all ended, these answers, judged, and what waits for the next iteration.
+    """
     drafts = draw_answers(
         questions,
         sampler,
@@ -95,15 +86,12 @@ def answer_in_part(
     groups, every = by_group(drafts), [*before.questions, *questions]
     late = {name for name, rows in groups.items() if any(row.finish_reason == UNFINISHED for row in rows)}
     ended = [row for row in every if row.question_id not in late]
-    return InPart(
-        questions=ended,
-        rollouts=judged([row for row in drafts if row.group_id not in late], ended, settings.box),
-        waiting=Waiting(
-            questions=[row for row in every if row.question_id in late],
-            rollouts=[row for row in drafts if row.group_id in late],
-            segments=_segments(before.rollouts, drafts, checkpoint_id),
-        ),
+    waiting = Waiting(
+        questions=[row for row in every if row.question_id in late],
+        rollouts=[row for row in drafts if row.group_id in late],
+        segments=_segments(before.rollouts, drafts, checkpoint_id),
     )
+    return ended, judged([row for row in drafts if row.group_id not in late], ended, settings.box), waiting
 
 
 def _segments(before: Sequence[Rollout], drafts: Sequence[Rollout], checkpoint_id: str) -> list[Segment]:

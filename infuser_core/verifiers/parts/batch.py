@@ -7,7 +7,6 @@ the rules said stays beside its word. A reply that is not one digit changes noth
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from infuser_core import plugins
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
@@ -73,22 +72,8 @@ MAY_ERR = frozenset(map(str, _FALLIBLE))
 decided: a judge could only undo them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
-    """A finding after the tie-break."""
-
-    finding: Finding
-    """The finding that counts."""
-    decided_by: Literal["verifier", "judge"]
-    """The party that decided it."""
-    rule: Finding
-    """The finding of the rules alone."""
-    reply: str
-    """The judge's words; empty where it was not asked."""
-
-
-def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatModel) -> list[Ruling]:
-    """One ruling per job, in order."""
+def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatModel) -> dict[int, Verdict]:
+    """The model's verdicts by place among the jobs, where they are others than those of the rules."""
     asked = [
         place
         for place, found in enumerate(findings)
@@ -103,13 +88,6 @@ def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatMode
         question, answer = jobs[place].question, findings[place].extracted or ""
         prompts.append(template.messages(question=question.text, reference=question.answer, answer=answer))
     replies = model.complete(prompts, max_tokens=MAX_TOKENS) if prompts else []
-    said = dict(zip(asked, replies, strict=True))
-    return [_ruling(finding, said.get(place, "")) for place, finding in enumerate(findings)]
-
-
-def _ruling(rule: Finding, reply: str) -> Ruling:
-    verdict = {"1": Verdict.CORRECT, "0": Verdict.WRONG}.get(reply.strip(), rule.verdict)
-    if verdict == rule.verdict:
-        return Ruling(finding=rule, decided_by="verifier", rule=rule, reply=reply)
-    finding = Finding(verdict=verdict, extracted=rule.extracted, reason="judge")
-    return Ruling(finding=finding, decided_by="judge", rule=rule, reply=reply)
+    verdicts = {"1": Verdict.CORRECT, "0": Verdict.WRONG}
+    said = {place: verdicts.get(reply.strip()) for place, reply in zip(asked, replies, strict=True)}
+    return {place: verdict for place, verdict in said.items() if verdict and verdict != findings[place].verdict}
