@@ -11,7 +11,7 @@ _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
 def read(row: fields.Row, place: Place) -> Question:
-    """The key is a whole number, written as `27.0`."""
+    """A row of the file as a question; its key is a whole number, written as `27.0`."""
     text, key = fields.text(row, "question|problem"), fields.text(row, "answer")
     if not _WHOLE.fullmatch(key):
         raise fields.refuse("answer", "a whole number", key)

@@ -24,7 +24,7 @@ _SHOWN = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One benchmark's check."""
+    """Result of checking one benchmark."""
 
     benchmark: str
     """Benchmark module."""
@@ -118,7 +118,7 @@ def right_forms(question: Question) -> list[str]:
 
 
 def wrong_forms(question: Question) -> list[str]:
-    """Answers that no gold of a benchmark is."""
+    """Answers that are wrong for every question of a benchmark."""
     gold = question.answer
     if question.verifier == "choice":
         letters = [chr(ord("A") + place) for place in range(len(question.choices))]

@@ -32,7 +32,7 @@ _FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a ke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """The model, found."""
+    """A model to evaluate, by the name that it was asked for."""
 
     name: str
     """Name in tables: as it was asked for."""

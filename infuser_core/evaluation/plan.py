@@ -57,7 +57,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that is asked."""
+    """Benchmarks of an evaluation and their questions."""
 
     sheets: list[Sheet]
     """Benchmarks in the order asked for."""

@@ -156,7 +156,7 @@ def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:
 
 
 def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
-    """The model, to be asked for single replies."""
+    """A chat with the model, for single replies."""
     if judge.folder is not None:
         return pool_of(settings, BATCH_TOKENS).chat(judge.checkpoint())
     from infuser_core.engines.endpoint import Endpoint, parse_address

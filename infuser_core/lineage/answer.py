@@ -32,7 +32,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Explanation of something, passage by passage."""
+    """Answer of `infuser why`, passage by passage."""
 
     id: str
     """Subject of the answer."""

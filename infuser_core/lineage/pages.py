@@ -25,7 +25,7 @@ _MANY = 400
 
 
 def links(graph: Graph) -> list[dict[str, str]]:
-    """Inputs inside the run."""
+    """Edges of a run's graph: which artifact was made from which."""
     return [
         {"source": source, "target": key, "input": name}
         for key in graph.records
@@ -124,7 +124,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part of the graph."""
+    """A part of a run's graph, such as an iteration, that a page folds."""
 
     title: str
     """Heading."""

@@ -18,7 +18,7 @@ _ENDED = ("failed", "killed", "stopped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One run of a store."""
+    """A run in the list of runs."""
 
     run: str
     """Its name."""

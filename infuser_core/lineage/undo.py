@@ -24,7 +24,7 @@ from infuser_core.terminal import duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run without a textbook, chunk or question."""
+    """Plan of a run without a textbook, chunk or question."""
 
     run: str
     """The run as it is."""

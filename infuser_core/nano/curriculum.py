@@ -74,7 +74,7 @@ def write_question(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def write_question_long(rng: Random, world: WorldConfig) -> Lesson:
-    """The same from two sections in one chunk. A task of its own, so that few batches are padded to its length."""
+    """Write a question from two sections in one chunk: its own task, so that few batches are padded to its length."""
     return _write_question(rng, world, num_notes=2)
 
 
@@ -105,7 +105,7 @@ def judge_chunk(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def judge_chunk_long(rng: Random, world: WorldConfig) -> Lesson:
-    """The same for two sections in one chunk, contents and answer keys."""
+    """Judge a chunk of two sections, of contents or of answer keys."""
     return _judge_chunk(rng, world, num_notes=2, kinds=("contents", "contents", "answers"))
 
 

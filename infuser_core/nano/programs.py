@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """`base sign x * slope`."""
+    """A function of the wide world: `base sign x * slope`."""
 
     base: int
     """First number."""

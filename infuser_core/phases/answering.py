@@ -46,7 +46,7 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSettings(AskSettings):
-    """The same where the answers are judged at once."""
+    """Settings of answers that are judged at once."""
 
     box: str
     """Which boxed answer counts."""

@@ -134,7 +134,7 @@ class LabelledAnswerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialAnswerSettings(LabelledAnswerSettings):
-    """The same where an iteration does not wait for every answer."""
+    """Settings of an iteration that does not wait for every answer."""
 
     rollout_share: float
     """Share of the last iteration's answers whose length is the most that is drawn of an answer."""

@@ -22,7 +22,7 @@ from infuser_core.report.content import (
 )
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
-from infuser_core.statistics.habits import MEASURES, Manners
+from infuser_core.statistics.habits import MEASURES, ResponseForm
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import find_run
 from infuser_core.store.views import Lens
@@ -37,7 +37,7 @@ ANSWERS = {
 """Phases whose responses can be looked at; the first that a run has is taken."""
 
 
-def look(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
+def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
     """Everything about the form of a run's responses. Raises UsageError for a phase that it has no answers of.
 
     `phase` is the one whose answers were looked at, empty where there are none; `at` the iteration of the checkpoint
@@ -111,7 +111,7 @@ def _chosen(query: Query, run: str, wanted: str) -> str:
     return wanted or next(iter(there), "")
 
 
-def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
+def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]]:
     """Answers by iteration. The text stays in the database: what comes out begins at the first box."""
     found = (
         f"""SELECT iteration, question_id, finish_reason, response_tokens, response FROM benchmark_answers
@@ -132,7 +132,7 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[Manners]]:
                 AS own_script,
             CASE WHEN contains(response, '\boxed') THEN substr(response, strpos(response, '\boxed')) ELSE '' END AS tail
         FROM answers WHERE finish_reason <> 'prompt_too_long' ORDER BY iteration, question_id, tail, tokens""")
-    answers: dict[int, list[Manners]] = {}
+    answers: dict[int, list[ResponseForm]] = {}
     for row in rows:
         box = dict(zip(("one_box", "box_last"), statistic.boxing(row["tail"]), strict=True))
         answers.setdefault(row["iteration"], []).append({**row, **box})
@@ -143,4 +143,4 @@ def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, 
     """A run's name, and its habits."""
     run = find_run(root, name)
     with closing(Lens(Catalogue(root), runs=[run])) as lens:
-        return run, look(lens.query, run, phase=phase)
+        return run, form_of(lens.query, run, phase=phase)

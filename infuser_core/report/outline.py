@@ -63,7 +63,7 @@ def of_run(
         evaluations.categories,
         *_TRAINING,
         lambda _, __: quality.quality(checked),
-        lambda asked, _: habits.section(habits.look(asked, run)),
+        lambda asked, _: habits.section(habits.form_of(asked, run)),
         alone(corpus.mixture),
         alone(corpus.corpus),
     )

@@ -30,8 +30,9 @@ def render(
     total: int = 0,
 ) -> str:
     """The whole page; `questions` become a table that can be searched, of `total` that there are."""
-    alive = map(_asset, ("uPlot.iife.min.js", "view.js")) if run or charts or questions else ()
-    scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in alive}
+    alive = ["uPlot.iife.min.js", "view.js"] if run or charts or questions else []
+    texts = map(_asset, alive)
+    scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts}
     return _environment().get_template("report.html").render(
         report=report, style=style(), run=run, charts=charts, questions=questions, total=total, scripts=scripts,
         live=False, open=OPEN,

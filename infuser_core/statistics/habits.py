@@ -37,7 +37,7 @@ _INSIDE = re.compile(r"\w")
 _BOX = "\\boxed"
 
 
-Manners = Mapping[str, Any]
+ResponseForm = Mapping[str, Any]
 """Form of a response: `question_id`, its length in `tokens`, and every measure to whether the response has it."""
 
 
@@ -55,7 +55,7 @@ def boxing(tail: str) -> tuple[bool, bool]:
     return len(found) == 1, not _INSIDE.search(after)
 
 
-def retained(iteration: int, rows: Sequence[Manners]) -> dict[str, Any]:
+def retained(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, Any]:
     """Number, median length and `shares` of the responses of a checkpoint, at least one."""
     return {
         "iteration": iteration,
@@ -65,7 +65,7 @@ def retained(iteration: int, rows: Sequence[Manners]) -> dict[str, Any]:
     }
 
 
-def changes(before: Sequence[Manners], after: Sequence[Manners], *, seed: int = 0) -> list[dict[str, Any]]:
+def changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm], *, seed: int = 0) -> list[dict[str, Any]]:
     """Every measure `before` and `after`, with the difference paired by question; none without common questions."""
     first, second = _by_question(before), _by_question(after)
     common = sorted(first.keys() & second.keys())
@@ -81,12 +81,12 @@ def changes(before: Sequence[Manners], after: Sequence[Manners], *, seed: int = 
     return found
 
 
-def _by_question(rows: Sequence[Manners]) -> dict[str, list[Manners]]:
-    found: dict[str, list[Manners]] = {}
+def _by_question(rows: Sequence[ResponseForm]) -> dict[str, list[ResponseForm]]:
+    found: dict[str, list[ResponseForm]] = {}
     for row in rows:
         found.setdefault(row["question_id"], []).append(row)
     return found
 
 
-def _share(rows: Sequence[Manners], name: str) -> float:
+def _share(rows: Sequence[ResponseForm], name: str) -> float:
     return sum(row[name] for row in rows) / len(rows)

@@ -53,7 +53,7 @@ _FRESH = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Something that may go."""
+    """A file or folder that gc may remove."""
 
     kind: str
     """One of the headings."""

@@ -34,7 +34,7 @@ _INSTANT = 0.002
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One stage of one attempt."""
+    """A line of a journal: one stage of one attempt."""
 
     attempt: int
     """Count of starts of the run, from 1."""

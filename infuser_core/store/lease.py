@@ -64,7 +64,7 @@ class Lease:
 
 
 class Hold:
-    """The run is ours while this lives."""
+    """A held lock: the run is this process's own as long as this object lives."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE

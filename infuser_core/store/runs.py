@@ -84,7 +84,7 @@ def find_run(root: Path, name: str | None) -> str:
 
 
 def known_as(root: Path, name: str) -> str:
-    """The same where other things than runs may be meant: empty for none. Raises UsageError for several."""
+    """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
     known = list_runs(root)
     return find_run(root, name) if name in known or beginning(name, known) else ""
 

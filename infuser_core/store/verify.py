@@ -176,12 +176,12 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def describe_all(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """The same of several files, those of large ones at the same time."""
+    """Digests and sizes of several files, large ones at the same time."""
     return _mapped(describe, paths)
 
 
 def known_ahead(path: Path, sha256: str) -> None:
-    """Its writer hashed this complete file on the way: `describe` takes that, while the file stays as it is."""
+    """Take the digest that the writer of a complete file made on the way, as long as the file stays as it is."""
     _ahead[path] = _identity(path), sha256
 
 

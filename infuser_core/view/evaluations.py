@@ -74,7 +74,7 @@ _RESPONSES = """select r.question_id, r.sample_index, any_value(r.response) as r
 
 
 def add_evaluations(app: FastAPI, site: Site) -> None:
-    """Add these pages."""
+    """Add the pages on exams to the server."""
 
     @app.get("/runs/{name}/evaluations")
     def evaluated(

@@ -51,7 +51,7 @@ def find(lens: Lens, *, sort: str = "iteration", page: int = 1, **wanted: str) -
 
 
 def add_questions(app: FastAPI, site: Site) -> None:
-    """Add these pages."""
+    """Add the pages on a run's questions to the server."""
 
     @app.get("/runs/{name}/questions")
     def questions(

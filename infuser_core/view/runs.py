@@ -42,7 +42,7 @@ _TABLES = {
 
 
 def add_runs(app: FastAPI, site: Site) -> None:
-    """Add these pages."""
+    """Add the pages on runs to the server."""
 
     @app.get("/")
     def list_runs() -> HTMLResponse:

@@ -11,7 +11,7 @@ from report_views import VIEWS, database
 
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query
-from infuser_core.report.habits import look, section
+from infuser_core.report.habits import form_of, section
 from infuser_core.statistics.habits import MEASURES, boxing, changes, retained
 
 GOOD = "So it is \\boxed{B}."
@@ -41,13 +41,13 @@ def answers(*texts: str, ends: Sequence[str] = ()) -> Query:
 
 @pytest.mark.parametrize("measure", BAD)
 def test_each_measure_sees_its_own_fault_and_no_other(measure: str):
-    before, after = look(answers(BAD[measure], GOOD), "r")["checkpoints"]
+    before, after = form_of(answers(BAD[measure], GOOD), "r")["checkpoints"]
     assert set(before["shares"].values()) == {1.0}
     assert after["shares"] == {name: 0.5 if name == measure else 1.0 for name in MEASURES}
 
 
 def test_an_answer_that_was_cut_and_one_without_a_box_are_seen():
-    found = look(answers("and so on", GOOD, ends=["length", "stop"]), "r")
+    found = form_of(answers("and so on", GOOD, ends=["length", "stop"]), "r")
     last = found["checkpoints"][-1]["shares"]
     assert (last["ended"], last["one_box"], last["box_last"]) == (0.5, 0.5, 0.5)
     (change,) = [row for row in found["changes"] if row["measure"] == "ended"]
@@ -63,8 +63,8 @@ def test_formulas_greek_and_a_foreign_name_are_no_change_of_script():
         + "x " * 60
         + "\\boxed{\u03b1}"
     )
-    assert look(answers(fine + "."), "r")["checkpoints"][-1]["shares"]["own_script"] == 1.0
-    assert look(answers("a broken sign \ufffd \\boxed{B}"), "r")["checkpoints"][-1]["shares"]["own_script"] == 0.0
+    assert form_of(answers(fine + "."), "r")["checkpoints"][-1]["shares"]["own_script"] == 1.0
+    assert form_of(answers("a broken sign \ufffd \\boxed{B}"), "r")["checkpoints"][-1]["shares"]["own_script"] == 0.0
 
 
 @given(st.integers(0, 3), st.text(alphabet=" .$\\]*\n", max_size=5), st.text(alphabet="ab1", max_size=2))
@@ -99,9 +99,9 @@ def test_changes_are_paired_by_question():
 
 def test_a_run_without_answers_has_no_section_and_an_unknown_phase_is_named():
     empty = database({name: [] for name in VIEWS})
-    assert section(look(empty, "r")).lines == []
+    assert section(form_of(empty, "r")).lines == []
     with pytest.raises(UsageError, match="no answers of phase validate"):
-        look(answers(GOOD), "r", phase="validate")
+        form_of(answers(GOOD), "r", phase="validate")
 
 
 @pytest.fixture(scope="module")

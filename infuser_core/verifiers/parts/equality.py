@@ -54,7 +54,7 @@ FAILURES = (
 
 
 def equal(gold: Any, found: Any) -> str:
-    """`exact`, `numeric`, `other` or `open`."""
+    """Whether two expressions are equal: `exact`, `numeric`, `other` or `open`."""
     matrices = [isinstance(side, sympy.MatrixBase) for side in (gold, found)]
     if any(matrices):
         if not all(matrices) or gold.shape != found.shape:

@@ -4,5 +4,5 @@ from infuser_core.phases.studies.candidates import Candidate
 
 
 def score(question: Candidate) -> float:
-    """1 - p."""
+    """Share of wrong answers, 1 - p."""
     return 1 - question.stored.solver_accuracy

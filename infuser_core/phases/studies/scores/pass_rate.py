@@ -4,5 +4,5 @@ from infuser_core.phases.studies.candidates import Candidate
 
 
 def score(question: Candidate) -> float:
-    """p (1 - p)."""
+    """Variance of right and wrong answers, p (1 - p)."""
     return question.stored.solver_accuracy * (1 - question.stored.solver_accuracy)

@@ -4,5 +4,5 @@ from infuser_core.phases.studies.candidates import Candidate
 
 
 def score(question: Candidate) -> float:
-    """As the run stored it."""
+    """The cosine of the plain gradient, as the run stored it."""
     return question.stored.raw_cosine
