@@ -86,7 +86,7 @@ def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0,
 
 
 def _drawn_counts(rng: np.random.Generator, count: int, rows: int) -> np.ndarray:
-    """How often each of `count` questions is drawn, (rows, Q)."""
+    """Counts of the draws of each of `count` questions, (rows, Q)."""
     drawn = rng.integers(0, count, size=(rows, count), dtype=np.int32 if rows * count < 2**31 else np.int64)
     drawn += (np.arange(rows, dtype=drawn.dtype) * count)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)

@@ -15,18 +15,15 @@ from pathlib import Path
 import pytest
 from places import TESTS
 from report_runs import three_runs
-from typer import Typer
 from typer.testing import CliRunner
 
-from flows.cli import report
+from flows.cli.main import app
 from infuser_core.errors import UsageError
 from infuser_core.report.paper_numbers import sheets
 from infuser_core.report.publication import REPORTED
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
-APP = Typer()
-report.register(APP)
 GOLDEN = TESTS / "golden_tables"
 ENDINGS = {"markdown": "md", "latex": "tex", "csv": "csv"}
 
@@ -43,7 +40,7 @@ def said(root: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
 
     def said(*words: str) -> str:
-        done = CliRunner().invoke(APP, ["report", "tables", *words], catch_exceptions=False)
+        done = CliRunner().invoke(app, ["report", "tables", *words], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -148,4 +145,4 @@ def test_tables_can_go_to_a_file(said, tmp_path: Path):
 def test_what_does_not_exist_is_named(root: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
     with pytest.raises(UsageError, match=message):
-        CliRunner().invoke(APP, ["report", "tables", *words], catch_exceptions=False)
+        CliRunner().invoke(app, ["report", "tables", *words], catch_exceptions=False)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from report_runs import HOSTILE, ITERATIONS, RUNS, looked_at, make, three_runs
-from typer import Typer
 from typer.testing import CliRunner
 
-from flows.cli import report as cli_report
+from flows.cli.main import app
 from infuser_core.report import outline, page
 from infuser_core.report.build import newest_checks
 from infuser_core.report.content import Report, Section
@@ -19,9 +18,6 @@ from infuser_core.report.queries import choose
 from infuser_core.store.runs import create_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
-
-APP = Typer()
-cli_report.register(APP)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +169,7 @@ def test_hostile_text_is_shown_and_never_run(report: Report):
 def test_the_command_writes_page_and_figures(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
     out, figures = tmp_path / "new" / "page.html", tmp_path / "figures"
-    done = CliRunner().invoke(APP, ["report", *RUNS, "--html", str(out), "--figures", str(figures)])
+    done = CliRunner().invoke(app, ["report", *RUNS, "--html", str(out), "--figures", str(figures)])
     assert done.exit_code == 0, done.output
     assert done.stdout.strip() == str(out)
     assert {path.suffix for path in figures.iterdir()} == {".svg", ".png"}
@@ -181,14 +177,14 @@ def test_the_command_writes_page_and_figures(root: Path, tmp_path: Path, monkeyp
         assert (figures / f"{path.stem}.png").read_bytes().startswith(b"\x89PNG")
         assert "var(" not in path.read_text() and "currentColor" not in path.read_text()
     again = tmp_path / "again.html"
-    CliRunner().invoke(APP, ["report", *RUNS, "--html", str(again)])
+    CliRunner().invoke(app, ["report", *RUNS, "--html", str(again)])
     assert again.read_bytes() == out.read_bytes()
 
 
 def test_compare_prints_and_writes_the_page(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_STORE", str(root))
     out = tmp_path / "compare.html"
-    done = CliRunner().invoke(APP, ["report", "compare", *RUNS, "--json", "--html", str(out)])
+    done = CliRunner().invoke(app, ["report", "compare", *RUNS, "--json", "--html", str(out)])
     assert done.exit_code == 0, done.output
     assert [row["variant"] for row in json.loads(done.stdout)] == ["tiny", "tiny-fixed"]
     assert re.search(r"tiny-fixed minus tiny", out.read_text())
