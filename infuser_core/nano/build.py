@@ -130,11 +130,13 @@ class Subject:
         ends = {"eos_token_id": self.tokenizer.eos_token_id, "pad_token_id": self.tokenizer.pad_token_id}
         how = GenerationConfig(do_sample=not greedy, max_new_tokens=max_tokens, **drawing, **ends)
         replies = [""] * len(users)
+        # transformers annotates `generate` with a class that its models are not of.
+        model: Any = self.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             for rows in by_length.values():
                 ids = torch.tensor([prompts[i] for i in rows])
-                tokens = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=how)
+                tokens = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=how)
                 for i, text in zip(rows, self.tokenizer.batch_decode(tokens[:, ids.shape[1] :]), strict=True):
                     replies[i] = text.partition(END)[0]
         return replies
