@@ -18,7 +18,7 @@ from infuser_core.planning.plan import Before, Leaf, Plan, Step, leaves_that_dif
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
-from infuser_core.store.recipe import Recipe, Record
+from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from tasks.run import digests_of, looked_at
 from tasks.run_control import Planning, Stop, check_inputs
@@ -103,7 +103,11 @@ def plan_fork(fork: Fork) -> Plan:
     root = settings.store_root()
     repeats = place.repeats_of(root, fork.name) or list(fork.repeats)
     found = _plan(root, fork.history, fork.name, Asked(), repeats)
-    absent = [stage for stage in found.stages if not stage.cached and _is_shared(stage.recipe, fork.at)]
+    # A fork has from its origin what stands before the loop, and the iterations before its own.
+    shared = [
+        each for each in found.stages if each.recipe.phase not in MEASUREMENTS and each.recipe.iteration < fork.at
+    ]
+    absent = [stage for stage in shared if not stage.cached]
     if absent:
         first = absent[0]
         complete = max(first.recipe.iteration, 0)
@@ -113,11 +117,6 @@ def plan_fork(fork: Fork) -> Plan:
             hint=f"--fork {fork.origin}@{complete} or earlier, or `infuser resume {fork.origin}` first",
         )
     return found
-
-
-def _is_shared(recipe: Recipe, at: int) -> bool:
-    """Whether a fork has the stage from its origin: what stands before the loop, and the iterations before its own."""
-    return recipe.phase not in MEASUREMENTS and recipe.iteration < at
 
 
 def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:

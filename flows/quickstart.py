@@ -1,6 +1,5 @@
 """The first five minutes: INFUSER and the fixed-generator control side by side, then both curves."""
 
-import subprocess
 from pathlib import Path
 
 import typer
@@ -45,17 +44,13 @@ def _side_by_side(main: RunConfig, arguments: list[str], log: Path) -> None:
     try:
         # Its page is written once, beside the control's curve.
         execute(main, main.run_name(), page=False)
-        _finish(process, log)
+        if process.wait() != 0:
+            tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-2:])
+            raise StageError(f"the control run failed: {tail}", hint="`make quickstart` goes on from its last stage")
     finally:
         if process.poll() is None:
             process.terminate()
             process.wait()
-
-
-def _finish(process: subprocess.Popen[bytes], log: Path) -> None:
-    if process.wait() != 0:
-        tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-2:])
-        raise StageError(f"the control run failed: {tail}", hint="`make quickstart` goes on from its last stage")
 
 
 def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:

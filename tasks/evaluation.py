@@ -9,7 +9,6 @@ from infuser_core import plugins
 from infuser_core.algorithm.selection import best_index
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.validation import leaks, sentence
-from infuser_core.config.run import BenchmarkSettings
 from infuser_core.engines.protocols import Progress
 from infuser_core.evaluation.answers import answered, collect, scored
 from infuser_core.evaluation.plan import single
@@ -45,7 +44,8 @@ VALIDATION = "validation"
 @stage("respond")
 def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validation: ArtifactRef | None) -> Work:
     """A checkpoint answers a benchmark, or the validation set. What was answered before a kill is not asked again."""
-    benchmark = None if validation else _benchmark(run, label)
+    named = {b.label or b.name: b for b in run.config.evaluate.benchmarks}
+    benchmark = None if validation else named[label]
     settings = evaluate_phase.ask_settings(run.config, benchmark)
     values: dict[str, Any] = {"answers": settings, "label": label}
     inputs = {"solver": solver, "validation": validation}
@@ -99,10 +99,6 @@ def _candidates(run: Run, validations: Mapping[int, ArtifactRef | None]) -> set[
     accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
     best = {list(scored)[best_index(accuracies)]} if scored else set()
     return best | (validations.keys() - scored.keys())
-
-
-def _benchmark(run: Run, label: str) -> BenchmarkSettings:
-    return next(b for b in run.config.evaluate.benchmarks if (b.label or b.name) == label)
 
 
 @stage("validate")

@@ -130,10 +130,6 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
     return Work(recipe=run.recipe("taxonomy", VERSION, identity, {"dev": dev}), produce=produce)
 
 
-def _answers(run: Run) -> Path:
-    return run.store.root / "textbooks" / "answers"
-
-
 def _holdings(run: Run, books: ArtifactRef | None) -> "Holdings":
     """Every book that was fetched. Each micro-world prints its own under the same names: they are held apart."""
     # Here and below, what speaks HTTP is imported where books are fetched: a plan fetches none.
@@ -147,7 +143,8 @@ def _opened(run: Run, books: ArtifactRef | None) -> Iterator["Opened"]:
     """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
     from corpus.find.session import open_catalogues
 
-    where = {"folder": _answers(run), "search": settings.web_search_command(), "contact": settings.contact()}
+    answers = run.store.root / "textbooks" / "answers"
+    where = {"folder": answers, "search": settings.web_search_command(), "contact": settings.contact()}
     config = run.config.corpus.catalogue
     if books is None:
         with open_catalogues(config, **where) as opened:  # type: ignore[arg-type]

@@ -82,16 +82,12 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
             hub.prepare_adapter(place, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
-    settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer.recipe(), **_numerics(run)}
+    # The part of the engines that changes numbers.
+    numerics = run.config.engine.model_dump(include={"sampler", "trainer", "dtype"})
+    settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer.recipe(), **numerics}
     own = {"adapter": adapter} if adapter else {}
     recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seeded=adapter is not None)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))
-
-
-def _numerics(run: Run) -> dict[str, str]:
-    """The part of the engines that changes numbers."""
-    engine = run.config.engine
-    return {"sampler": engine.sampler, "trainer": engine.trainer, "dtype": engine.dtype}
 
 
 @stage("training_pool")

@@ -115,7 +115,6 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """Name shown in reports."""
         return f"{self._address.model}@{self._address.url}"
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
@@ -300,7 +299,6 @@ class ChatSampler:
 
     @property
     def tokenizer(self) -> PackedText:
-        """Text in packed bytes."""
         return self._tokenizer
 
     def load(self, checkpoint: Checkpoint) -> None:

@@ -60,7 +60,6 @@ class ByteTokenizer:
         return self.encode(turns + "assistant: ")
 
     def encode(self, text: str) -> list[int]:
-        """UTF-8 bytes."""
         return list(text.encode())
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -84,11 +83,9 @@ class ScriptedSampler:
 
     @property
     def tokenizer(self) -> ByteTokenizer:
-        """One token per byte."""
         return self._tokenizer
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Remember the checkpoint's id."""
         self.loaded.append(checkpoint.checkpoint_id)
 
     def sample(
@@ -130,7 +127,6 @@ class ScriptedChat:
 
     @property
     def name(self) -> str:
-        """Name shown in reports."""
         return self._name
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
@@ -166,7 +162,6 @@ class FakeTrainer(FlatTrainer):
         self._packer = Packer(token_budget=1 << 20, device=torch.device("cpu"), dtype=torch.float32)
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state."""
         folder = Path(checkpoint.path)
         state, policy = read_state(folder, self._options), BucketPolicy()
         flat = FlatParameters({"weights": policy.weights})

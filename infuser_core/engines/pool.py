@@ -150,11 +150,9 @@ class SamplerChat:
 
     @property
     def name(self) -> str:
-        """Name shown in reports."""
         return self._name
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
-        """One greedy reply per prompt."""
         tokenizer = self._sampler.tokenizer
         groups = [
             PromptGroup(group_id=f"chat/{place}", token_ids=tokenizer.render(messages), seeds=[0])

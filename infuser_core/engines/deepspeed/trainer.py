@@ -164,14 +164,12 @@ class DeepSpeedTrainer:
         self._everyone("drop", name)
 
     def zero_grad(self) -> None:
-        """Drop accumulated gradients."""
         self._require()
         self._everyone("zero_grad")
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
     ) -> StepReport:
-        """Accumulate the gradient of -J summed over groups, divided by `denominator` (eq:unified_obj)."""
         self._require()
         dealt = split(groups, self._ranks, only_trained=objective.only_credited)
         arguments = [(parts, objective, denominator) for parts in dealt]
@@ -182,13 +180,11 @@ class DeepSpeedTrainer:
         return sums.report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
-        """One AdamW step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
         self._require()
         norms: list[float] = self._everyone("optim_step", learning_rate)
         return norms[0]
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment's root is below AdamW's epsilon."""
         self._require()
         shares: list[float] = self._everyone("below_epsilon")
         return shares[0]
@@ -196,7 +192,6 @@ class DeepSpeedTrainer:
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
-        """Log-probability of every response token at `temperature`: [group][row][token], nats."""
         self._require()
         arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]
         total = sum(len(group.rows) for group in groups)
@@ -212,7 +207,6 @@ class DeepSpeedTrainer:
         denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
-        """Each group's own AdamW direction against `reference` (eq:adamw_moments); see the protocol."""
         self._require()
         if self._choice.fast and self._refused is not None:
             self._choice.pass_over(self._refused)
@@ -238,17 +232,14 @@ class DeepSpeedTrainer:
         )
 
     def keep_gradient(self, path: Path) -> float:
-        """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
         self._require()
         return float(self._written("keep_gradient", path))
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        """Accumulate `weight` times a kept gradient on `own` times what there is."""
         self._require()
         self._everyone("add_gradient", str(path), weight, own)
 
     def save(self, path: Path) -> int:
-        """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
         self._require()
         step = int(self._written("save", path))
         if self._board is not None:

@@ -63,7 +63,6 @@ class Renderer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of plain text, without special tokens."""
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:

@@ -177,13 +177,11 @@ class HFSampler:
 
     @property
     def tokenizer(self) -> Renderer:
-        """The loaded checkpoint's tokenizer."""
         if self._renderer is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         return self._renderer
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take the checkpoint's weights and tokenizer."""
         folder = Path(checkpoint.path)
         kind = companions(folder)
         if self._model is None or kind != self._kind or not refill(self._model, folder):

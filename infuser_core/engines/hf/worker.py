@@ -35,7 +35,6 @@ class HFEngine:
         self.load()
 
     def facts(self) -> dict[str, Any]:
-        """Device and room."""
         return {**self._sampler.facts(), "max_num_seqs": ROOM}
 
     def busy(self) -> bool:
@@ -66,7 +65,6 @@ class HFEngine:
         return 0
 
     def load(self) -> None:
-        """Take the weights that lie in the model's folder."""
         self._sampler.load(Checkpoint(checkpoint_id="served", role=Role.SOLVER, step=0, path=str(self._folder)))
         self._asleep = False
 

@@ -56,7 +56,6 @@ class FlatTrainer:
         self._folder = folder
 
     def zero_grad(self) -> None:
-        """Drop accumulated gradients."""
         self._loaded()
         self._flat.gradient.zero_()
         self._accumulated = False
@@ -90,19 +89,16 @@ class FlatTrainer:
         return tally.sums().report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
-        """One optimizer step; returns the gradient's norm before clipping, which is not finite where it was skipped."""
         self._loaded()
         return self._optimizer.step(learning_rate)
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment's root is below the optimizer's epsilon; 0 where it has none."""
         self._loaded()
         return self._optimizer.below_epsilon()
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
-        """Log-probability of every response token at `temperature`: [group][row][token], nats."""
         self._loaded()
         return self._patiently(lambda: self._logprobs(groups, temperature, progress))
 
@@ -143,14 +139,12 @@ class FlatTrainer:
         return probed
 
     def keep_gradient(self, path: Path) -> float:
-        """Write the ascent direction, minus the accumulated gradient of -J, as fp32; returns its norm."""
         self._loaded()
         ascent = {name: -view.float() for name, view in self._flat.views(self._flat.gradient).items()}
         write_tensors(ascent, path)
         return self._flat.norm(self._flat.gradient)
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        """Accumulate `weight` times a kept gradient, in fp32, on `own` times what there is."""
         self._loaded()
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(path, self._flat.views(kept))
@@ -158,7 +152,6 @@ class FlatTrainer:
         self._accumulated = True
 
     def save(self, path: Path) -> int:
-        """Write weights, moments and step into an existing folder; returns the step."""
         self._loaded()
         flat, optimizer = self._flat, self._optimizer
         write_checkpoint(

@@ -126,7 +126,6 @@ class FastProbe(LayerProbe):
         self._plain = ReferenceProbe(policy, flat, optimizer, packer)
 
     def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
-        """Probe all groups."""
         batches, split = self._packer.plan_whole(groups)
         flat = self._flat
         form = self._optimizer.elementwise()

@@ -96,7 +96,6 @@ class ReferenceProbe:
         self._packer = packer
 
     def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
-        """Probe all groups."""
         places = [place for place, group in enumerate(groups) if any(row.advantage for row in group.rows)]
         self.run_some(groups, places, against, ledger)
 

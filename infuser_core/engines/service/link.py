@@ -56,7 +56,7 @@ class Inbox:
 
 
 class Link:
-    """One end of a duplex pipe. `bell` rings when something has come; several links may share one."""
+    """Channel over a duplex pipe. `bell` rings when something has come; several links may share one."""
 
     def __init__(self, pipe: Connection, bell: threading.Event, name: str) -> None:
         self._pipe, self._bell = pipe, bell
@@ -72,7 +72,6 @@ class Link:
             thread.start()
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Queue a message. A dead receiver shows when the next message is asked for."""
         self._unwritten.append(time.monotonic())
         self._out.put(message)
 
@@ -80,7 +79,6 @@ class Link:
         return self._in.receive(seconds)
 
     def waiting_seconds(self) -> float:
-        """Age of the oldest message that the other end has not taken; 0 where it took everything."""
         try:
             return time.monotonic() - self._unwritten[0]
         except IndexError:

@@ -124,7 +124,6 @@ class EngineProcess(Engine):
 
     @property
     def pid(self) -> int:
-        """Process id, which is the id of its group."""
         return self._process.pid
 
     def hung(self, what: str) -> EngineError:

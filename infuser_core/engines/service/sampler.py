@@ -100,7 +100,6 @@ class ServiceSampler:
 
     @property
     def tokenizer(self) -> Renderer:
-        """The loaded checkpoint's tokenizer."""
         if self._renderer is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         return self._renderer

@@ -60,11 +60,9 @@ class VLLMEngine:
         }
 
     def busy(self) -> bool:
-        """Whether responses are under way."""
         return bool(self._engine.has_unfinished_requests())
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """Take one more response to compute; `params` are SamplingParams by name and the tokens that end a response."""
         own = {name: value for name, value in params.items() if name != FORCED}
         if FORCED in params:
             own |= {"extra_args": {FORCED: params[FORCED][key]}, "max_tokens": len(params[FORCED][key])}
@@ -76,12 +74,10 @@ class VLLMEngine:
         return [_row(output) for output in self._engine.step()]
 
     def under_way(self) -> int:
-        """Tokens of the responses that are not complete."""
         states = self._engine.output_processor.request_states.values()
         return sum(state.detokenizer.num_output_tokens() for state in states)
 
     def load(self) -> None:
-        """Take the weights that lie in the model's folder now."""
         self._engine.collective_rpc("reload_weights")
         self._engine.apply_model(_pack_again)
         self._engine.reset_prefix_cache()
@@ -102,11 +98,9 @@ class VLLMEngine:
         return {name: max(rank[name] for rank in ranks) for name in ranks[0]}
 
     def sleep(self) -> None:
-        """Give the accelerator's memory back."""
         self._engine.sleep(level=1)
 
     def wake(self) -> None:
-        """Take it again."""
         self._engine.wake_up()
 
 
