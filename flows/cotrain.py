@@ -31,8 +31,7 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
     history = current(run).history
     iterations = history.latest.cotrain.iterations
     current(run).console.iterations = iterations
-    base = training_pool.copy_base(run) if history.latest.cotrain.adapter else None
-    anchor = training_pool.prepare_anchor(run, base)
+    anchor = training_pool.anchored(run)
     players = Players(solver=anchor, generator=anchor, anchor=anchor)
     validated_at, solvers = [0], [anchor]
     with alongside(run) as lane:

@@ -23,15 +23,12 @@ def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The pool that questions are drawn from; the dev set where a run trains on nothing else."""
     if all(config.cotrain.dev_only for config in run.history.all):
         return dev
-    needed = any(plugins.needs_documents(config) for config in run.history.all)
-    found = _documents(run.name, dev, validation) if needed else None
+    found = None
+    if any(plugins.needs_documents(config) for config in run.history.all):
+        # One Cached task where all of it is stored, else the sub-flow that builds it.
+        stored = recall(run.name, "build-corpus", partial(document_pool, run.name, dev, validation))
+        found = stored or build_corpus(run.name, dev, validation)
     return training_pool.training_pool(run.name, found, dev)
-
-
-def _documents(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
-    """The document pool: one Cached task where all of it is stored, else the sub-flow that builds it."""
-    lookup = partial(document_pool, run, dev, validation)
-    return recall(run, "build-corpus", lookup) or build_corpus(run, dev, validation)
 
 
 @subflow("evaluate", "evaluate")

@@ -112,7 +112,7 @@ def _scored(
     run: Run, model: NamedModel, questions: Sequence[Question]
 ) -> tuple[list[InfluenceScore], dict[str, ArtifactRef]]:
     """The scores, and what those of the first shard were made from."""
-    solver = model.ref or _anchored(run)
+    solver = model.ref or training_pool.anchored(run.name)
     dev = documents.reference_questions(run.name, "dev")
     answers = phase.rollout_dev(run.name, 0, dev, solver)
     gradient = phase.dev_gradient(run.name, 0, answers, solver, None)
@@ -137,12 +137,6 @@ def _checked(run: Run, made: dict[str, ArtifactRef], *, samples: int, steps: int
     correlations = asked.made(effects, "score_correlations", RankCorrelation)
     rows = asked.made(arms, "selection_arms", selection.SelectionArm)
     return {"correlations": [asdict(row) for row in correlations], "arms": list(selection.summary(rows))}
-
-
-def _anchored(run: Run) -> ArtifactRef:
-    """The model with moments of its own at zero, or new adapters of it."""
-    base = training_pool.copy_base(run.name) if run.config.cotrain.adapter else None
-    return training_pool.prepare_anchor(run.name, base)
 
 
 def _keep(chosen: Sequence[ScoredQuestion], files: Sequence[Path], folder: Path) -> list[str]:

@@ -90,6 +90,11 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))
 
 
+def anchored(run: str) -> ArtifactRef:
+    """The model with moments at zero, or new adapters of a copy of it."""
+    return prepare_anchor(run, copy_base(run) if current(run).history.latest.cotrain.adapter else None)
+
+
 @stage("training_pool")
 def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
     """Documents, or blank rows where the route needs none, and behind them the rows of `data.problems`."""

@@ -16,7 +16,10 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
     """Merge YAML files, or shipped ones by name, left to right, then `key=value`. Raises ConfigError with a remedy."""
     merged: dict[str, Any] = {}
     for path in files:
-        merged = merge(merged, _read(path))
+        values = shipped.read(path)
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
+        merged = merge(merged, values)
     for override in overrides:
         merged = merge(merged, parse_override(override))
     if seed is not None:
@@ -43,13 +46,6 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
         else:
             merged[key] = value
     return merged
-
-
-def _read(path: Path) -> dict[str, Any]:
-    values = shipped.read(path)
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
-    return values
 
 
 def parse_override(text: str) -> dict[str, Any]:

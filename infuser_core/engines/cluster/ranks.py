@@ -112,13 +112,10 @@ class RankGroup:
         self._folder = tempfile.mkdtemp(prefix="infuser-ranks-")
         self._pids: dict[int, int] = {}
         actor = self._ray.remote(max_restarts=0, concurrency_groups={"pulse": 1})(_Worker)
-        seats = [{}] * ranks if cluster is None else self._seats(cluster, cuda=gpus > 0)
-        self._actors = [actor.options(num_cpus=0, num_gpus=gpus, **seat).remote() for seat in seats]
+        parts = [] if cluster is None else shares(machines(self._ray), cluster, cuda=gpus > 0)
+        seats = [{"scheduling_strategy": on(self._ray, part.machine)} for part in parts for _ in range(part.ranks)]
+        self._actors = [actor.options(num_cpus=0, num_gpus=gpus, **seat).remote() for seat in seats or [{}] * ranks]
         self._sit(path, options, dict(environment or {}))
-
-    def _seats(self, cluster: Cluster, *, cuda: bool) -> list[dict[str, Any]]:
-        parts = shares(machines(self._ray), cluster, cuda=cuda)
-        return [{"scheduling_strategy": on(self._ray, part.machine)} for part in parts for _ in range(part.ranks)]
 
     def call(
         self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
@@ -200,7 +197,9 @@ class RankGroup:
                 if failures:
                     raise self._worst(failures, waiting, results, doing)
                 if doing != _START and len(results) < len(waiting):
-                    self._raise_silence(watch, doing)
+                    if silent := watch.silent():
+                        told = f"rank {silent[0]} has not answered for {self._silence:g} s, in {doing}"
+                        raise EngineError(told, hint=_HINT)
                     rows, tokens = watch.progress()
                     progress(min(rows, total), total, tokens)
                 if deadline is not None and time.monotonic() > deadline:
@@ -242,11 +241,6 @@ class RankGroup:
         rank, cause = next(iter(causes.items()))
         told = EngineError(f"rank {rank} failed in {doing}: {type(cause).__name__}: {cause}", hint=_HINT)
         return ours[0] if ours else told
-
-    def _raise_silence(self, watch: "_Watch", doing: str) -> None:
-        silent = watch.silent()
-        if silent:
-            raise EngineError(f"rank {silent[0]} has not answered for {self._silence:g} s, in {doing}", hint=_HINT)
 
 
 class _Watch:

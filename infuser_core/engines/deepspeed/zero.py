@@ -251,7 +251,8 @@ class Zero:
 
     def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
         """This micro-batch's gradient of every fragment."""
-        flat = self._kept()
+        # Offloading puts it aside, beside the masters in host memory.
+        flat = self._masters().grad
         if flat is None and self._stage == 2:
             flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])
         if flat is not None:
@@ -259,11 +260,6 @@ class Zero:
             return
         for fragment, part in zip(self.shard.fragments, self._zero.averaged_gradients[0], strict=True):
             yield fragment, part[: fragment.length]
-
-    def _kept(self) -> Tensor | None:
-        """The gradient that offloading put aside: beside the masters in host memory."""
-        found: Tensor | None = self._masters().grad
-        return found
 
     def _masters(self) -> Tensor:
         zero = self._zero

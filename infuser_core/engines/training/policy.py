@@ -3,8 +3,6 @@
 Shapes: _T tokens of a micro-batch, _S response tokens, _V vocabulary.
 """
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -45,14 +43,10 @@ class ModelPolicy:
         """Final hidden state of the token before every response token, [S, H]."""
         if self._recomputation is not None:
             self._recomputation.choose(batch.input_ids.shape[1])
-        with self._precision():
+        rounded = self.compute_dtype == torch.bfloat16
+        with torch.autocast(self.model.device.type, dtype=torch.bfloat16, enabled=rounded):
             hidden = hidden_states(self.model, batch.input_ids, batch.position_ids, batch.layout)
             return hidden[0].index_select(0, batch.predictors_S)
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.compute_dtype == torch.bfloat16:
-            return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
-        return nullcontext()
 
 
 def tied_names(model: nn.Module) -> dict[str, str]:
