@@ -1,7 +1,4 @@
-"""Stages of evaluating any model: a benchmark is answered, a file's answers are taken in, saved answers are scored.
-
-They make the artifacts that a run's own evaluation makes, and are executed without Prefect.
-"""
+"""Stages of evaluating any model: a benchmark is answered, a file's answers are taken in, saved answers are scored."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Overlap audits: kept chunks against the questions of a run, group by group, and against other data, set by set.
-
-The data that an instruction-finetuned anchor was trained on is such a set, too.
-"""
+"""Overlap audits: kept chunks against the questions of a run, group by group, and against other data, set by set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Anchor and training pool, which the iterations start from and draw from.
-
-The pool holds documents, problems with known answers and blank rows; a budget says how they are drawn.
-"""
+"""Anchor and training pool, which the iterations start from and draw from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

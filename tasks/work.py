@@ -1,7 +1,4 @@
-"""Execution of a stage's work: reuse what the store has, or produce, commit, journal and show it.
-
-One cache authority: the store. Nothing here needs Prefect, which a stage's own module adds.
-"""
+"""Execution of a stage's work: reuse what the store has, or produce, commit, journal and show it."""
 
 import errno
 import time

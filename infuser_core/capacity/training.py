@@ -1,8 +1,4 @@
-"""Seconds of training work: micro-batches of matrix products, collectives between ranks, and AdamW.
-
-A group's prompt counts once, micro-batches are filled to a token budget, ranks are balanced by tokens, and a scored
-question stays on one rank.
-"""
+"""Seconds of training work: micro-batches of matrix products, collectives between ranks, and AdamW."""
 
 import math
 from collections.abc import Mapping

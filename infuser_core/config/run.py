@@ -1,7 +1,4 @@
-"""Typed settings of a run.
-
-Imports no torch. Unknown keys, wrong types and impossible combinations fail here, before anything runs.
-"""
+"""Typed settings of a run: unknown keys, wrong types and impossible combinations fail here, before anything runs."""
 
 from dataclasses import fields, replace
 from typing import Any, Literal

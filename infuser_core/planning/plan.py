@@ -1,7 +1,4 @@
-"""Plan of a run: every stage, cached or not, and how long it takes by the times of former runs.
-
-The reasons for which a stage would run come from its recipe beside that of the artifact that stood in its place.
-"""
+"""Plan of a run: every stage, cached or not, and how long it takes by the times of former runs."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import Any
 from infuser_core.engines.cluster.connection import answer, connected, machines, name_of, on
 from infuser_core.engines.cluster.layout import Cluster, Machine, shares
 from infuser_core.engines.service.launch import ServiceOptions
-from infuser_core.engines.service.link import Inbox
+from infuser_core.engines.service.link import Channel
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
 from infuser_core.errors import EngineError
@@ -68,19 +68,16 @@ class _Host:
             yield error
 
 
-class RemoteLink:
-    """service.link.Channel to an engine behind an actor."""
+class RemoteLink(Channel):
+    """Channel to an engine behind an actor."""
 
     def __init__(self, actor: Any, place: int) -> None:
+        super().__init__()
         self._actor, self._place = actor, place
-        self.inbox = Inbox()
         self.waiting = 0.0
 
     def send(self, message: tuple[Any, ...]) -> None:
         self._actor.tell.remote(self._place, message)
-
-    def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        return self.inbox.receive(seconds)
 
     def waiting_seconds(self) -> float:
         """See Channel; as the actor last told."""
@@ -155,16 +152,16 @@ class RemoteStation:
             self.lost = f"it has not answered for {SILENCE_SECONDS:.0f} s" if late else type(error).__name__
         finally:
             for link in self._links:
-                link.inbox.close()
+                link.end()
             self._bell.set()
 
     def _take_in(self, said: list[tuple[int, Any]], waiting: list[float]) -> None:
         for place, word in said:
             if isinstance(word, EngineError):
                 self.engines[place].last_word = EngineError(word.message, hint=f"{word.hint}, on {self._host}")
-                self._links[place].inbox.close()
+                self._links[place].end()
             else:
-                self._links[place].inbox.put(word)
+                self._links[place].put(word)
         for link, seconds in zip(self._links, waiting, strict=False):
             link.waiting = seconds
         if said:

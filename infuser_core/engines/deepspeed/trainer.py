@@ -1,7 +1,4 @@
-"""A trainer on several ranks: the local trainer's results, with weights and AdamW's state sharded by DeepSpeed.
-
-This is the driver's side: it deals rows to ranks and adds up what they report. The ranks are in rank.
-"""
+"""A trainer on several ranks, the driver's side: results of the local trainer, its state sharded by DeepSpeed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Trainer over flat parameters: packed passes, optimizer steps, the probe and checkpoint files, for any policy.
-
-It imports no transformers: an engine adds how its policy is loaded.
-"""
+"""Trainer over flat parameters: packed passes, optimizer steps, the probe and checkpoint files, for any policy."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

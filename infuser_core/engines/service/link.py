@@ -6,44 +6,40 @@ from being emptied. Waits for messages have limits, and a link tells how long it
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 _CLOSED = object()
 """Last entry of either queue."""
 
 
-class Channel(Protocol):
-    """One end of a conversation with an engine, wherever that is."""
-
-    def send(self, message: tuple[Any, ...]) -> None:
-        """Queue a message. A dead receiver shows when the next message is asked for."""
-
-    def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        """The next message, or None after `seconds`. Raises EOFError where the other end is gone."""
-
-    def waiting_seconds(self) -> float:
-        """Age of the oldest message that the other end has not taken; 0 where it took everything."""
-
-
-class Inbox:
-    """Messages that have come and were not asked for yet."""
+class Channel(ABC):
+    """One end of a conversation with an engine, wherever that is: messages that have come wait until asked for."""
 
     def __init__(self) -> None:
         self._messages: SimpleQueue[Any] = SimpleQueue()
+
+    @abstractmethod
+    def send(self, message: tuple[Any, ...]) -> None:
+        """Queue a message. A dead receiver shows when the next message is asked for."""
+
+    @abstractmethod
+    def waiting_seconds(self) -> float:
+        """Age of the oldest message that the other end has not taken; 0 where it took everything."""
 
     def put(self, message: tuple[Any, ...]) -> None:
         """Take one in."""
         self._messages.put(message)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Nothing comes after those that are there."""
         self._messages.put(_CLOSED)
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        """The next one, or None after `seconds`. Raises EOFError where nothing comes any more."""
+        """The next message, or None after `seconds`. Raises EOFError where the other end is gone."""
         try:
             message = self._messages.get(timeout=seconds) if seconds > 0 else self._messages.get_nowait()
         except Empty:
@@ -55,13 +51,13 @@ class Inbox:
         return received
 
 
-class Link:
+class Link(Channel):
     """Channel over a duplex pipe. `bell` rings when something has come; several links may share one."""
 
     def __init__(self, pipe: Connection, bell: threading.Event, name: str) -> None:
+        super().__init__()
         self._pipe, self._bell = pipe, bell
         self._out: SimpleQueue[Any] = SimpleQueue()
-        self._in = Inbox()
         # Times at which the messages were sent that are not written yet.
         self._unwritten: deque[float] = deque()
         works = {"writer": self._write, "reader": self._read}
@@ -74,9 +70,6 @@ class Link:
     def send(self, message: tuple[Any, ...]) -> None:
         self._unwritten.append(time.monotonic())
         self._out.put(message)
-
-    def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        return self._in.receive(seconds)
 
     def waiting_seconds(self) -> float:
         try:
@@ -108,8 +101,8 @@ class Link:
     def _read(self) -> None:
         try:
             while True:
-                self._in.put(self._pipe.recv())
+                self.put(self._pipe.recv())
                 self._bell.set()
         except (EOFError, OSError):
-            self._in.close()
+            self.end()
             self._bell.set()

@@ -1,7 +1,4 @@
-"""Flat buffers: a model's trained parameters in one tensor, and their gradients in another, with views by name.
-
-Elementwise work over all parameters is then a few long passes, and what an optimizer keeps of them lies in the open.
-"""
+"""Flat buffers: a model's trained parameters in one tensor, and their gradients in another, with views by name."""
 
 from collections.abc import Collection, Iterator, Mapping
 

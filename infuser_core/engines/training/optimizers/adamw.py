@@ -1,7 +1,4 @@
-"""AdamW over one flat buffer of all parameters, operation by operation as torch.optim.AdamW does it.
-
-Its state lies in the open: influence scores read the second moment, and checkpoints carry both moments.
-"""
+"""AdamW over one flat buffer of all parameters, operation by operation as torch.optim.AdamW does it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
