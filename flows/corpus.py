@@ -100,10 +100,7 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
 
 
 def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
-    """The pool of named sources and, where asked for, of what the catalogues offer, as a folder to export.
-
-    What an earlier build could not fetch, or had no answer to, is tried again.
-    """
+    """The pool of named sources and perhaps catalogues' offers, to export; what an earlier build lacked is retried."""
     given = [textbooks.take_file(run, item) for item in items if item.path]
     found, downloads = _searched(run, given) if search else (Found(), [])
     pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]

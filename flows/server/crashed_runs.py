@@ -64,10 +64,7 @@ def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False
 
 
 def settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
-    """Mark what died as Crashed. Returns the runs that look dead for the first time.
-
-    Dead is who looks so and is among the suspects, or, without suspects, who began some time ago.
-    """
+    """Mark suspects that look dead as Crashed, or without suspects who began some time ago; returns who looks dead."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed

@@ -47,10 +47,7 @@ Shown = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 def _shown(kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequence[Entry], own: dict[str, Any]) -> Shown:
-    """An attempt or a stage as Prefect shows it, from the first of these entries to the last, with columns of its own.
-
-    The id is the same for the same stage of the same attempt.
-    """
+    """An attempt or stage as Prefect shows it, from the first of these entries to the last, with its own columns."""
     state_type, state_name = _STATES[of.state]
     *ends, seconds = span_of(entries)
     started, seen = (datetime.fromtimestamp(end, UTC) for end in ends)

@@ -189,10 +189,7 @@ def write(root: Path, fork: Fork) -> None:
 
 
 def record_variant(root: Path, origin: str, name: str, change: Callable[[RunConfig], RunConfig]) -> None:
-    """Record a run like another one with a change in all its settings, also those that it left in forking.
-
-    What the origin had computed again is shared where the change does not reach. Does nothing for a run that exists.
-    """
+    """Record a run like another one with a change in all its settings, those before forks too; a known one stays."""
     if (runs.runs_folder(root) / name / "run.json").is_file():
         return
     known = history_of(root, origin, validate(runs.read_config(root, origin)))

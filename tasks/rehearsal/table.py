@@ -162,10 +162,7 @@ def refit(asked: Asked, lines: Sequence[Line], *, sampled: Work, trained: Work) 
 
 
 def batch_of(asked: Asked, *, sampled: Work, trained: Work) -> Asked:
-    """The planner's question about a rehearsal's batch alone.
-
-    Its disk takes no time: files come from the page cache, and weights were taken in a step of their own.
-    """
+    """The planner's question about a rehearsal's batch alone; its files are cached, so disks take no time."""
     work = Volume(
         dev=None,
         dev_trained=trained,

@@ -42,10 +42,7 @@ def prepare_anchor(
     optimizer: Given = None,
     free: Callable[[], int] = free_host_memory,
 ) -> None:
-    """Write a trainable checkpoint of the model in `source` into the folder `out`: fp32 weights, zero state, step 0.
-
-    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it.
-    """
+    """Write a trainable checkpoint of `source` into `out`: fp32, zero state. Raises EngineError without memory."""
     if (weights := weights_of(source)) is not None:
         require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))

@@ -60,11 +60,7 @@ class FlatTrainer:
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
     ) -> StepReport:
-        """Accumulate the gradient of -J summed over groups, divided by `denominator` (eq:unified_obj).
-
-        Rows of advantage 0 are not computed where they have no gradient; they stay in their group's n. Token means are
-        over computed tokens.
-        """
+        """Accumulate the gradient of -J (eq:unified_obj); rows without one only count in their group's n."""
         self._loaded()
         report = self._patiently(lambda: self._pass(groups, objective, denominator, progress))
         self._accumulated = True

@@ -231,10 +231,7 @@ class ServiceSampler:
         return [*stations(self._cluster, self._options, self._bell)]
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
-        """Raises EngineError for engines that do not hold the checkpoint's weights.
-
-        Fresh ones whose log-probabilities are right may hold tensors in forms of their own, with a warning.
-        """
+        """Raises EngineError for engines of other weights; warns of forms of their own in fresh ones."""
         names, groups = [engine.name for engine in self._engines], fixed_groups(self._vocabulary)
         held = self._ask("checksums", claim.shapes(), self._dtype)
         if not fresh:
