@@ -18,9 +18,9 @@ class Players:
     """The two policies between iterations."""
 
     solver: ArtifactRef
-    """theta."""
+    """Checkpoint of the solver, theta."""
     generator: ArtifactRef
-    """phi."""
+    """Checkpoint of the generator, phi."""
     anchor: ArtifactRef
     """The checkpoint that both began from."""
     gradient: ArtifactRef | None = None

@@ -60,7 +60,7 @@ _WHOLE = (pruned.MOMENTS, pruned.WEIGHTS)
 
 @stage("rollout_dev")
 def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef) -> Work:
-    """Phase 1a."""
+    """The solver answers the dev questions (phase 1a)."""
     settings = dev_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -85,7 +85,7 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
 def dev_gradient(
     run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef, previous: ArtifactRef | None
 ) -> Work:
-    """Phase 1b; a running mean goes on from the previous iteration's."""
+    """Gradient of the dev answers (phase 1b); a running mean goes on from the previous iteration's."""
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -129,7 +129,7 @@ def generate_questions(
     allocation: ArtifactRef | None = None,
     before: ArtifactRef | None = None,
 ) -> Work:
-    """Phase 2a; an allocation says how the documents are shared, and prompts may show questions from before."""
+    """The generator writes questions (phase 2a); prompts may show earlier ones, and an allocation shares documents."""
     writer = _writer(run, generator)
     written_by = {"generator": generator} if run.config.cotrain.generator.model is None else {}
     settings = generate_phase.settings_of(run.config, writer=writer.identity, iteration=iteration)
@@ -203,7 +203,7 @@ def rollout_questions(
     pool: ArtifactRef | None = None,
     before: ArtifactRef | None = None,
 ) -> Work:
-    """Phase 2b; a teacher that labels the questions reads the pool's documents, and answers from before may go on."""
+    """The solver answers them (phase 2b); a teacher of labels reads the pool, and answers from before may go on."""
     settings = answer_phase.settings_of(run.config)
     read = pool if settings.labels == "document" else None
 
@@ -270,7 +270,7 @@ def score_influence(
     gradient: ArtifactRef | None,
     solver: ArtifactRef,
 ) -> Work:
-    """Phase 3."""
+    """Influence of every generated question on the solver (phase 3)."""
     settings = score_phase.settings_of(run.config, iteration=iteration, probe=gradient is not None)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -314,7 +314,7 @@ def update_generator(
     generator: ArtifactRef,
     anchor: ArtifactRef,
 ) -> Work:
-    """Phase 4."""
+    """Optimizer steps of the generator on its rewards (phase 4)."""
     settings = generator_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -365,7 +365,7 @@ def update_solver(
     solver: ArtifactRef,
     anchor: ArtifactRef,
 ) -> Work:
-    """Phase 5; the scoring pass over the same solver, where there was one, spares a forward pass."""
+    """Optimizer steps of the solver (phase 5); a scoring pass over the same solver spares a forward pass."""
     settings = solver_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -29,7 +29,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The answer."""
+    """Cost of a run: seconds, memory, files."""
 
     asked: Asked
     """The question."""
@@ -135,7 +135,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """The whole series."""
+    """Cost of a run on ever more GPUs."""
 
     sizes: list[Size]
     """In order of GPUs."""

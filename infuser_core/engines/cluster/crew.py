@@ -7,13 +7,12 @@ same paths.
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import Any
 
 from infuser_core.engines.cluster.connection import connected, machines, on
 from infuser_core.engines.cluster.layout import Cluster, Machine
-from infuser_core.engines.crew import Crew, LostWorkerError, Opened, Task, Work, Worker
+from infuser_core.engines.crew import Crew, LostWorkerError, Opened, Task, Worker
 from infuser_core.errors import EngineError, InfuserError
 
 MOST = 512
@@ -32,20 +31,13 @@ _OURS = "INFUSER_"
 """Settings of the environment that a worker takes over from this process."""
 
 
-class _Hand:
-    """The actor."""
+class _Hand(Opened):
+    """Ray actor that keeps a task's work open, and works on its items."""
 
     def __init__(self, places: list[str], environment: Mapping[str, str]) -> None:
+        super().__init__()
         sys.path[:] = places
         os.environ.update(environment)
-        self._opened = Opened()
-
-    def do(self, begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
-        return self._opened.do(begin, item)
-
-    def end(self) -> None:
-        """Close what the task opened."""
-        self._opened.close()
 
     def lives(self) -> bool:
         """Answer, beside the work."""
@@ -85,7 +77,7 @@ class _RayWorker:
             self._ray.kill(self.slot.actor, no_restart=True)
             return
         # Asked, not waited for: calls of an actor follow each other.
-        self.slot.actor.end.remote()
+        self.slot.actor.close.remote()
 
 
 class RayStaff:

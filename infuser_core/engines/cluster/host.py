@@ -28,7 +28,7 @@ ENDING_SECONDS = 15.0
 
 
 class _Host:
-    """The actor."""
+    """Ray actor that runs the engines of its machine."""
 
     def __init__(self, options: ServiceOptions, where: str, cards: list[str], places: list[str]) -> None:
         sys.path[:] = places

@@ -73,13 +73,6 @@ def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: in
     copy_companions(base, out)
 
 
-def check_adapter(base: Path, adapter: AdapterSettings) -> None:
-    """Raises ConfigError for adapters of layers that the model in `base` has not."""
-    from infuser_core.engines.hf.adapters import layers_of, outline
-
-    layers_of(outline(read_config(base)), adapter.targets)
-
-
 def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
     """The same of a GGUF file, into an existing folder; returns remarks that a user has to know."""
     require_memory(file.weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")

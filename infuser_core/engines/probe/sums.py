@@ -190,7 +190,7 @@ class QuestionSums:
 
     @property
     def num_tokens(self) -> int:
-        """T."""
+        """Tokens of the micro-batch, T."""
         return self.spans.member_QT.shape[1]
 
     def piece_rows(self, rows: int, columns: int) -> int:
