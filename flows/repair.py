@@ -4,9 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flows.execute import execute
+from flows.plan import walk
 from infuser_core.config.overlays import validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
+from infuser_core.planning import place
+from infuser_core.planning.fork import history_of
+from infuser_core.planning.place import asked_of
 from infuser_core.planning.plan import Step
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
@@ -14,11 +18,7 @@ from infuser_core.store.store import restoring
 
 
 def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
-    """Compute what these runs hold and the store lacks; an unfinished run goes no further than it was.
-
-    Pruned checkpoints with keys in `restore` are computed again, too. Raises StoreError where this version of the
-    code would make other artifacts than the run holds.
-    """
+    """Compute what these runs hold and the store lacks, and pruned `restore`. Raises StoreError for other code."""
     with restoring(restore, stay=True):
         for holder in [each for each in holders(root) if each.name in names]:
             config = validate(runs.read_config(root, holder.name))
@@ -29,11 +29,6 @@ def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
 
 def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str) -> None:
     """Repairing must not turn into computing a run anew under other keys."""
-    from flows.plan import walk
-    from infuser_core.planning import place
-    from infuser_core.planning.fork import history_of
-    from infuser_core.planning.place import asked_of
-
     history = history_of(root, holder.name, config)
     last = asked_of(until=until).until
     planned = walk(root, holder.name, history, place.repeats_of(root, holder.name), until=last)

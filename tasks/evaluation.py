@@ -74,10 +74,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
 
 
 def retain(run_name: str, done: int, validations: Mapping[int, ArtifactRef | None]) -> None:
-    """Remove what a run with `done` iterations behind it needs no longer, where its settings ask for that.
-
-    `validations` by iteration, None for one under way: whatever may still be selected keeps its weights.
-    """
+    """Remove what a run needs no longer after `done` iterations, if asked; `validations` under way are None."""
     run = current(run_name)
     keep = run.config.store.keep
     if keep is None or not run.control.executes or is_repairing():

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from threading import Thread
@@ -125,18 +125,14 @@ class Guard:
         )
 
 
-@contextmanager
-def guarded(run: Execution, phase: str, *, record: Callable[[Exception], None]) -> Iterator[Guard]:
+def guarded(run: Execution, phase: str, *, record: Callable[[Exception], None]) -> AbstractContextManager[Guard]:
     """Signals wait for the safe points of this stage, and it ends when its time is over."""
-    with _listening(Guard(run, phase, record=record, limit=phase_seconds(phase))) as guard:
-        yield guard
+    return _listening(Guard(run, phase, record=record, limit=phase_seconds(phase)))
 
 
-@contextmanager
-def waiting(run: Execution, what: str) -> Iterator[Guard]:
+def waiting(run: Execution, what: str) -> AbstractContextManager[Guard]:
     """A signal is obeyed when the wait is over. The code inside sees to it that it soon is."""
-    with _listening(Guard(run, what, record=lambda error: None, limit=None)) as guard:
-        yield guard
+    return _listening(Guard(run, what, record=lambda error: None, limit=None))
 
 
 @contextmanager

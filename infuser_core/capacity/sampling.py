@@ -38,10 +38,7 @@ class Spread:
         return min(self.limit, max(1.0, value))
 
     def lengths(self, count: int, *, of: int = 0) -> list[float]:
-        """`count` equally likely lengths, in a fixed order without pattern; the longest is that of `of` responses.
-
-        A rank that holds the longest response of a whole phase ends the phase.
-        """
+        """`count` equally likely lengths, in a fixed order without pattern; the longest is that of `of` responses."""
         ranked = [self.quantile((place + 0.5) / count) for place in range(count)]
         ranked[-1] = self.quantile(1 - 0.5 / max(count, of))
         # Steps of the golden ratio visit every place once and never run up or down for long.

@@ -118,10 +118,7 @@ class Trainers:
     def micro_batches(
         self, tokens: float, fair: float, sequences: float, *, passes: int, count: float, exchange: float
     ) -> Terms:
-        """`count` micro-batches whose largest has `tokens` where a fair one would have `fair`.
-
-        The `exchange` seconds of collectives run beside the layers' work; only what is longer shows.
-        """
+        """`count` micro-batches, the largest of `tokens`, a fair one of `fair`; `exchange` runs beside the layers."""
         work = passes * self.matmul(fair, sequences)
         uneven = max(0.0, passes * self.matmul(tokens, sequences) - work)
         launches = passes * self.shape.layers * self.efficiency.layer_pass

@@ -252,10 +252,7 @@ def _known(asked: Studied, replies: list[str]) -> effects.Measure:
 def selection_study(
     asked: Studied, named: ArtifactRef, *, share: float, steps: int, draws: int, samples: int | None, ranked: bool
 ) -> Work:
-    """Equal training on chosen and on random questions of one iteration, measured on held-out questions.
-
-    Without `samples` the measure is the exact probability of the right reply, where that is known.
-    """
+    """Equal training on chosen and random questions, measured on held-out ones; without `samples` exactly."""
     run, replies = asked.run, [] if samples else _replies(asked)
     settings = selection.SelectionSettings(
         step=update_solver.settings_of(run.config, iteration=asked.iteration).step,

@@ -288,10 +288,7 @@ def _partition(module: nn.Module, options: ZeroOptions, device: torch.device) ->
 
 
 def _send_rounded(model: nn.Module) -> None:
-    """Have ranks gather in bf16 what is only ever multiplied in bf16: half the bytes, and the very same products.
-
-    Gradients are reduced in fp32 as before, since DeepSpeed's own autocast is not switched on.
-    """
+    """Have ranks gather in bf16 what is only multiplied in bf16, for the very same products; gradients stay fp32."""
     from deepspeed.runtime.torch_autocast import PARAM_COMM_DTYPE_ATTR_NAME
 
     layers = list(model.modules())

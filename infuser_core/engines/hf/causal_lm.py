@@ -186,11 +186,7 @@ def companions(folder: Path) -> dict[str, bytes]:
 
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
-    """Copy a folder's weights into a loaded model with the same files beside them, instead of building it again.
-
-    False, and nothing changed, for adapters and for tensors that are not the model's by name and shape: whoever loads
-    the folder anew hears what is wrong with it.
-    """
+    """Copy a folder's weights into a loaded model; False, and nothing changed, for adapters and other tensors."""
     own = dict(model.named_parameters())
     try:
         found = (
