@@ -148,16 +148,13 @@ def rescore(
     benchmark: str,
     out: Path | None,
     too_long: str,
-    as_json: bool,
-) -> dict[str, Any] | str:
-    """Score saved answers under the presets; the verdicts are kept, the comparison is returned."""
+) -> tuple[dict[str, Any], str]:
+    """Score saved answers under the presets and keep the verdicts; the comparison for programs and for people."""
     answers, scored = _scored(source, presets, questions=questions, benchmark=benchmark, too_long=too_long)
     found = comparison.agreement(answers.name, answers.plan, scored)
     if out is not None:
         results.export_verdicts(out, scored)
-    if as_json:
-        return found
-    return "\n".join([comparison.agreement_table(found), *([f"verdicts: {out}"] if out else [])])
+    return found, "\n".join([comparison.agreement_table(found), *([f"verdicts: {out}"] if out else [])])
 
 
 def passk(
@@ -168,12 +165,11 @@ def passk(
     benchmarks: Sequence[str],
     questions: Path | None,
     benchmark: str,
-    as_json: bool,
-) -> dict[str, Any] | str:
-    """pass@k curves of saved answers."""
+) -> tuple[dict[str, Any], str]:
+    """pass@k curves of saved answers, for programs and for people."""
     answers, (scored,) = _scored(source, [preset], questions=questions, benchmark=benchmark, wanted=benchmarks)
     found = comparison.curves(answers.name, preset, answers.plan, scored.questions, ks)
-    return found if as_json else comparison.curves_table(found)
+    return found, comparison.curves_table(found)
 
 
 def _scored(

@@ -346,8 +346,7 @@ def update_generator(
             },
             summary=steps_of(before.step, done.updates),
         )
-        made = with_owed(made, due.later)
-        return with_lost(made, done.lost)
+        return with_lost(with_owed(made, due.later), done.lost)
 
     own = {"anchor": anchor if settings.step.kl else None}
     inputs = {"questions": questions, "scores": scores, "generator": generator, **own}

@@ -119,14 +119,11 @@ def steps_of(before: int, updates: list[Update]) -> dict[str, object]:
 def updated(before: int, done: SolverUpdate, settings: SolverSettings) -> Outcome:
     """The solver's update, with the questions outside the band of accuracies where there is one."""
     tables = {"updates": Table(row_type=Update, rows=done.updates)}
-    if settings.band is None:
-        return with_lost(Outcome(tables=tables, summary=steps_of(before, done.updates)), done.lost)
-    outside = sum(not row.inside for row in done.difficulties)
-    made = Outcome(
-        tables={**tables, "difficulties": Table(row_type=Difficulty, rows=done.difficulties)},
-        summary={**steps_of(before, done.updates), "outside_band": outside},
-    )
-    return with_lost(made, done.lost)
+    summary = steps_of(before, done.updates)
+    if settings.band is not None:
+        tables["difficulties"] = Table(row_type=Difficulty, rows=done.difficulties)
+        summary["outside_band"] = sum(not row.inside for row in done.difficulties)
+    return with_lost(Outcome(tables=tables, summary=summary), done.lost)
 
 
 def why_none(texts: Sequence[Rollout]) -> dict[str, str]:

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -121,9 +121,8 @@ def rescore(
         benchmark=benchmark,
         out=out,
         too_long=too_long,
-        as_json=as_json,
     )
-    _print(found)
+    show(*found, as_json=as_json)
 
 
 def passk(
@@ -142,10 +141,8 @@ def passk(
     if chosen == "all":
         raise UsageError("--preset all: a curve has one preset", hint="paper, official, strict-last or phrase")
     labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
-    found = go(
-        source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, benchmark=benchmark, as_json=as_json
-    )
-    _print(found)
+    found = go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, benchmark=benchmark)
+    show(*found, as_json=as_json)
 
 
 def check(
@@ -210,10 +207,6 @@ def _write(answers: Iterable[str]) -> None:
     for answer in answers:
         sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()
-
-
-def _print(found: dict[str, Any] | str) -> None:
-    show(found, str(found), as_json=not isinstance(found, str))
 
 
 def _presets(text: str) -> list[str]:
