@@ -18,7 +18,10 @@ from infuser_core.store.store import restoring
 
 
 def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
-    """Compute what these runs hold and the store lacks, and pruned `restore`. Raises StoreError for other code."""
+    """Compute what these runs hold and the store lacks, and pruned `restore`.
+
+    Raises StoreError where this version of the code would make other artifacts than the run holds.
+    """
     with restoring(restore, stay=True):
         for holder in [each for each in holders(root) if each.name in names]:
             config = validate(runs.read_config(root, holder.name))

@@ -121,7 +121,10 @@ def _run(member: Member) -> None:
 
 
 def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
-    """Run all members, `jobs` at a time; one that fails stops no other. Raises StageError naming those that failed."""
+    """Run all members, `jobs` at a time; one that fails stops no other.
+
+    Raises StageError naming the runs that failed.
+    """
     root = settings.writable_store_root()
     open_ = [member for member in members if not Journal(root, member.run).is_finished()]
     say = partial(typer.echo, err=quiet)

@@ -299,7 +299,10 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
-    """Own an evaluation's record and start an attempt. Raises BusyRunError while another process works on the same."""
+    """Own an evaluation's record and start an attempt.
+
+    Raises BusyRunError while another process works on the same evaluation.
+    """
     root = settings.writable_store_root()
     settings.phase_seconds("")
     with runs.holding(root, name, shelf=runs.EVALUATIONS) as hold:

@@ -80,7 +80,10 @@ def ask(
     disk: float,
     efficiency: Path | None = None,
 ) -> Asked:
-    """The question as a command puts it: model, lengths, disk in GB/s, constants. Raises UsageError or ConfigError."""
+    """The question as a command puts it: model, lengths, disk in GB/s, constants.
+
+    Raises UsageError or ConfigError for what is not known.
+    """
     asked = Asked.of(config, gpus, shape=named(model) if model else None)
     lengths = within(changed(asked.lengths, tokens), config.cotrain)
     constants = from_file(efficiency) if efficiency else asked.efficiency

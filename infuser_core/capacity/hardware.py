@@ -214,7 +214,10 @@ def plain(name: str) -> str:
 
 
 def cluster(text: str) -> Cluster:
-    """`1xRTX4090`, `8xH100`, `2x8xH100`, or `cpu`: this host, measured. Raises UsageError for what is none of them."""
+    """`1xRTX4090`, `8xH100`, `2x8xH100`, or `cpu`: this host, measured.
+
+    Raises UsageError for what is none of them.
+    """
     parts = re.fullmatch(r"\s*(?:(\d{1,6})\s*[xX*]\s*)?(?:(\d{1,6})\s*[xX*]\s*)?(.*?)\s*", text)
     *counts, kind = parts.groups() if parts else ("", text)
     if plain(kind) == "cpu":

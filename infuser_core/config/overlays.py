@@ -13,7 +13,10 @@ from infuser_core.errors import ConfigError, guess, nearest, shown
 
 
 def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
-    """Merge YAML files, or shipped ones by name, left to right, then `key=value`. Raises ConfigError with a remedy."""
+    """Merge YAML files, or shipped ones by name, left to right, then `key=value`.
+
+    Raises ConfigError naming the key, the value and the remedy.
+    """
     merged: dict[str, Any] = {}
     for path in files:
         values = shipped.read(path)

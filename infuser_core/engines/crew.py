@@ -91,7 +91,10 @@ class Crew:
         return self._staff.number(accelerator=False)
 
     def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Place and result of every item as they end. Raises the work's errors and KilledProcessError."""
+        """Place and result of every item as they end.
+
+        Raises what the work raises, and KilledProcessError for an item that lost ATTEMPTS workers.
+        """
         number = min(self._staff.number(accelerator=task.accelerator), len(items))
         if not number:
             return

@@ -104,7 +104,10 @@ def agreement_table(found: JSON) -> str:
 def curves(
     name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None, *, seed: int = 0
 ) -> JSON:
-    """Every benchmark's curve at the given k, or at the powers of two up to its number of samples, as JSON values."""
+    """Every benchmark's curve at the given k, or at the powers of two up to its number of samples, as JSON values.
+
+    Raises UsageError naming benchmark and number of samples for a k above it.
+    """
     found = {}
     for sheet in plan.sheets:
         tally = from_scores([row for row in questions if row.benchmark == sheet.label])

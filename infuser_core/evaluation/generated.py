@@ -64,7 +64,10 @@ def iterations_of(root: Path, run: str, wanted: str) -> list[int]:
 
 
 def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = None) -> GeneratedSet:
-    """The iteration's questions, or `limit` of them, drawn by a hash of their id."""
+    """The iteration's questions, or `limit` of them, drawn by a hash of their id.
+
+    Raises UsageError when the run has none there.
+    """
     rows = _query(
         root,
         run,

@@ -116,7 +116,10 @@ def make_plan(
     limit: int | None,
     warn: Callable[[str], None],
 ) -> Plan:
-    """The benchmarks with their questions; of `all`, those whose data and prompts are here, and why not the others."""
+    """The benchmarks with their questions; of `all`, those whose data and prompts are here, and why not the others.
+
+    Raises ConfigError for an unknown one, or where its data or the prompt for its questions is missing.
+    """
     if model.folder is None and settings.chat != OWN:
         raise UsageError(
             f"chat = {settings.chat}: {model.name} is behind an address", hint="its server renders prompts"

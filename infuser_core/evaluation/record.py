@@ -59,7 +59,10 @@ def read_record(root: Path, name: str) -> Record:
 
 
 def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse an export into a folder that holds something else than this evaluation, naming what differs."""
+    """Refuse an export into a folder that holds something else than this evaluation, naming what differs.
+
+    Raises ConfigError naming both values of what differs, UsageError for a folder of something else.
+    """
     if (out / runs.EVALUATION).is_file():
         asked = json.loads(json.dumps(dict(identity)))
         differing = runs.differing(Record.read(out / runs.EVALUATION).identity, asked)

@@ -220,7 +220,10 @@ def find(store: Store, text: str, questions: Path | None, benchmark: str = "") -
 
 
 def read_file(path: Path, questions: Path) -> list[FileAnswers]:
-    """Responses in parquet or JSON lines with the columns of BenchmarkResponse, and the questions they answer."""
+    """Responses in parquet or JSON lines with the columns of BenchmarkResponse, and the questions they answer.
+
+    Raises DocumentError naming the file and what it lacks.
+    """
     known = _questions(questions)
     asked: dict[str, dict[str, Question]] = {}
     rows: dict[str, list[BenchmarkResponse]] = {}

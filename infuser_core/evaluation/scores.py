@@ -31,7 +31,10 @@ def question_scores(
     *,
     too_long: str = "wrong",
 ) -> list[QuestionScore]:
-    """One row per question, in the order of the plan, from responses and their verdicts in the same order."""
+    """One row per question, in the order of the plan, from responses and their verdicts in the same order.
+
+    Raises DamagedArtifactError for a question without responses.
+    """
     counts: dict[Key, dict[str, int]] = {}
     for response, verdict in zip(responses, verdicts, strict=True):
         own = counts.setdefault((response.benchmark, response.question_id), {})

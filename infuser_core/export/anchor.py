@@ -30,7 +30,11 @@ def text(facts: dict[str, Any]) -> str:
 
 
 def import_anchor(source: Path, out: Path) -> dict[str, Any]:
-    """Write the model in `source` as an anchor into the new folder `out`, with a record of where it came from."""
+    """Write the model in `source` as an anchor into the new folder `out`, with a record of where it came from.
+
+    Raises UsageError for a filled folder, and for a source of another kind or a model that cannot be read, trained or
+    held.
+    """
     refuse_filled(out, option="OUT")
     try:
         return {"out": str(out), **_imported(source, out)}

@@ -65,7 +65,10 @@ class QuestionRow:
 
 
 def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
-    """Write the questions of a run's first iterations (a number, or `selected`) into a new folder, and count them."""
+    """Write the questions of a run's first iterations (a number, or `selected`) into a new folder, and count them.
+
+    Raises UsageError where there are none, or the folder holds something.
+    """
     refuse_filled(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)

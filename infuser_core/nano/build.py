@@ -53,7 +53,10 @@ def silent(line: str) -> None:
 def build_anchor(
     out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: str = "basic", progress: Report = silent
 ) -> dict[str, Any]:
-    """Pre-train, measure and save the anchor; the same seed and scale give the same weights on the same machine."""
+    """Pre-train, measure and save the anchor; the same seed and scale give the same weights on the same machine.
+
+    Raises UsageError for an unknown world.
+    """
     name = next((known for known in WORLDS if known == world), None)
     if name is None:
         raise UsageError(f"--world {world}: no such world", hint=f"one of {', '.join(sorted(WORLDS))}")

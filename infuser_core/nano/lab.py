@@ -61,7 +61,10 @@ _FREE_FORM = {"problems": world.problems, "programs": programs.questions}
 
 
 def questions(topics: str | Sequence[str], split: Split, size: int, seed: int, name: World) -> list[Question]:
-    """`size` questions on target or transfer topics, on those that are named, problems or programs."""
+    """`size` questions on target or transfer topics, on those that are named, problems or programs.
+
+    Raises ConfigError when the world's solver cannot answer without choices, or for a topic that it does not have.
+    """
     chosen = world.WORLDS[name]
     if not isinstance(topics, str):
         return world.questions(split, topics, size, seed, chosen)

@@ -84,7 +84,10 @@ def arms_of(pool: Sequence[Document], by: str) -> dict[str, list[Document]]:
 def fixed_budget(
     pool: Sequence[Document], count: int, weights: Mapping[str, float], *, by: str, seed: int, iteration: int
 ) -> Budget:
-    """Constant shares: every arm has a weight (0 needs no arm), and every weight an arm."""
+    """Constant shares: every arm has a weight (0 needs no arm), and every weight an arm.
+
+    Raises DocumentError unless every arm of the pool has a weight, and every weight an arm.
+    """
     arms = arms_of(pool, by)
     weights = {name: weight for name, weight in weights.items() if weight or name in arms}
     differing = sorted({*arms} ^ {*weights})
@@ -189,7 +192,10 @@ def settings_of(config: RunConfig) -> AllocateSettings:
 def allocate(
     pool: Sequence[Document], recent: Sequence[Recent], settings: AllocateSettings, *, seed: int, iteration: int
 ) -> list[Allocation]:
-    """One row per arm, by name. `recent` are the iterations of the window, the last one last."""
+    """One row per arm, by name. `recent` are the iterations of the window, the last one last.
+
+    Raises DocumentError for a constant share of an arm that the pool does not have.
+    """
     arms = arms_of(pool, settings.by)
     absent = sorted({*settings.fixed} - {*arms})
     if absent:

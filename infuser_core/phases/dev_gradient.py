@@ -65,7 +65,10 @@ def dev_gradient(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> DevGradient:
-    """Write the dev objective's gradient, or its running mean with `previous`, to `workspace/gradient.safetensors`."""
+    """Write the dev objective's gradient, or its running mean with `previous`, to `workspace/gradient.safetensors`.
+
+    Raises EngineError where it is not finite, and that is not the doing of some questions among others.
+    """
     groups = by_group(rollouts)
     facts, lost = without_lost(
         lambda lost: _accumulated(

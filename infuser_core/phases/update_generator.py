@@ -87,7 +87,10 @@ def update_generator(
     anchor: Checkpoint | None = None,
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
-    """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents."""
+    """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents.
+
+    Raises EngineError where no question has a finite reward, or no document a finite gradient.
+    """
     gone = {row.rollout_id for row in questions if row.question_id in settings.left_out}
     rollouts = [row for row in rollouts if row.rollout_id not in gone]
     questions = [row for row in questions if row.rollout_id not in gone]

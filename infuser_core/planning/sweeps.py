@@ -64,7 +64,10 @@ class Member:
 
 
 def read_all(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[Member]:
-    """The runs of several sweep files, each once. Raises ConfigError also where none is of the variant `against`."""
+    """The runs of several sweep files, each once.
+
+    Raises ConfigError like `read`, and where no run is of the variant `against`.
+    """
     members = list({member.run: member for path in paths for member in read(path, overrides)}.values())
     labels = dict.fromkeys(member.label for member in members)
     if against:
@@ -73,7 +76,10 @@ def read_all(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: s
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> list[Member]:
-    """The runs of a sweep file, each once, with `key=value` on top. Raises ConfigError where file or a run is wrong."""
+    """The runs of a sweep file, each once, with `key=value` on top.
+
+    Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
+    """
     try:
         sweep = SweepFile.model_validate(shipped.read(path))
     except ValidationError as error:

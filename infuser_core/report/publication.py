@@ -102,7 +102,10 @@ def method(
 
 
 def layout(title: str, methods: Sequence[Method], categories: Mapping[str, Sequence[str]]) -> Layout:
-    """Rows of all categories, each followed by its average and improvement; rows that no column has are left out."""
+    """Rows of all categories, each followed by its average and improvement; rows that no column has are left out.
+
+    Raises UsageError when two columns have the same name, which nobody could tell apart.
+    """
     names = [one.heading for one in methods]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -33,7 +33,10 @@ PROBE_LIMITS = Limits(seconds=30.0)
 
 
 def find() -> Containment:
-    """The sandbox that `INFUSER_SANDBOX` asks for, or SandboxUnavailable: it never falls back to a weaker one."""
+    """The sandbox that `INFUSER_SANDBOX` asks for, or SandboxUnavailable: it never falls back to a weaker one.
+
+    Raises SandboxUnavailable when this host has none: it never falls back to a weaker one.
+    """
     return _find(sandbox_mode(), os.geteuid())
 
 

@@ -56,7 +56,10 @@ class Spread:
 
 
 def over_seeds(values: Sequence[Number]) -> Spread:
-    """Mean, sample standard deviation and 95% t interval (n - 1 degrees of freedom: 4.303 s / sqrt(3) for three)."""
+    """Mean, sample standard deviation and 95% t interval (n - 1 degrees of freedom: 4.303 s / sqrt(3) for three).
+
+    Raises UsageError without values.
+    """
     if not values:
         raise UsageError("no seeds to average", hint="name at least one finished run")
     mean, count = mean_of(values), len(values)

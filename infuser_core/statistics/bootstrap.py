@@ -67,7 +67,10 @@ class Difference:
 
 
 def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0, cells: int = CELLS) -> np.ndarray:
-    """Column means over resampled rows, (D, V), the same for all columns; holds about `cells` counts at a time."""
+    """Column means over resampled rows, (D, V), the same for all columns; holds about `cells` counts at a time.
+
+    Raises UsageError without rows.
+    """
     table = values_QV[:, None] if values_QV.ndim == 1 else values_QV
     count = len(table)
     if count == 0:
@@ -99,7 +102,10 @@ def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Esti
 
 
 def difference(first: Tally, second: Tally, *, draws: int = DRAWS, seed: int = 0) -> Difference:
-    """Accuracy of the second solver minus the first one's, paired by the questions that they share."""
+    """Accuracy of the second solver minus the first one's, paired by the questions that they share.
+
+    Raises UsageError when they share no question.
+    """
     both = pair(first, second)
     return paired_difference(shares(both.first), shares(both.second), draws=draws, seed=seed, left_out=both.left_out)
 

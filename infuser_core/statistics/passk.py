@@ -30,7 +30,10 @@ class PassPoint:
 
 
 def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
-    """1 - C(n-c, k) / C(n, k) for every question and every k, (Q, K), from one small table per number of samples n."""
+    """1 - C(n-c, k) / C(n, k) for every question and every k, (Q, K), from one small table per number of samples n.
+
+    Raises UsageError naming the question whose number of samples is too small.
+    """
     if tally.question_ids:
         fewest = int(np.argmin(tally.samples_Q))
         _refuse(ks, int(tally.samples_Q[fewest]), tally.question_ids[fewest])
@@ -44,7 +47,10 @@ def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
 def pass_curve(
     tally: Tally, ks: Sequence[int], *, intervals: bool = False, draws: int = DRAWS, seed: int = 0
 ) -> list[PassPoint]:
-    """The curve over several k; `intervals` are 95% ones over resampled questions, the same for all k."""
+    """The curve over several k; `intervals` are 95% ones over resampled questions, the same for all k.
+
+    Raises UsageError for a k above the number of samples of any question, and without questions.
+    """
     if not tally.question_ids:
         raise UsageError("pass@k of no questions", hint="name a run or a file that holds scored responses")
     values_QK = pass_values(tally, ks)

@@ -44,7 +44,10 @@ def from_scores(rows: Sequence[QuestionScore]) -> Tally:
 
 
 def from_counts(correct: Mapping[str, int], samples: Mapping[str, int] | int) -> Tally:
-    """A tally from counts by question id; one number of samples may stand for all questions."""
+    """A tally from counts by question id; one number of samples may stand for all questions.
+
+    Raises UsageError when a question has no response, or more correct responses than responses.
+    """
     ids = tuple(correct)
     drawn_Q = np.array([samples if isinstance(samples, int) else samples[name] for name in ids], dtype=np.int64)
     correct_Q = np.array([correct[name] for name in ids], dtype=np.int64)

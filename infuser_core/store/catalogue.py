@@ -69,7 +69,10 @@ class Catalogue:
         return self.root / "artifacts" / self.records[key].phase / key
 
     def record(self, key: str) -> Record:
-        """The commit record of an artifact that must be there, and must be readable."""
+        """The commit record of an artifact that must be there, and must be readable.
+
+        Raises DamagedArtifactError for one that cannot be read, MissingArtifactError for none.
+        """
         if key in self.damaged:
             raise DamagedArtifactError(self.damaged[key], hint=REMEDY)
         if key not in self.records:
@@ -82,7 +85,10 @@ class Catalogue:
         return sorted(known, key=lambda record: (record.created, record.key))
 
     def held(self, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> list[Entry]:
-        """Journal entries of a run's or evaluation's artifacts; only what former attempts alone knew may be gone."""
+        """Journal entries of a run's or evaluation's artifacts; only what former attempts alone knew may be gone.
+
+        Raises StoreError where one is lost or damaged.
+        """
         journal = Journal(self.root, run, file=file, shelf=shelf)
         found = journal.latest()
         newest = max((entry.attempt for entry in found), default=0)

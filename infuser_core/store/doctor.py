@@ -36,7 +36,10 @@ _DIRECTED = ("dev_gradient", "score_influence", "update_solver")
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
-    """Look at everything that a run consists of, or at the whole store. Changes nothing that counts."""
+    """Look at everything that a run consists of, or at the whole store. Changes nothing that counts.
+
+    Raises UsageError when there is no such run.
+    """
     started = time.monotonic()
     scope = _Scope(root, run)
     found, counts = verify.check(scope.folders, progress)
@@ -195,7 +198,11 @@ class Prepared:
 
 
 def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, total: None) -> Prepared:
-    """Move every damaged artifact of a run, or of the store, aside, unless a living process executes such a run."""
+    """Move every damaged artifact of a run, or of the store, aside, unless a living process executes such a run.
+
+    Raises BusyRunError when a living process executes a run that holds something damaged, UsageError when there is no
+    such run.
+    """
     if run:
         runs.refuse_held(root, runs.find_run(root, run))
     damage = examine(root, run, progress=progress).damage
@@ -299,7 +306,10 @@ def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
 
 
 def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
-    """Keys to restore so that both roles' checkpoints, and the gradients of the iteration they begin, are whole."""
+    """Keys to restore so that both roles' checkpoints, and the gradients of the iteration they begin, are whole.
+
+    Raises UsageError when the run has no such checkpoint.
+    """
     catalogue = Catalogue(root)
     (holder,) = [each for each in holders(root) if each.name == run]
     begun = [record for record in gradients(catalogue, holder) if record.iteration == iteration]

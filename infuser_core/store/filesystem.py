@@ -15,7 +15,10 @@ from infuser_core.terminal import table
 
 
 def probe(folder: Path) -> list[dict[str, Any]]:
-    """Try, in a folder that is gone afterwards, each thing that a store needs of a file system: a row for each."""
+    """Try, in a folder that is gone afterwards, each thing that a store needs of a file system: a row for each.
+
+    Raises StoreError where nothing can be written.
+    """
     scratch = folder / f".probe.{uuid.uuid4().hex}"
     try:
         scratch.mkdir(parents=True)

@@ -73,7 +73,10 @@ def mark_latest(root: Path, name: str) -> None:
 
 
 def find_run(root: Path, name: str | None) -> str:
-    """The run of this name, or the only one whose name begins so; without a name the latest."""
+    """The run of this name, or the only one whose name begins so; without a name the latest.
+
+    Raises UsageError for none, and for several.
+    """
     known = list_runs(root)
     if name is not None and known:
         return named(name, known, kind="run", where=f" in {root}")
@@ -240,7 +243,10 @@ def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]
 
 @contextmanager
 def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
-    """Own the run, or the evaluation, while it executes; it ends with the process, however that ends."""
+    """Own the run, or the evaluation, while it executes; it ends with the process, however that ends.
+
+    Raises BusyRunError with the holder's process when another one lives.
+    """
     with lease.hold(root / shelf / name, name) as held:
         if (root / _SWEEP).exists():
             with (root / _SWEEP).open("r") as handle:
@@ -250,7 +256,10 @@ def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]
 
 @contextmanager
 def sweeping(root: Path) -> Iterator[None]:
-    """While this lasts no run begins: it would reuse what is being removed. Runs that began before hold their lock."""
+    """While this lasts no run begins: it would reuse what is being removed. Runs that began before hold their lock.
+
+    Raises BusyRunError when another one lives.
+    """
     path = root / _SWEEP
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

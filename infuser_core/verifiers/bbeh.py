@@ -38,7 +38,10 @@ _LOOSER: dict[Reason, Callable[[str], str]] = {
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when a rule makes both equal; unverified when the reference is empty."""
+    """Correct when a rule makes both equal; unverified when the reference is empty.
+
+    Raises ConfigError for an unknown preset.
+    """
     as_float = preset == "official"
     answer = extract.bbeh(response) if as_float else boxed(response, preset=preset)
     if answer is None:

@@ -19,7 +19,10 @@ _DECORATION = re.compile(r"\\?\$|\\?%|\^\s*+(?:\\circ|\{\s*+\\circ\s*+\})|\\degr
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when both are the same integer; unverified when the reference is no such integer."""
+    """Correct when both are the same integer; unverified when the reference is no such integer.
+
+    Raises ConfigError for an unknown preset.
+    """
     box = boxed(response, preset=preset)
     if box is None:
         return no_answer()

@@ -72,7 +72,10 @@ def _guard(app: FastAPI, token: str) -> None:
 
 
 def serve(root: Path, *, port: int, announce: Callable[[str], object]) -> None:
-    """Serve the pages on loopback until interrupted; port 0 takes a free one, and `announce` gets the address."""
+    """Serve the pages on loopback until interrupted; port 0 takes a free one, and `announce` gets the address.
+
+    Raises UsageError where there is no store or the port is taken.
+    """
     if not root.is_dir():
         raise UsageError(f"no store at {root}", hint="`infuser quickstart` makes one; INFUSER_STORE names another")
     token = secrets.token_urlsafe(24)

@@ -40,7 +40,10 @@ _HINT = "the row is not in the benchmark's layout, or damaged"
 
 
 def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
-    """Base and plus inputs of a row of the EvalPlus file, with the reference solution's outputs from `cache`."""
+    """Base and plus inputs of a row of the EvalPlus file, with the reference solution's outputs from `cache`.
+
+    Raises DocumentError for a row of another shape, or whose reference solution fails.
+    """
     try:
         inputs = [list(args) for args in (*_list(row["base_input"]), *_list(row["plus_input"]))]
         entry, atol = str(row["entry_point"]), float(row.get("atol") or 0.0)
@@ -52,7 +55,10 @@ def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
 
 
 def tests_from_hf(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
-    """Tests of a row of the Hugging Face layout; results that it does not name are the reference solution's."""
+    """Tests of a row of the Hugging Face layout; results that it does not name are the reference solution's.
+
+    Raises DocumentError for anything in the row's `test` that is no literal.
+    """
     name = _name(row)
     try:
         defined = [node for node in ast.parse(str(row["test"])).body if isinstance(node, ast.FunctionDef)]

@@ -31,7 +31,10 @@ _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "te
 
 
 def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
-    """The questions of a source. `seed` shapes micro-world sets alone; `evaluated`, a sample without leakage."""
+    """The questions of a source. `seed` shapes micro-world sets alone; `evaluated`, a sample without leakage.
+
+    Raises DocumentError naming the file and the row when a field is missing or the answer is no choice.
+    """
     if isinstance(source, MixQuestions):
         return _mixed(source, seed, evaluated)
     if isinstance(source, BenchmarkQuestions):

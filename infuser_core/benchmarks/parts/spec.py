@@ -92,7 +92,10 @@ class Benchmark:
 
 
 def download(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
-    """One folder per data set, with the benchmark's files alone; `local` reads the hub's cache on this machine."""
+    """One folder per data set, with the benchmark's files alone; `local` reads the hub's cache on this machine.
+
+    Raises ConfigError when they cannot be had.
+    """
     patterns = " ".join(benchmark.files).split()
     token, files = ", HF_TOKEN" if benchmark.gated else "", " or ".join(benchmark.files[:2])
     folder = data_root() / benchmark.name
@@ -110,7 +113,10 @@ def download(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
 
 
 def locate(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
-    """The files of the benchmark's split, in a fixed order; `local` does not ask the network."""
+    """The files of the benchmark's split, in a fixed order; `local` does not ask the network.
+
+    Raises ConfigError when there are none.
+    """
     if settings.path:
         return _named(benchmark, fetched(settings.path))
     root = data_root()

@@ -20,7 +20,10 @@ _lock = threading.Lock()
 
 
 def connected(cluster: Cluster | None, *, cores: int) -> Any:
-    """The module `ray`, connected to the cluster or to a Ray of this process with so many cores. Raises EngineError."""
+    """The module `ray`, connected to the cluster or to a Ray of this process with so many cores.
+
+    Raises EngineError where no cluster answers at the address.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray makes its workers nice; ranks are the work itself.
     os.environ.setdefault("RAY_worker_niceness", "0")

@@ -120,7 +120,10 @@ class RankGroup:
     def call(
         self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
     ) -> list[Any]:
-        """Call a method on every rank; results by rank. Raises a rank's InfuserError, or EngineError that names it."""
+        """Call a method on every rank; results by rank.
+
+        Raises the rank's own InfuserError, or EngineError naming the rank that failed, died or fell silent.
+        """
         if self.failed:
             raise EngineError("the trainer's ranks are gone", hint=_HINT)
         rows = [self._ray.put(each) for each in arguments]

@@ -68,7 +68,10 @@ def layers_of(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]
 
 
 def attach(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
-    """Attach a checkpoint's adapters, at least fp32, to its base model, and freeze the rest. Raises CheckpointError."""
+    """Attach a checkpoint's adapters, at least fp32, to its base model, and freeze the rest.
+
+    Raises CheckpointError where the folder's weights are others.
+    """
     inject_adapter_in_model(LoraConfig.from_pretrained(str(folder)), model)
     found = _trained(model)
     for parameter in found.values():

@@ -230,7 +230,10 @@ def outer_layers(model: PreTrainedModel) -> set[str]:
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """The model's configuration; code of its own is never run. Raises CheckpointError where transformers knows none."""
+    """The model's configuration; code of its own is never run.
+
+    Raises CheckpointError for a folder without one, or whose model brings its own code.
+    """
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
     try:
@@ -248,7 +251,10 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 
 def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """The model of a folder on the CPU, adapters merged, with that attention. Raises CheckpointError for others."""
+    """The model of a folder on the CPU, adapters merged, with that attention.
+
+    Raises CheckpointError for missing, damaged or unfitting weights.
+    """
     transformers_logging.disable_progress_bar()
     base = base_of(folder)
     try:
@@ -334,7 +340,10 @@ def copy_companions(source: Path, target: Path) -> None:
 
 
 def copy_model(source: Path, target: Path) -> None:
-    """Copy a model without optimizer state, flushed. Raises CheckpointError for an adapter, or without safetensors."""
+    """Copy a model without optimizer state, flushed.
+
+    Raises CheckpointError where the source has no safetensors or is itself an adapter.
+    """
     if base_of(source) is not None:
         raise CheckpointError(f"{source} holds an adapter", hint="merge it into its model, and start from that")
     weights = _found(source, WEIGHTS)

@@ -42,7 +42,10 @@ def prepare_anchor(
     optimizer: Given = None,
     free: Callable[[], int] = free_host_memory,
 ) -> None:
-    """Write a trainable checkpoint of `source` into `out`: fp32, zero state. Raises EngineError without memory."""
+    """Write a trainable checkpoint of `source` into `out`: fp32, zero state.
+
+    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it.
+    """
     if (weights := weights_of(source)) is not None:
         require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
@@ -64,7 +67,10 @@ def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
 
 
 def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: Given = None) -> None:
-    """Write a trainable checkpoint of new adapters of `base` into `out`. Raises ConfigError for other layers."""
+    """Write a trainable checkpoint of new adapters of `base` into `out`.
+
+    Raises ConfigError for adapters of layers that the model has not.
+    """
     # Imported here: peft takes seconds, and most runs train no adapters.
     from infuser_core.engines.hf.adapters import create
 

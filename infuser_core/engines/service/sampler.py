@@ -122,7 +122,10 @@ class ServiceSampler:
         return [engine.pid for engine in self._engines]
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take the checkpoint's weights and tokenizer. Raises EngineError where the engines compute with others."""
+        """Take the checkpoint's weights and tokenizer.
+
+        Raises EngineError where their log-probabilities are not the checkpoint's own.
+        """
         folder = Path(checkpoint.path)
         config = read_config(folder)
         text = config.get_text_config()
@@ -145,7 +148,10 @@ class ServiceSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One completion per seed and group, in order. Raises EngineError for unusable prompts and dead engines."""
+        """One completion per seed and group, in order.
+
+        Raises EngineError for an unusable prompt, and for an engine that died or hung, with its reason.
+        """
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         require_room(groups, params, self._limit)
@@ -231,7 +237,10 @@ class ServiceSampler:
         return [*stations(self._cluster, self._options, self._bell)]
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
-        """Raises EngineError for engines of other weights; warns of forms of their own in fresh ones."""
+        """Proof that every engine holds the checkpoint's weights; fresh ones may have own forms, with a warning.
+
+        Raises EngineError for engines that do not hold them.
+        """
         names, groups = [engine.name for engine in self._engines], fixed_groups(self._vocabulary)
         held = self._ask("checksums", claim.shapes(), self._dtype)
         if not fresh:

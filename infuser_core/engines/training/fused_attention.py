@@ -100,7 +100,10 @@ class Choice:
 
 
 def choose(asked: str, config: object, *, dtype: torch.dtype, device: torch.device) -> Choice:
-    """`auto` takes the fused kernel where it agrees for a `config`; `flash` insists, or raises EngineError."""
+    """`auto` takes the fused kernel where it agrees for a `config`; `flash` insists, or raises EngineError.
+
+    Raises EngineError where `flash` is missing, refuses or disagrees.
+    """
     if asked == "sdpa" or (asked == "auto" and device.type == "cpu"):
         return Choice(name="sdpa", make=PackedLayout)
     fused = partial(VarlenLayout, kernel=_torch_kernel)

@@ -34,7 +34,10 @@ class LostGroupsError(Exception):
 def without_lost(
     attempt: Callable[[Collection[str]], Result], trainer: Trainer, *, workspace: Path
 ) -> tuple[Result, list[NotFinite]]:
-    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none."""
+    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none.
+
+    Raises EngineError where an attempt loses every group that it had.
+    """
     lost: list[NotFinite] = []
     while True:
         try:
@@ -67,7 +70,10 @@ def is_finite(*values: float) -> bool:
 
 
 def lose(trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, of: int, workspace: Path) -> None:
-    """Compute the groups of a batch of `of` one by one, and raise LostGroupsError for those that are not finite."""
+    """Compute the groups of a batch of `of` one by one, and raise LostGroupsError for those that are not finite.
+
+    Raises LostGroupsError where some of them are not finite by themselves.
+    """
     found = [row for group in groups if (row := flaw(trainer, group, constants, workspace=workspace))]
     if found:
         raise LostGroupsError(found, of=of)

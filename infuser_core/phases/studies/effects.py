@@ -88,7 +88,10 @@ def step_effects(
     kept: Kept[Effect] | None = None,
     progress: Progress = no_progress,
 ) -> Effects:
-    """One step per named question that `kept` has no effects of; the trainer ends where it started."""
+    """One step per named question that `kept` has no effects of; the trainer ends where it started.
+
+    Raises EngineError where no question's step, or nothing that it changed, is finite.
+    """
     groups = by_group(answers)
     # The batch of the scores: questions whose rewards vary.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]

@@ -30,7 +30,10 @@ class Job:
 
 
 def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress = no_progress) -> list[Finding]:
-    """One finding per job, in order. Verifiers that offer `check_many` get all of their jobs in one call."""
+    """One finding per job, in order. Verifiers that offer `check_many` get all of their jobs in one call.
+
+    Raises ConfigError for an unknown preset or verifier.
+    """
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.question.verifier, []).append(place)

@@ -221,7 +221,10 @@ class Judgement:
 
 
 def judge(source: str, tests: CodeTests) -> Judgement:
-    """All tests have to pass; the first that does not ends the run."""
+    """All tests have to pass; the first that does not ends the run.
+
+    Raises SandboxError when the sandbox failed, which says nothing about the program.
+    """
     accepts = _comparison(tests)
 
     def fails(number: int, outcome: CaseOutcome) -> bool:

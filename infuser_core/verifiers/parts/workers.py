@@ -122,7 +122,10 @@ class Pool:
             self._places.put(None)
 
     def ask(self, request: Mapping[str, object], *, seconds: float = LIMIT_SECONDS) -> Reply:
-        """The reply, after at most `seconds` of work. A worker that somebody kills costs a new one, not the reply."""
+        """The reply, after at most `seconds` of work. A worker that somebody kills costs a new one, not the reply.
+
+        Raises EngineError when no worker can be started, KilledProcessError when one after the other is killed.
+        """
         for _ in range(ATTEMPTS):
             reply = self._ask(request, seconds)
             if reply is not None:
