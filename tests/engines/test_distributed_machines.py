@@ -85,6 +85,7 @@ def test_no_engine_reads_a_file_at_a_change_and_rows_are_those_of_the_files(
     assert [each["drawn"] for each in handed] == [each["drawn"] for each in from_files]
 
 
+@pytest.mark.long
 def test_a_copy_with_a_hole_is_noticed_and_fresh_engines_read_the_files(nodes: Nodes, tmp_path: Path) -> None:
     found = changes(nodes, tmp_path / "holes", APART, HANDING_HOLE="1")
     assert [(each["channel"], each["starts"]) for each in found] == [("fresh", 1), ("fresh", 2), ("fresh", 3)]
