@@ -1,4 +1,8 @@
-"""Seconds of training work: micro-batches of matrix products, collectives between ranks, and AdamW."""
+"""Seconds of training work: micro-batches of matrix products, collectives between ranks, and AdamW.
+
+A group's prompt counts once, micro-batches are filled to a token budget, ranks are balanced by tokens, and a scored
+question stays on one rank.
+"""
 
 import math
 from collections.abc import Mapping
@@ -118,7 +122,10 @@ class Trainers:
     def micro_batches(
         self, tokens: float, fair: float, sequences: float, *, passes: int, count: float, exchange: float
     ) -> Terms:
-        """`count` micro-batches, the largest of `tokens`, a fair one of `fair`; `exchange` runs beside the layers."""
+        """`count` micro-batches whose largest has `tokens` where a fair one would have `fair`.
+
+        The `exchange` seconds of collectives run beside the layers' work; only what is longer shows.
+        """
         work = passes * self.matmul(fair, sequences)
         uneven = max(0.0, passes * self.matmul(tokens, sequences) - work)
         launches = passes * self.shape.layers * self.efficiency.layer_pass

@@ -31,7 +31,6 @@ from infuser_core.seeding import seed_of
 
 KEY = "INFUSER_API_KEY"
 """Environment variable with the key."""
-PREFIX = "openai:"
 _ADDRESS = re.compile(r"openai:(?P<model>.+?)@(?P<url>https?://[^\s?#]+)")
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 """Answers that a later attempt may better."""

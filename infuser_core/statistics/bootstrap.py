@@ -26,7 +26,10 @@ LUMPED = 5
 
 
 def wilson(accuracy: float, count: int, *, z: float = Z) -> tuple[float, float]:
-    """Ends of the Wilson score interval of a share over `count` questions, however many samples each has."""
+    """Ends of the Wilson score interval of a share over `count` questions, the unit that was sampled.
+
+    With several samples per question `count` stays the number of questions, which is conservative.
+    """
     if count == 0:
         return 0.0, 1.0
     spread = z * math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
@@ -156,6 +159,8 @@ def leakage(
     `dev`, `rest` and `full` have the accuracies of both models and the paired `delta`: acc_full N = n_dev acc_dev +
     n_rest acc_rest for either. `gap` is delta on dev members minus delta on the rest, the gain that does not carry
     over; the two sides are resampled apart from each other, as they were drawn.
+
+    Raises UsageError when either side has no question.
     """
     both = pair(base, trained)
     inside = frozenset(dev_ids)

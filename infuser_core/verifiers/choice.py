@@ -27,6 +27,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     """Correct or wrong when there is a box (whatever it holds); no answer when there is none.
 
     A letter counts when the question has as many choices; all do where the choices are not known.
+    Raises ConfigError for an unknown preset.
     """
     if preset == "official":
         return _official(response, question)

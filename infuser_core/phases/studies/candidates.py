@@ -86,6 +86,8 @@ def named_scores(
 ) -> list[NamedScore]:
     """Every score of every question with a direction; a score that is silent on one of them is left out. Questions of
     which `kept` holds the scores are not computed again.
+
+    Raises CheckpointError where the solver's optimizer has no second moments.
     """
     groups, rows = by_group(rollouts), scored(scores)
     topics, labelled = {row.subdomain for row in dev}, {row.question_id: row for row in labels}

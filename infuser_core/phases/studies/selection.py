@@ -158,7 +158,10 @@ def _row(arm: Choice, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm
 
 
 def datamodelling(rows: Sequence[SelectionArm], named: Sequence[NamedScore]) -> list[RankCorrelation]:
-    """Linear datamodelling score (Park et al., 2023): rank correlation of summed scores with accuracies reached."""
+    """Linear datamodelling score: over random arms, rank correlation of the summed scores with the accuracy reached.
+
+    After Park et al., "TRAK: Attributing Model Behavior at Scale" (2023).
+    """
     arms = [row for row in rows if row.arm == RANDOM]
     values = by_name(named)
     sums = {name: [sum(own[question] for question in row.questions) for row in arms] for name, own in values.items()}
