@@ -96,7 +96,6 @@ def _build(out: Path, steps_scale: float, seed: int, name: World, progress: Repo
         "temperature": TEMPERATURE,
         "base_rates": rates,
     }
-    model.set_attn_implementation("sdpa")
     model.save_pretrained(str(out))
     save_tokenizer(tokenizer, out)
     (out / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
