@@ -148,7 +148,7 @@ sandbox:
 anchor: venv
 	$(BIN)/infuser nano build build/anchor
 
-# The anchors of configs/sweep/nano-anchors.yaml: three minutes of one core each.
+# The anchors of configs/sweep/nano-anchors.yaml: three to five minutes of one core each.
 anchors: $(addprefix build/anchors/hard-,1 2)
 
 build/anchors/hard-%: venv
