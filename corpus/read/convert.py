@@ -6,6 +6,7 @@ a page and raises DocumentError where the converter itself cannot work, `trouble
 Many sources are converted by a crew's workers: the text layers on every core, what needs a look on every accelerator.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ MAX_GARBLED_PAGES = 0.25
 """Share of pages with garbled formulas above which such a converter is preferred."""
 TEXT = "text-1"
 """Name of the converter of files that are Markdown or plain text already."""
+CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+"""Listings and code within text."""
 MAX_BYTES = 1 << 30
 
 
@@ -124,9 +127,9 @@ def convert_auto(path: Path, source_id: str, job: Job) -> Page:
 def text_layer(path: Path, source_id: str, job: Job) -> tuple[Page, str]:
     """The page without a second look, and the doubt for which one would help; empty where none would."""
     if is_text(path):
-        return _in_a_language(convert_text(path, source_id)), ""
+        return _in_a_language(convert_text(path, source_id), fenced=True), ""
     if is_book(path):
-        return _in_a_language(convert_book(path, source_id, job.limits)), ""
+        return _in_a_language(convert_book(path, source_id, job.limits), fenced=True), ""
     if job.settings.type not in ("auto", "pdfium"):
         return _in_a_language(_converter(job.settings.type).convert(path, source_id, job)), ""
     page = _in_a_language(pdfium.convert(path, source_id, job))
@@ -149,14 +152,16 @@ def _decided(book: Book, page: Page, why: str, job: Job) -> Page:
     return replace(made, chosen=f"{helper}: {why}")
 
 
-def _in_a_language(page: Page) -> Page:
-    """The page; rejected where its text is debris of a wrong font map or a wrong encoding."""
+def _in_a_language(page: Page, *, fenced: bool = False) -> Page:
+    """The page; rejected where its text is debris of a wrong font map or a wrong encoding.
+
+    Code is in no language: with `fenced` the author has marked it, and it is left out.
+    """
     if page.reason:
         return page
-    edges = [*page.page_starts, len(page.markdown)]
-    if len(edges) < 3:
-        edges = [*range(0, len(page.markdown), PAGE_CHARS), len(page.markdown)]
-    reason = debris([page.markdown[start:end] for start, end in pairwise(edges)])
+    text, starts = (CODE.sub("", page.markdown), []) if fenced else (page.markdown, page.page_starts)
+    edges = [*(starts if len(starts) > 1 else range(0, len(text), PAGE_CHARS)), len(text)]
+    reason = debris([text[start:end] for start, end in pairwise(edges)])
     return (
         page_of(page.source_id, num_pages=page.num_pages, converter=page.converter, reason=reason) if reason else page
     )

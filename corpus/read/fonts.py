@@ -54,8 +54,9 @@ class Fonts:
         if value not in self.named:
             name = SUBSET.sub("", value.decode("utf-8", "replace"))
             heavy = raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT or bool(BOLD.search(name))
-            known = bool(MONO.search(name)) or bool(flags.value & FIXED_PITCH)
-            self.named[value] = (name, heavy, known or self._is_fixed(index))
+            named = bool(MONO.search(name))
+            # Files say of fonts of text that all letters are equally wide: what is printed counts.
+            self.named[value] = (name, heavy, named or self._is_fixed(index, bool(flags.value & FIXED_PITCH)))
         return self.named[value]
 
     def is_slanted(self, index: int) -> bool:
@@ -64,13 +65,13 @@ class Fonts:
         raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
         return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
 
-    def _is_fixed(self, index: int) -> bool:
-        """Whether a font is a typewriter's: by the advance of its letters on this page."""
+    def _is_fixed(self, index: int, said: bool = False) -> bool:
+        """Whether a font is a typewriter's: by the advance of its letters, or where few are printed, as `said`."""
         if not self.fixed:
             self.fixed[0] = False
             for probe in self.probes:
                 self._measure(probe)
-        return self.fixed.get(self._font_of(index), False)
+        return self.fixed.get(self._font_of(index), said)
 
     def _font_of(self, index: int) -> int:
         """Identity of a character's font on this page."""

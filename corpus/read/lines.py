@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -88,22 +89,40 @@ def body_size(pages: Sequence[list[Line]]) -> float:
 
 
 def with_note_marks(page: Sequence[Line], body: float) -> list[Line]:
-    """Lines of a page, with the one power that stands for the mark of a foot note as its mark.
+    """Lines of a page, with the one power that stands for the mark of a foot note as its mark, and the other way round.
 
     A number raised behind a bracket looks like an exponent. It is a mark where a note of that number stands on the
-    page, the note has no other mark there, and no other number of the page could be it.
+    page, the note has no other mark there, and no other number of the page could be it. A number raised behind a word
+    looks like a mark. It is the exponent of a unit where the page has notes and none of that number.
     """
     small = body - NOTE_SMALLER
-    labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
+    notes = [line for line in page if line.size < small]
+    labels = {match[1] for line in notes if (match := NOTE_LABEL.match(line.text))}
     made = list(page)
     for label in sorted(labels):
         power, mark = f"^{{{label}}}", f"[^{label}]"
         found = [place for place, line in enumerate(made) for _ in range(line.text.count(power)) if line.size >= small]
         if len(found) == 1 and not any(mark in line.text for line in made):
-            line = made[found[0]]
-            cells = tuple(replace(cell, text=cell.text.replace(power, mark)) for cell in line.cells)
-            made[found[0]] = replace(line, text=line.text.replace(power, mark), cells=cells)
-    return made
+            made[found[0]] = _rewritten(made[found[0]], partial(_replaced, power, mark))
+    if not labels:
+        return made
+    printed = {match[1] for line in notes if (match := NOTE_NUMBER.match(line.text))}
+
+    def raised(text: str) -> str:
+        return NOTE_MARK.sub(lambda mark: mark[0] if mark[1] in printed else f"^{{{mark[1]}}}", text)
+
+    return [_rewritten(line, raised) if line.size >= small and NOTE_MARK.search(line.text) else line for line in made]
+
+
+def _replaced(old: str, new: str, text: str) -> str:
+    return text.replace(old, new)
+
+
+def _rewritten(line: Line, change: Callable[[str], str]) -> Line:
+    """A line whose text and cells are changed."""
+    return replace(
+        line, text=change(line.text), cells=tuple(replace(cell, text=change(cell.text)) for cell in line.cells)
+    )
 
 
 def prose(pages: Sequence[list[Line]]) -> list[Line]:
@@ -119,6 +138,9 @@ def prose(pages: Sequence[list[Line]]) -> list[Line]:
 NOTE_SMALLER = 0.7
 """Points by which a foot note is smaller than the text."""
 NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
+NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
+"""Number in front of a note, whatever follows."""
+NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 MIN_ROWS = 5
 """Lines that each side needs before a page counts as set in two columns."""
 FILL = 0.6

@@ -195,6 +195,22 @@ def test_a_box_of_asciidoc_leaves_no_stars(tmp_path):
     assert "What a set holds\n\nValues." in page.markdown and page.markdown.count("****") == 1, page.markdown
 
 
+def test_lines_of_asciidoc_whose_conditions_hold_are_kept(tmp_path):
+    text = (
+        "ifndef::parts[:parts: more/]\nifdef::parts[:said: yes]\n\n[[gates]]\n= Gates\n\nA gate {said} holds.\n\n"
+        "ifdef::web[]\nifndef::parts[]\nNo.\nendif::[]\nNever.\nendif::web[]\n"
+        "ifeval::[1 < 2]\nSeldom.\nendif::[]\nifndef::web[]\nAlways.\nendif::web[]\n"
+    )
+    assert convert(written(tmp_path, "book.adoc", text)).markdown.strip() == "A gate yes holds.\n\nAlways."
+
+
+def test_commands_of_a_drawing_are_no_text(tmp_path):
+    text = "\\begin{document}\nA wheel.\n\\begin{asy}\nsize(400);\n\ndraw(O--(pi,0));\n\\end{asy}\nIt turns.\n\\end{document}\n"
+    page = convert(written(tmp_path, "book.tex", text))
+    assert page.markdown.split() == ["A", "wheel.", "It", "turns."]
+    assert (page.removed_for[0], page.removed[0][:10]) == ("image", "size(400);")
+
+
 def test_an_unknown_environment_costs_no_formula(tmp_path):
     text = (
         "\\documentclass{book}\n\\begin{document}\n\\begin{remarks}Rivers run.\\end{remarks} Then\n"

@@ -171,3 +171,12 @@ def test_a_service_is_sent_the_file_and_answers_in_markdown(tmp_path, job, place
 def test_a_service_that_nobody_runs_is_an_error(tmp_path, job):
     with pytest.raises(DocumentError, match="Connection refused"):
         convert_auto(scan(tmp_path / "a.pdf"), "book", job(None, type="http", url="http://127.0.0.1:9/"))
+
+
+def test_listings_are_in_no_language_and_refuse_no_book(tmp_path, job):
+    names = "vkCmdBindPipeline(commandBuffer, pNext, sType);\n" * 40
+    book, prose = tmp_path / "book.md", tmp_path / "prose.md"
+    book.write_text(f"`vkCmdDraw` draws.\n\n```c\n{names}```\n\n" * 8)
+    prose.write_text(f"{names}\n" * 8)
+    assert convert_auto(book, "book", job(None)).reason == ""
+    assert convert_auto(prose, "book", job(None)).reason.startswith("debris: ")

@@ -220,3 +220,24 @@ def test_a_number_behind_a_bracket_is_the_mark_of_the_one_note_it_can_be(tmp_pat
     put("this is named rho", 100, 8)
     canvas.save()
     assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+
+
+@pytest.mark.parametrize(("note", "read"), [("3", "area of 4 unit^{2} in all"), ("2", "area of 4 unit[^2] in all")])
+def test_a_number_behind_a_word_is_an_exponent_where_no_note_of_the_page_has_it(tmp_path, note, read):
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    x = 72.0
+    for text, rise in (("has an area of 4 unit", 0), ("2", 4), (" in all", 0)):
+        canvas.setFont("Times-Roman", 7 if rise else 10)
+        canvas.drawString(x, 700 + rise, text)
+        x += stringWidth(text, "Times-Roman", 7 if rise else 10)
+    canvas.setFont("Times-Roman", 10)
+    for row in range(12):
+        canvas.drawString(
+            72, 680 - 12 * row, "the harbour carries timber over the ridge and down to the valley where it"
+        )
+    canvas.setFont("Times-Roman", 5)
+    canvas.drawString(72, 103, note)
+    canvas.setFont("Times-Roman", 8)
+    canvas.drawString(74.5, 100, "named after a ferry")
+    canvas.save()
+    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown

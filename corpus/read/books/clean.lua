@@ -23,6 +23,10 @@ local ARROWS = { ["⇡"] = true, ["⇣"] = true, ["↑"] = true, ["←"] = true,
 local ASIDE = { nav = true, toc = true, footer = true, navbar = true, breadcrumb = true,
   navigation = true, navheader = true, navfooter = true, ["page-footer"] = true, ["site-footer"] = true }
 
+-- LaTeX environments whose text is commands of a language for drawings.
+local DRAWINGS = { asy = true, asydef = true, picture = true, pspicture = true, pgfpicture = true, psgraph = true,
+  mfpic = true, mplibcode = true, empfile = true, emp = true, dot2tex = true, feynman = true, fmffile = true }
+
 local function removed(reason, text)
   if text:match("%S") then
     io.stderr:write("REMOVED " .. pandoc.json.encode({ reason = reason, text = text }) .. "\n")
@@ -338,6 +342,7 @@ local asides = {
   end,
   Div = function(div)
     if aside(div) then removed("navigation", stringify(div)) return {}, false end
+    if #div.classes == 1 and DRAWINGS[div.classes[1]] then removed("image", stringify(div)) return {}, false end
   end,
   Para = paragraph,
   Plain = paragraph,

@@ -1,6 +1,7 @@
 """AsciiDoc, by pandoc's reader (from pandoc 3.9 on), with include directives resolved within the book."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 from corpus.read.books.format import Format, Layout, Tree
 from corpus.read.books.order import by_inclusion
@@ -17,15 +18,42 @@ SIDEBAR = re.compile(r"(?m)^\*{4,}[ \t]*$")
 HIDDEN = re.compile(r"\(\(\((?:[^()]|\([^()]*\))*\)\)\)")
 """Index terms that print nothing."""
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
+CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
+ATTRIBUTE = re.compile(r":(?P<name>[\w-]+):")
 
 
 def prepare(text: str) -> str:
-    """Without comment lines, at which the reader stops within a paragraph, index terms and boxes, save in listings."""
+    """Without lines whose conditions fail, and, save in listings, without comments, index terms and boxes.
+
+    The reader stops at comments within a paragraph, and knows no conditions.
+    """
+    text = "\n".join(_decided(text.split("\n")))
     made, place = [], 0
     for match in BLOCK.finditer(text):
         made += [_plain(text[place : match.start()]), match[0]]
         place = match.end()
     return "".join([*made, _plain(text[place:])])
+
+
+def _decided(lines: Iterable[str]) -> Iterator[str]:
+    """Lines whose conditions hold; the attributes are those that the lines above set, and no expression holds."""
+    holding: list[bool] = []
+    given: set[str] = set()
+    for line in lines:
+        condition = CONDITION.match(line)
+        if condition and condition["kind"] == "endif":
+            del holding[-1:]
+            continue
+        if condition:
+            found = not given.isdisjoint(re.split("[,+]", condition["names"]))
+            holds = condition["kind"] != "ifeval" and found == (condition["kind"] == "ifdef")
+            if condition["kind"] == "ifeval" or not condition["line"]:
+                holding.append(holds)
+                continue
+            line = condition["line"] if holds else ""
+        if all(holding):
+            given.update(ATTRIBUTE.findall(line))
+            yield line
 
 
 def _plain(text: str) -> str:
