@@ -16,7 +16,7 @@ from infuser_core.schemas import Page
 
 Mode = Literal["off", "headings", "model"]
 
-RULES = 4
+RULES = 5
 """Version of the rules, for recipes: the titles below, and what they take with them."""
 
 FRONT = re.compile(
@@ -55,7 +55,7 @@ TEACHES = re.compile(
     r"(?:introduction|prologue|overview|abstract|summary|executive summary|synopsis)\b.*", re.IGNORECASE
 )
 FRONT_SHARE = 0.35
-"""Largest share of the text that may lie before the first chapter."""
+"""Largest share of the text that may lie before the first chapter, or below the title of front or back matter."""
 BACK_SHARE = 0.5
 """Share of the text before which no end marker stands."""
 SHOWN = 300
@@ -107,7 +107,9 @@ def exclude(page: Page, *, mode: Mode = "off", bounds: BookBounds | None = None)
             continue
         reason = _reason(title, part, bounds, depth)
         if reason:
-            end = subtree_end(parts, place) if part.path and _named(title, part, depth) else part.end
+            whole = subtree_end(parts, place) if part.path and _named(title, part, depth) else part.end
+            # Where the contents alone have a heading of the highest level, the whole book would be below it.
+            end = whole if whole - part.start <= FRONT_SHARE * parts[-1].end else part.end
             spans.append(Excluded(start=part.start, end=_clipped(end, part, bounds), reason=reason))
     return spans
 

@@ -68,6 +68,12 @@ def test_everything_from_the_end_marker_on_goes():
     assert titles(text) == ["## References", "# Bibliography", "# Index"]
 
 
+def test_a_book_below_the_title_of_its_contents_stays():
+    tides = "The sea rises twice a day. " * 9
+    text = f"# Contents\n\n1 Tides\n\n## 2.1 Tides\n\n{tides}\n\n## 3.1 Moon\n\nIt pulls.\n"
+    assert [text[span.end :][:11] for span in exclude(book_page(text), mode="headings")] == ["## 2.1 Tide"]
+
+
 def test_a_section_that_teaches_about_indexes_stays():
     text = f"# 1 Data\n\n{BODY}\n\n## 1.1 Index\n\nkept\n\n## 1.2 Figures\n\nkept\n\n# 2 Last\n\n{BODY}\n"
     assert titles(text) == []
