@@ -169,3 +169,15 @@ def test_restrictions_keep_the_right_tokens(top_p: float, top_k: int, kept: set[
     picked = pick(logits.expand(1000, -1), draws, params)
     assert set(picked.tokens_R.tolist()) == kept
     assert picked.logprobs_R.exp().tolist() == pytest.approx(logits.exp()[picked.tokens_R].tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("step", [0.0, 0.5])  # 0.5: most rows have several tokens like their twentieth
+def test_top_k_is_the_head_of_the_stable_order_ties_or_not(step: float) -> None:
+    logits = 3 * torch.randn(200, 300, generator=torch.Generator().manual_seed(0))
+    logits = (logits / step).round() * step if step else logits
+    draws = torch.from_numpy(uniforms(np.arange(200, dtype=np.uint64), 0))
+    picked = pick(logits, draws, SamplingParams(temperature=1.0, top_k=20, max_tokens=1))
+    ordered, order = torch.log_softmax(logits, -1).sort(dim=-1, descending=True, stable=True)
+    cumulative = ordered[:, :20].exp().cumsum(-1, dtype=torch.float64)
+    places = torch.searchsorted(cumulative, (draws * cumulative[:, -1])[:, None], right=True)
+    assert torch.equal(picked.tokens_R, order.gather(1, places)[:, 0])

@@ -4,6 +4,7 @@ A model loaded with `attn_implementation=IMPLEMENTATION` builds no mask of its o
 `layout=...`, which reaches `layout_attention` through the model's keyword arguments and decides who attends to whom.
 """
 
+import ctypes
 import os
 import shutil
 from collections.abc import Sequence
@@ -117,6 +118,13 @@ def repeat_exactly(wanted: bool) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Options of glibc's `mallopt`."""
+HEAP_BLOCK = 32 << 20
+"""Larger blocks go back to the system at once; the most that every glibc takes, bytes."""
+KEPT_FREE = 512 << 20
+"""Free memory at the heap's end that is kept, bytes."""
+
 _AGAIN = "fetch the model again"
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
@@ -141,6 +149,15 @@ _building = Lock()
 
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
+
+
+def settle_process(threads: int) -> None:
+    """Set this process's number of threads, and let new tensors take the memory of freed ones."""
+    torch.set_num_threads(threads)
+    # glibc gives large blocks back as soon as they are free, and the system clears every page that it lends again.
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
+        mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
 
 
 def choose_device(name: str) -> torch.device:

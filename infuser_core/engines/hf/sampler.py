@@ -25,6 +25,7 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     refill,
     repeat_exactly,
+    settle_process,
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.renderer import Renderer, require_room
@@ -109,16 +110,28 @@ def _inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
 def _restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Tensor:
     """Top-k first, then top-p over what top-k kept, renormalised: the order of vLLM and transformers."""
     limit = params.top_k if 0 < params.top_k < logprobs_RV.shape[1] else logprobs_RV.shape[1]
-    # Stable: equal probabilities keep token order, so a tie at the border breaks the same way everywhere.
-    sorted_RV, order_RV = logprobs_RV.sort(dim=-1, descending=True, stable=True)
-    weights_RK = sorted_RV[:, :limit].exp()
+    sorted_RK, order_RK = _largest(logprobs_RV, limit)
+    weights_RK = sorted_RK.exp()
     if params.top_p < 1.0:
         cumulative_RK = weights_RK.cumsum(dim=-1, dtype=torch.float64)
         before_RK = cumulative_RK - weights_RK
         keep_RK = before_RK < params.top_p * cumulative_RK[:, -1:]
         keep_RK[:, 0] = True
         weights_RK = weights_RK * keep_RK
-    return order_RV.gather(1, _inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
+    return order_RK.gather(1, _inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
+
+
+def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest values of each row in falling order, and their places; equal values keep token order."""
+    if count < values_RV.shape[1]:
+        top_RK = values_RV.topk(count, dim=-1, sorted=False)
+        # Where a row has more values like its smallest one here, or NaN, a choice among them needs the whole order.
+        if bool(((values_RV >= top_RK.values.amin(-1, keepdim=True)).sum(-1) == count).all()):
+            places_RK = top_RK.indices.sort(dim=-1).values
+            sorted_RK, order_RK = values_RV.gather(1, places_RK).sort(dim=-1, descending=True, stable=True)
+            return sorted_RK, places_RK.gather(1, order_RK)
+    sorted_RV, order_RV = values_RV.sort(dim=-1, descending=True, stable=True)
+    return sorted_RV[:, :count], order_RV[:, :count]
 
 
 class HFSampler:
@@ -139,7 +152,7 @@ class HFSampler:
         prefill_tokens: int = 16_384,
         deterministic: bool = False,
     ) -> None:
-        torch.set_num_threads(threads)
+        settle_process(threads)
         repeat_exactly(deterministic)
         self._dtype = choose_dtype(dtype)
         self._device = choose_device(device)

@@ -22,6 +22,7 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     outer_layers,
     repeat_exactly,
+    settle_process,
 )
 from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
@@ -77,7 +78,7 @@ class LocalTrainer(FlatTrainer):
     ) -> None:
         super().__init__(optimizer)
         self._board = board
-        torch.set_num_threads(threads)
+        settle_process(threads)
         repeat_exactly(deterministic)
         self._deterministic = deterministic
         self._compute_dtype = choose_dtype(dtype)
