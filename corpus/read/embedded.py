@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpus.read import garble
-from corpus.read.file_kinds import pdf_fault
-from corpus.read.page import page_of, reason_of
+from corpus.read.file_kinds import count_pages, pdf_fault
 from corpus.read.printed import Printed, Removed
 from infuser_core import child
 from infuser_core.errors import DocumentError
-from infuser_core.schemas import Page
 
 if TYPE_CHECKING:
     from corpus.read.markdown import Marked
+    from infuser_core.schemas import Page
 
 CONVERTER = "embedded-16"
 
@@ -69,8 +68,11 @@ class Reading:
     """Why it was refused; empty otherwise."""
 
 
-def convert_pdf(path: Path, source_id: str, config: ConvertConfig) -> Page:
+def convert_pdf(path: Path, source_id: str, config: ConvertConfig) -> "Page":
     """The source's text as Markdown, or a rejected page with its reason. The file is parsed in a limited process."""
+    # Imported here: rows and the run's settings are not for the limited process, which imports this module too.
+    from corpus.read.page import page_of, reason_of
+
     if fault := pdf_fault(path):
         return page_of(source_id, converter=CONVERTER, reason=fault)
     try:
@@ -102,7 +104,7 @@ def convert(path: str, config: ReadingConfig) -> Reading:
     # Imported here: PDFium is for the limited process.
     from corpus.read import pdf
 
-    num_pages = pdf.count_pages(path)
+    num_pages = count_pages(path)
     if num_pages > config.max_pages:
         return _refused(num_pages, 0, f"too_long: {num_pages} pages, at most {config.max_pages} are converted")
     printed = pdf.read(path)

@@ -12,7 +12,7 @@ BLOCK_BYTES = 1 << 20
 PDF, MARKDOWN = ".pdf", ".md"
 SUFFIXES = frozenset({MARKDOWN, ".markdown", ".mdown", ".txt", ".text"})
 """Names of Markdown and plain text."""
-COUNTER = "corpus.read.pdf:count_pages"
+COUNTER = "corpus.read.file_kinds:count_pages"
 ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive (EPUB, DOCX, ...)",
     b"\x1f\x8b": "a gzip file",
@@ -99,6 +99,17 @@ def check_pdf(path: Path, limits: child.Limits) -> int:
     if not isinstance(pages, int) or pages < 1:
         raise DocumentError(f"the PDF has {pages!r} pages")
     return pages
+
+
+def count_pages(path: str) -> int:
+    """Number of pages, after the first one was parsed. Called in limited processes only: see COUNTER."""
+    # Imported here: PDFium is for the limited process.
+    import pypdfium2 as pdfium
+
+    with pdfium.PdfDocument(path) as document:
+        if len(document):
+            document[0].get_textpage()
+        return len(document)
 
 
 def check_text(path: Path) -> None:

@@ -66,14 +66,6 @@ APART, LETTERS = 0.6, 8
 MAX_OUTLINE = 20_000
 
 
-def count_pages(path: str) -> int:
-    """Number of pages, after the first one was parsed."""
-    with pdfium.PdfDocument(path) as document:
-        if len(document):
-            document[0].get_textpage()
-        return len(document)
-
-
 def read(path: str, *, first: int = 0, last: int | None = None) -> Printed:
     """Pieces of the pages `first` to `last` (exclusive) and the whole outline."""
     with pdfium.PdfDocument(path) as document:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +13,20 @@ import pytest
 from corpus_books import BookPlan, write_book
 
 from corpus.read.embedded import ConvertConfig, convert_pdf
-from infuser_core.child import PROC, Limits, call
+from corpus.read.file_kinds import COUNTER
+from infuser_core.child import PROC, ROOT, Limits, call
 from infuser_core.errors import DocumentError, KilledProcessError
 
 
 def test_the_result_comes_back():
     assert call("builtins:dict", {"a": 1}, Limits()) == {"a": 1}
+
+
+def test_children_that_read_a_pdf_import_no_settings_and_no_rows():
+    # A book costs two of these processes, and what they import takes longer than a short book.
+    code = f"import {COUNTER.split(':')[0]}, corpus.read.embedded, corpus.read.pdf, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"pydantic", "numpy", "infuser_core.schemas"} & set(done.stdout.split())
 
 
 def test_the_wall_limit_kills():
