@@ -1,7 +1,9 @@
 """Correlations with intervals: rank correlation by bootstrap, accuracy against response length."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -86,21 +88,20 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[s
     kept = [(length, value) for length, value in zip(lengths, accuracies, strict=True) if length > 0]
     if not kept:
         raise UsageError("no response length above 0", hint="fit runs that produced responses")
-    from scipy.stats import linregress, pearsonr
-
     logs, values = np.log([length for length, _ in kept]), np.array([value for _, value in kept], dtype=np.float64)
     moved, varied = float(np.ptp(logs)) > 0, float(np.ptp(values)) > 0
     slope, correlation, low, high, reason = 0.0, None, -1.0, 1.0, "all lengths are equal"
     if moved:
-        slope, reason = float(linregress(logs, values).slope), "accuracy does not vary"
+        spread = logs - logs.mean()
+        slope, reason = float(spread @ values / (spread @ spread)), "accuracy does not vary"
     if moved and varied:
-        found = pearsonr(logs, values)
-        correlation, reason = float(found.statistic), f"{len(kept)} points are too few for an interval"
+        correlation = min(1.0, max(-1.0, _pearson(logs, values)))
+        reason = f"{len(kept)} points are too few for an interval"
         if abs(correlation) >= 1 - 1e-15:
             low, high, reason = correlation, correlation, "the points lie on a line"
         elif len(kept) >= 4:
-            low, high = map(float, found.confidence_interval(0.95))
-            reason = ""
+            middle, half = math.atanh(correlation), NormalDist().inv_cdf(0.975) / math.sqrt(len(kept) - 3)
+            low, high, reason = math.tanh(middle - half), math.tanh(middle + half), ""
     return {
         "intercept": float(values.mean()) - slope * float(logs.mean()),
         "slope": slope,
