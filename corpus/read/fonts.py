@@ -59,6 +59,10 @@ class Fonts:
             self.named[value] = (name, heavy, named or self._is_fixed(index, bool(flags.value & FIXED_PITCH)))
         return self.named[value]
 
+    def face(self, index: int) -> str:
+        """Identity of a character's font on this page: fonts of old TeX installations have no name."""
+        return self.of(index)[0] or str(self._font_of(index))
+
     def is_slanted(self, index: int) -> bool:
         """Whether a character is in italics or a font of mathematical letters."""
         flags = ctypes.c_int()

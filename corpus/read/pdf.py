@@ -12,10 +12,11 @@ import pypdfium2.raw as raw
 
 from corpus.read.characters import BROKEN_WORD, LINE_ENDS, Span, Turns, WordGaps, codes_of, printed_lines
 from corpus.read.fonts import Fonts
+from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
 from corpus.read.formulas.scripts import SMALLER, assembled
-from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Accents, name_signs
+from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import marked_stacks
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
 
@@ -39,7 +40,7 @@ DROPPED = dict.fromkeys(
 
 
 def clean(text: str) -> str:
-    """Blanks collapsed, control characters dropped, surrogate halves (PDFium returns them one by one) joined."""
+    """Blanks collapsed, controls without ink dropped, surrogate halves (PDFium returns them one by one) joined."""
     if not text.isascii():
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         text = whole.replace("\u00a0", " ")
@@ -69,19 +70,27 @@ MAX_OUTLINE = 20_000
 def read(path: str, *, first: int = 0, last: int | None = None) -> Printed:
     """Pieces of the pages `first` to `last` (exclusive) and the whole outline."""
     with pdfium.PdfDocument(path) as document:
-        pages: list[list[Piece]] = []
-        labels: list[Sequence[Piece]] = []
-        unreadable = []
-        gaps = WordGaps()
-        for index in range(first, len(document) if last is None else min(last, len(document))):
-            try:
-                page, within = _page(document, index, gaps)
-            except pdfium.PdfiumError:
-                unreadable.append(index)
-                page, within = [], []
-            pages.append(page)
-            labels.append(within)
-        return Printed(pages=pages, labels=labels, outline=_outline(document), unreadable=unreadable)
+        indices = range(first, len(document) if last is None else min(last, len(document)))
+        coded = set[str]()
+        printed = _pages(document, indices, coded)
+        # A font may show late that its values are its codes; those of earlier pages are then other signs as well.
+        return _pages(document, indices, coded) if coded else printed
+
+
+def _pages(document: Any, indices: Sequence[int], coded: set[str]) -> Printed:
+    pages: list[list[Piece]] = []
+    labels: list[Sequence[Piece]] = []
+    unreadable = []
+    gaps = WordGaps()
+    for index in indices:
+        try:
+            page, within = _page(document, index, gaps, coded)
+        except pdfium.PdfiumError:
+            unreadable.append(index)
+            page, within = [], []
+        pages.append(page)
+        labels.append(within)
+    return Printed(pages=pages, labels=labels, outline=_outline(document), unreadable=unreadable)
 
 
 def _outline(document: Any) -> list[OutlineEntry]:
@@ -103,14 +112,14 @@ def _height(destination: Any) -> float | None:
     return float(values[place]) if place is not None and len(values) > place and values[place] is not None else None
 
 
-def _page(document: Any, index: int, gaps: WordGaps) -> tuple[list[Piece], Sequence[Piece]]:
+def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[list[Piece], Sequence[Piece]]:
     """Pieces of a page, and those within its drawings."""
     page = document[index]
     textpage = page.get_textpage()
     try:
         # The bare handle: the wrapper's conversion costs as much as many of the calls.
         drawn = drawn_on(page.raw)
-        reader = _Reader(textpage.raw, drawn.rules, gaps)
+        reader = _Reader(textpage.raw, drawn.rules, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
         printed, labels = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
         read = assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
@@ -123,14 +132,14 @@ def _page(document: Any, index: int, gaps: WordGaps) -> tuple[list[Piece], Seque
 class _Reader:
     """One page's characters. PDFium answers per character; asking only where it matters keeps this fast."""
 
-    def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps) -> None:
+    def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
         self.codes = codes_of(textpage)
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.matrix = raw.FS_MATRIX()
         self.fonts = Fonts(textpage, self.codes)
-        name_signs(textpage, self.codes, lambda index: self.fonts.of(index)[0])
+        Signs(textpage, self.codes, self.fonts, coded).give()
         self._name_holes()
         self.accents = Accents(textpage, self.codes)
         self.rules = self.accents.add_underscores(rules)

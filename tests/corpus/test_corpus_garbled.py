@@ -2,6 +2,7 @@
 
 import itertools
 
+import pypdfium2 as pdfium
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 from tex_fonts import write_page
@@ -49,6 +50,41 @@ def test_codes_that_a_file_gives_as_values_of_symbols_are_signs(tmp_path):
     texts = ("CMSY10", b"?"), ("CMSY10", b"7!"), ("CMSY10", b">"), ("CMR10", b"w")
     assert signs(tmp_path / "a.pdf", *texts, gap=5) == "\u22a5\u21a6\u22a4w"
     assert signs(tmp_path / "b.pdf", ("CMSY10", b"?"), ("CMSY10", b"7"), ("CMR10", b"w"), gap=5) == "\u22a5\u21a6w"
+
+
+def test_a_printed_control_code_is_its_sign_and_so_are_all_values_of_its_font(tmp_path):
+    shown = [("CMR10", 72, 700, b"u "), ("CMSY10", 82, 700, b"\x14"), ("CMR10", 92, 700, b"v")]
+    assert read(write_page(tmp_path / "a.pdf", shown, {"CMSY10"})) == "u \u2264 v\n"
+    shown[2:] = [("CMSY10", 92, 700, b"\xa1jj"), ("CMMI10", 112, 700, b"\x0b;v")]
+    assert read(write_page(tmp_path / "a.pdf", shown, {"CMSY10", "CMMI10"})) == "u \u2264 \u2212|| \u03b1,v\n"
+
+
+def test_values_that_show_late_to_be_codes_are_codes_on_earlier_pages(tmp_path):
+    page = write_page(tmp_path / "a.pdf", [("CMSY10", 72, 700, b"j"), ("CMR10", 77, 700, b"u")], {"CMSY10"})
+    assert read(page) == "ju\n"
+    late = write_page(tmp_path / "b.pdf", [("CMSY10", 72, 700, b"\x14")], {"CMSY10"})
+    with pdfium.PdfDocument(page) as book, pdfium.PdfDocument(late) as more:
+        book.import_pages(more)
+        book.save(tmp_path / "c.pdf")
+    assert read(tmp_path / "c.pdf").startswith("|u")
+
+
+def test_a_printed_control_code_of_a_text_font_is_a_windows_character_or_marked(tmp_path):
+    def shown(codes: bytes) -> str:
+        return read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, codes)], {"Text"}))
+
+    assert shown(b"ab\x92c") == "ab\u2019c\n"
+    assert MARK in shown(b"ab\x9dc") and MARK in shown(b"ab\x05c") and MARK in shown(b"\x92")
+
+
+def test_large_operators_that_a_file_calls_letters_are_operators(tmp_path):
+    shown = [
+        ("CMR10", 72, 700, b"u = "),
+        ("CMEX10", 92, 710, b"Z"),
+        ("CMR10", 102, 700, b"v"),
+        ("CMR10", 112, 700, b"Z"),
+    ]
+    assert read(write_page(tmp_path / "a.pdf", shown, {"CMEX10"})).startswith("u = \u222b")
 
 
 def test_an_accent_belongs_to_the_letter_below_it(tmp_path):

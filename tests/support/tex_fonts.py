@@ -1,19 +1,21 @@
 """A PDF whose fonts are named as TeX's and give their signs no Unicode value, as many books are."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.t2CharStringPen import T2CharStringPen
 
-LETTERS = {ord(sign): sign for sign in "ABDabcduvwxyz"} | {44: "comma", 61: "equal", 43: "plus", 46: "period"}
+LETTERS = {ord(sign): sign for sign in "ABDZabcduvwxyz"} | {44: "comma", 61: "equal", 43: "plus", 46: "period"}
 FONTS: Mapping[str, Mapping[int, str]] = {
     "CMR10": LETTERS | {94: "circumflex", 32: "space"},
-    "Text": LETTERS | {5: "g5", 28: "g28"},
-    "CMSY10": {114: "gradient", 39: "similarequal", 104: "angbracketleft", 105: "angbracketright"}
+    "Text": LETTERS | {5: "g5", 28: "g28", 146: "g146", 157: "g157"},
+    "CMMI10": LETTERS | {11: "alpha", 59: "comma"},
+    "CMSY10": {20: "lessequal", 106: "bar", 161: "minus"}
+    | {114: "gradient", 39: "similarequal", 104: "angbracketleft", 105: "angbracketright"}
     | {33: "exclam", 55: "seven", 62: "greater", 63: "question"}
     | {123: "paragraph", 124: "club", 125: "diamond", 126: "heart"},
-    "CMEX10": {2: "bracketleftbig", 3: "bracketrightbig", 122: "bracehtipdownleft", 18: "parenleftbigg"},
+    "CMEX10": {2: "bracketleftbig", 3: "bracketrightbig", 122: "bracehtipdownleft", 18: "parenleftbigg", 90: "Z"},
 }
 """Fonts with the glyphs of their codes."""
 
@@ -33,8 +35,15 @@ def _program(names: list[str]) -> bytes:
     return bytes(builder.font["CFF "].compile(builder.font))
 
 
-def write_page(path: Path, texts: list[tuple[str, float, float, bytes]]) -> Path:
-    """One page with pieces of text: font, place in points, and codes."""
+def _values(codes: Mapping[int, str]) -> bytes:
+    """A map that gives the codes of a font as its Unicode values."""
+    rows = "".join(f"<{code:02x}> <{code:04x}>\n" for code in codes)
+    begin = "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange"
+    return f"{begin} {len(codes)} beginbfchar\n{rows}endbfchar endcmap end".encode()
+
+
+def write_page(path: Path, texts: list[tuple[str, float, float, bytes]], coded: Container[str] = ()) -> Path:
+    """One page with pieces of text: font, place in points, and codes, which fonts in `coded` have as values."""
     shown = [f"/{font} 10 Tf 1 0 0 1 {x} {y} Tm <{codes.hex()}> Tj" for font, x, y, codes in texts]
     content = f"BT {' '.join(shown)} ET".encode()
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", b""]
@@ -46,14 +55,17 @@ def write_page(path: Path, texts: list[tuple[str, float, float, bytes]]) -> Path
         program = _program(list(codes.values()))
         named = " ".join(f"{code} /{glyph}" for code, glyph in codes.items())
         objects.append(
-            f"<< /Type /Font /Subtype /Type1 /BaseFont /ABCDEF+{name} /FirstChar 0 /LastChar 127 /Widths "
-            f"[{'500 ' * 128}] /FontDescriptor {number + 1} 0 R /Encoding << /Differences [{named}] >> >>".encode()
+            f"<< /Type /Font /Subtype /Type1 /BaseFont /ABCDEF+{name} /FirstChar 0 /LastChar 255 /Widths "
+            f"[{'500 ' * 256}] /FontDescriptor {number + 1} 0 R /Encoding << /Differences [{named}] >> "
+            f"{f'/ToUnicode {number + 3} 0 R' if name in coded else ''} >>".encode()
         )
         objects.append(
             f"<< /Type /FontDescriptor /FontName /ABCDEF+{name} /Flags 4 /FontBBox [0 0 500 700] /ItalicAngle 0 "
             f"/Ascent 800 /Descent -200 /CapHeight 700 /StemV 80 /FontFile3 {number + 2} 0 R >>".encode()
         )
         objects.append(b"<< /Subtype /Type1C /Length %d >>\nstream\n%s\nendstream" % (len(program), program))
+        values = _values(codes)
+        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(values), values))
     objects[2] = (
         "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
         f"/Resources << /Font << {' '.join(places)} >> >> >>"

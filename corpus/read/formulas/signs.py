@@ -1,18 +1,18 @@
-"""Signs of TeX's mathematical fonts: codes without a Unicode value named, accents composed, the unknown marked.
+"""Signs of TeX's fonts: characters whose Unicode value is missing, or is their code in the font, named or marked.
 
 Many files give the characters of these fonts no Unicode value; PDFium then hands out their codes in the font, which
-would read as other letters (`hu, vi` for angle brackets). The tables follow Knuth, The TeXbook, appendix F.
+would read as other letters (`hu, vi` for angle brackets). Other files give the codes as values. A control code that is
+printed is a sign in any font: none vanishes. The tables follow Knuth, The TeXbook, appendix F, and the Cork encoding.
 """
 
 import ctypes
 import re
-import unicodedata
-from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pypdfium2.raw as raw
 
-from corpus.read.printed import Rule
+from corpus.read.fonts import Fonts
 
 GARBLED = "\ue0ff"
 """Stands behind text that cannot be read as one formula; the print of the book says so in words."""
@@ -51,21 +51,58 @@ EXTENSION_SIGNS = {
     **dict.fromkeys(range(0x70, 0x74), "\u221a"),
 }  # fmt: skip
 """Without the pieces of tall brackets and of braces above and below: what they hold has several lines."""
+LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04"
+OT1 = dict(
+    enumerate(
+        f"{LETTERS[:11]}{LIGATURES}\u0131\u0237`\u00b4\u02c7\u02d8\u00af\u02da\u00b8"
+        "\u00df\u00e6\u0153\u00f8\u00c6\u0152\u00d8"
+    )
+)
+"""Control codes of TeX's old text fonts."""
+T1 = {
+    **{code: chr(code) for code in (*range(0x20, 0x7F), *range(0xC0, 0x100))},
+    **dict(enumerate("`\u00b4\u02c6\u02dc\u00a8\u02dd\u02da\u02c7\u02d8\u00af\u02d9\u00b8\u02db\u201a\u2039\u203a"
+                     f"\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u200c\u2080\u0131\u0237{LIGATURES}")),
+    **dict(enumerate("-"
+                     "\u0102\u0104\u0106\u010c\u010e\u011a\u0118\u011e\u0139\u013d\u0141\u0143\u0147\u014a\u0150\u0154"
+                     "\u0158\u015a\u0160\u015e\u0164\u0162\u0170\u016e\u0178\u0179\u017d\u017b\u0132\u0130\u0111\u00a7"
+                     "\u0103\u0105\u0107\u010d\u010f\u011b\u0119\u011f\u013a\u013e\u0142\u0144\u0148\u014b\u0151\u0155"
+                     "\u0159\u015b\u0161\u015f\u0165\u0163\u0171\u016f\u00ff\u017a\u017e\u017c\u0133\u00a1\u00bf\u00a3",
+                     0x7F)),
+    **{0xD7: "\u0152", 0xDF: "\u1e9e", 0xF7: "\u0153", 0xFF: "\u00df"},
+}  # fmt: skip
+"""Codes of TeX's text fonts in the Cork encoding."""
 FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"cmex|math-?extension|mathex|txex|pxex", re.IGNORECASE), EXTENSION_SIGNS),
     (re.compile(r"cmb?sy|math-?symbols|mathsy|txsy\b|pxsy\b", re.IGNORECASE), dict(enumerate(SYMBOL))),
     (re.compile(r"cmmi|math-?italic|txmi\b|pxmi\b", re.IGNORECASE), dict(enumerate(LETTERS))),
     (re.compile(r"msam", re.IGNORECASE),
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
+    (re.compile(r"^(?:TeX-)?cm(?:r|b|bx|ti|sl|ss|csc|bxti|bxsl|ssbx)\d", re.IGNORECASE), OT1),
+    (re.compile(r"^(?:ec|sf)(?:rm|bx|ti|sl|ss|cc|bi|xc|sx|bl|si)\d|^EuropeanComputerModern-(?!.*Typewriter)"), T1),
 )  # fmt: skip
-STRICT = re.compile(r"^cmb?sy\d", re.IGNORECASE)
-FOREIGN = frozenset(map(ord, "!?<>=;:0123456789")) | frozenset(range(0x0E, 0x20))
-"""Codes that no sign of TeX's font of symbols has as its value: a file that gives them as values says its codes."""
-NAMELESS = dict(enumerate("\u2013\u2014", 0x15)) | dict(enumerate("\ufb00\ufb01\ufb02\ufb03\ufb04", 0x1B))
+"""Fonts by their names, with the signs of their codes."""
+STRICT = re.compile(r"^(?:TeX-)?(?:cm(?:b?sy|mib?|ex)|msam)\d", re.IGNORECASE)
+FOREIGN = frozenset(map(ord, "!?<>=;:0123456789"))
+"""Codes that are the value of no other sign of TeX's mathematical fonts: a file that gives them says its codes."""
+LARGE = frozenset(map(ord, "PQRSTUVWXYZpqrs"))
+"""Codes of large operators and roots, whose font has no letters."""
+CONTROLS = frozenset((*range(1, 0x20), *range(0x7F, 0xA0)))
+REPEATED = {**dict(enumerate(range(10), 0xA1)), **dict(enumerate(range(10, 33), 0xAD)), 0xC4: 0x7F}
+"""Second places of the control codes in TeX's fonts in Adobe's format."""
+DASHES = dict(enumerate("\u2013\u2014", 0x15))
+OF_TEXT = {**DASHES, **dict(enumerate(LIGATURES, 0x0B)), **dict(enumerate(LIGATURES, 0x1B))}
+"""Signs of TeX's text fonts in either encoding; other control codes of text are letters that the file does not name."""
+OLD = frozenset({0x0B, 0x0C, 0x0E, 0x0F})
+"""Codes of the old encoding's ligatures; it has accents where the other has dashes."""
+PROSE = re.compile(r"[a-z]{5,}")
+"""Letters side by side, as in words and not in formulas."""
+SYMBOLIC = re.compile(r"symbol|dingbat|wingding|math|awesome", re.IGNORECASE)
 DASHES_POINTS = frozenset(map(ord, "{|:;"))
 """Codes of the dashes of old TeX fonts of text, and of the period and comma of their fonts of mathematical letters."""
-LIGATURE = 0x1B
-"""Signs of TeX's text fonts in the T1 encoding; other control codes of text are letters that the file does not name."""
+MATH_LETTERS = re.compile(r"^(?:TeX-)?(?:cmmi|LMMathItalic)\d", re.IGNORECASE)
+LATIN = frozenset(range(0xA1, 0x100)) - {0xB5}
+"""Values that no sign of mathematical letters has."""
 INTEGRALS = re.compile("esint", re.IGNORECASE)
 """Fonts of integrals; the one sign of theirs that is known is the plain one."""
 BULLET = 0x88
@@ -86,148 +123,142 @@ ACCENTS = {
 RELATIONS = frozenset(
     "=\u2261\u2208\u220b\u2282\u2283\u2286\u2287\u223c\u2248\u2243<>\u2264\u2265|\u2225\u2203\u2190\u2192\u21d2\u21d4"
 )
-OPERATORS = frozenset({0x2202, 0x2207})
-"""Signs beside letters that bear accents: of scaled derivatives."""
-STROKES = (0x2F, 0x338)
-FIRST = frozenset((*STROKES, 0xB4, 0x60, 0xA8))
-"""Accents that are usually drawn in front of their letter; the others come behind it."""
-UNDERSCORE, ON_BASELINE = 6.0, 1.2
-"""Longest rule that is an underscore, and its largest distance from the baseline, points."""
-SPACE = 1.5
-"""Least distance of an underscore from a character that a blank parts it from, points."""
-REACH = 4
-"""Characters before and behind an accent among which its letter is looked for."""
-
-Font = Callable[[int], str]
-"""Name of a character's font."""
 
 
-def name_signs(textpage: Any, codes: list[int], font: Font) -> None:
-    """Codes of TeX's fonts replaced by the signs that they stand for, those that are no sign by GARBLED."""
-    braced = not SUITS.isdisjoint(codes) and HEARTS_SPADES.isdisjoint(codes)
-    for index, code in enumerate(codes):
-        if braced and code in BRACES and FAMILIES[1][0].search(font(index)):
-            codes[index] = BRACES[code]
-            continue
-        if code > 0x7F:
-            if PIECES.match(chr(code)):
-                codes[index] = ord(GARBLED)
-            elif code == BULLET:
-                codes[index] = 0x2022
-            elif code in ACCENTS and INTEGRALS.search(font(index)):
-                codes[index] = 0x222B if code == 0x2C6 else ord(GARBLED)
-            continue
-        if not raw.FPDFText_HasUnicodeMapError(textpage, index) and code:
-            if code in FOREIGN and STRICT.search(font(index)):
-                codes[index] = ord(SYMBOL[code])
-                if codes[index] == MAPSTO and codes[index + 1 : index + 2] == [ARROW_CODE]:
-                    codes[index + 1] = HOLE
-            continue
-        name = font(index)
-        signs = next((signs for family, signs in FAMILIES if family.search(name)), NAMELESS)
-        if signs is not NAMELESS or code < 0x20:
-            lone = signs is NAMELESS and code >= LIGATURE and not _is_in_word(codes, index, name, font)
-            codes[index] = ord(GARBLED if lone else signs.get(code, GARBLED))
-            if codes[index] == MAPSTO and codes[index + 1 : index + 2] == [ARROW]:
-                codes[index + 1] = HOLE
-        elif _is_unclear(textpage, codes, index, name):
-            codes[index] = ord(GARBLED)
+@lru_cache(maxsize=1024)
+def signs_of(name: str) -> dict[int, str] | None:
+    """Signs of a font of TeX's by their codes; None for any other."""
+    return next((signs for family, signs in FAMILIES if family.search(name)), None)
 
 
-def _is_in_word(codes: Sequence[int], index: int, name: str, font: Font) -> bool:
-    """Whether a letter of the same font stands beside a ligature: in fonts of symbols its code is another sign."""
-    beside = [place for place in (index - 1, index + 1) if 0 <= place < len(codes) and chr(codes[place]).isalpha()]
-    return any(font(place) == name for place in beside)
+class Signs:
+    """Signs of one page; `coded` are the book's fonts whose values are their codes, and gains those of this page."""
 
+    def __init__(self, textpage: Any, codes: list[int], fonts: Fonts, coded: set[str]) -> None:
+        self.textpage, self.codes, self.face, self.coded = textpage, codes, fonts.face, coded
+        self.name = lambda index: fonts.of(index)[0]
+        self.edges = [ctypes.c_double() for _ in range(4)]
+        self.prose: set[str] | None = None
+        self.given = list(codes)
 
-def _is_unclear(textpage: Any, codes: Sequence[int], index: int, name: str) -> bool:
-    """Whether the code of an unknown font need not be its letter: within a word of another font, or for old TeX fonts.
-
-    Those have no name, and their dashes, periods and commas the codes of other signs, each font its own.
-    """
-    beside = [place for place in (index - 1, index + 1) if 0 <= place < len(codes)]
-    if codes[index] <= 0x20:
-        return False
-    if not name:
-        return codes[index] in DASHES_POINTS and all(chr(codes[place]).isalnum() for place in beside)
-    return any(chr(codes[place]).isalpha() and not raw.FPDFText_HasUnicodeMapError(textpage, place) for place in beside)
-
-
-class Accents:
-    """Combining accents of a page's characters, by the index of their letter."""
-
-    def __init__(self, textpage: Any, codes: list[int]) -> None:
-        self.textpage, self.codes = textpage, codes
-        self.rect = raw.FS_RECTF()
-        self.x, self.y = ctypes.c_double(), ctypes.c_double()
-        self.of: dict[int, str] = {}
-        found = ACCENTS.keys() & set(codes)
-        for index, code in enumerate(codes if found else []):
-            if code in found and (letter := self._letter(index)) is not None:
-                self.of[letter] = self.of.get(letter, "") + ACCENTS[code]
-                codes[index] = HOLE
-
-    def _letter(self, index: int) -> int | None:
-        """The nearest letter, or for a stroke the relation, that an accent stands over."""
-        left, right = self._edges(index)
-        middle = (left + right) / 2
-        for distance in sorted(range(-REACH, REACH + 1), key=abs)[1:]:
-            place = index + distance if self.codes[index] in FIRST else index - distance
-            if not 0 <= place < len(self.codes) or not self._bears(self.codes[place], self.codes[index]):
+    def give(self) -> None:
+        """Codes replaced by the signs that they stand for, those that are no sign by GARBLED."""
+        codes, given, unknown = self.codes, self.given, ord(GARBLED)
+        braced = not SUITS.isdisjoint(codes) and HEARTS_SPADES.isdisjoint(codes)
+        for index, code in enumerate(given):
+            if codes[index] == HOLE:
                 continue
-            begin, end = self._edges(place)
-            if begin - 0.1 <= middle <= end + 0.1 or (
-                self.codes[index] in STROKES and begin - 0.5 <= left < (begin + end) / 2
-            ):
-                return place if right - left < 2 * (end - begin) + 2 else None
-        return None
+            if braced and code in BRACES and FAMILIES[1][0].search(self.name(index)):
+                codes[index] = BRACES[code]
+            elif code in CONTROLS:
+                if self._is_printed(index):
+                    self._set(index, self._control(index, code))
+            elif code > 0x7F:
+                self._name_high(index, code)
+            elif raw.FPDFText_HasUnicodeMapError(self.textpage, index) or not code:
+                self._name_unmapped(index, code)
+            elif code in FOREIGN or (code in LARGE and self._is_alone(index)):
+                self._name_foreign(index, code)
+        for index, code in enumerate(given if self.coded else []):
+            if 0x20 < code < 0x100 and codes[index] in (code, unknown) and self.name(index) in self.coded:
+                signs = signs_of(self.name(index)) or {}
+                self._set(index, signs.get(code if signs is T1 else REPEATED.get(code, code), GARBLED))
 
-    def _bears(self, code: int, accent: int) -> bool:
-        if accent in STROKES:
-            return chr(code) in RELATIONS
-        return code in OPERATORS or (code > 0x20 and chr(code).isalpha())
+    def _set(self, index: int, sign: str) -> None:
+        codes = self.codes
+        codes[index] = ord(sign)
+        # The arrow of this sign is one of its own.
+        if codes[index] == MAPSTO and codes[index + 1 : index + 2] in ([ARROW], [ARROW_CODE]):
+            codes[index + 1] = HOLE
 
-    def _edges(self, index: int) -> tuple[float, float]:
-        raw.FPDFText_GetLooseCharBox(self.textpage, index, self.rect)
-        return self.rect.left, self.rect.right
-
-    def add_underscores(self, rules: Sequence[Rule]) -> list[Rule]:
-        """The rules without the short ones on a baseline: those are underscores of TeX's old fonts, and become text."""
-        return [rule for rule in rules if rule.x1 - rule.x0 > UNDERSCORE or not self._is_underscore(rule)]
-
-    def _is_underscore(self, rule: Rule) -> bool:
-        """Whether a rule stands on the baseline behind a character; it is then written into the text."""
-        before = self._left_of(rule)
-        # A root's sign hangs from its bar.
-        if before is None or self.codes[before] == ROOT:
+    def _is_printed(self, index: int) -> bool:
+        """Whether a control code is a sign: no line end, blank or hyphen that PDFium made of something, but ink."""
+        page, edges = self.textpage, self.edges
+        if raw.FPDFText_HasUnicodeMapError(page, index):
+            return True
+        if raw.FPDFText_IsGenerated(page, index) or raw.FPDFText_IsHyphen(page, index):
             return False
-        raw.FPDFText_GetCharOrigin(self.textpage, before, self.x, self.y)
-        right = self._edges(before)[1]
-        if abs(rule.y - self.y.value) > ON_BASELINE or right > rule.x0 + 2:
+        return bool(raw.FPDFText_GetCharBox(page, index, *edges)) and (
+            edges[1].value > edges[0].value and edges[3].value > edges[2].value
+        )
+
+    def _control(self, index: int, code: int) -> str:
+        """The sign of a printed control code."""
+        name = self.name(index)
+        signs = signs_of(name)
+        if signs is not None:
+            if not raw.FPDFText_HasUnicodeMapError(self.textpage, index) and (signs is T1 or STRICT.search(name)):
+                self.coded.add(name)
+            return signs.get(code, GARBLED)
+        if code == BULLET:
+            return "\u2022"
+        if code < 0x20 and self._is_prose(index):
+            known = self._has_dashes(index) if code in DASHES else self._is_in_word(index)
+            return OF_TEXT.get(code, GARBLED) if known else GARBLED
+        if code >= 0x80 and not SYMBOLIC.search(name) and self._is_in_text(index):
+            return bytes([code]).decode("cp1252", "replace").replace("\ufffd", GARBLED)
+        return GARBLED
+
+    def _name_high(self, index: int, code: int) -> None:
+        if PIECES.match(chr(code)) or (code in LATIN and MATH_LETTERS.search(self.name(index))):
+            self._set(index, GARBLED)
+        elif code in ACCENTS and INTEGRALS.search(self.name(index)):
+            self._set(index, "\u222b" if code == 0x2C6 else GARBLED)
+
+    def _name_unmapped(self, index: int, code: int) -> None:
+        signs = signs_of(self.name(index))
+        if not code or (signs is not None and signs is not OT1 and signs is not T1):
+            self._set(index, (signs or {}).get(code, GARBLED))
+        elif self._is_unclear(index, code):
+            self._set(index, GARBLED)
+
+    def _name_foreign(self, index: int, code: int) -> None:
+        """A value that no sign of its font has is its code."""
+        name = self.name(index)
+        if STRICT.search(name) and (code in FOREIGN or EXTENSION.search(name)):
+            self._set(index, (signs_of(name) or {}).get(code, GARBLED))
+
+    def _beside(self, index: int, reach: int = 1) -> list[int]:
+        """Characters in front of one and behind it."""
+        places = range(max(0, index - reach), min(len(self.codes), index + reach + 1))
+        return [place for place in places if place != index]
+
+    def _is_alone(self, index: int) -> bool:
+        return not any(chr(self.codes[place]).isalnum() for place in self._beside(index))
+
+    def _is_in_text(self, index: int) -> bool:
+        """Whether a letter or digit of the same font is next to a sign, or only a blank or mark away from it."""
+        face = self.face(index)
+        return any(chr(self.codes[place]).isalnum() and self.face(place) == face for place in self._beside(index, 2))
+
+    def _is_in_word(self, index: int) -> bool:
+        """Whether a letter of the same font stands beside a ligature: in fonts of symbols its code is another sign."""
+        face = self.face(index)
+        return any(chr(self.codes[place]).isalpha() and self.face(place) == face for place in self._beside(index))
+
+    def _has_dashes(self, index: int) -> bool:
+        """Whether no code of its font on the page is a ligature of the old encoding."""
+        face = self.face(index)
+        return not any(code in OLD and self.face(place) == face for place, code in enumerate(self.given))
+
+    def _is_prose(self, index: int) -> bool:
+        """Whether a font that has no name has words: codes of mathematical letters are other signs."""
+        if self.name(index):
+            return True
+        if self.prose is None:
+            self.prose = {self.face(found.start() + 2) for found in PROSE.finditer("".join(map(chr, self.codes)))}
+        return self.face(index) in self.prose
+
+    def _is_unclear(self, index: int, code: int) -> bool:
+        """Whether the code of an unknown font need not be its letter: in a word of another font, or for old TeX fonts.
+
+        Those have no name, and their dashes, periods and commas the codes of other signs, each font its own.
+        """
+        if code <= 0x20:
             return False
-        written = (" " if rule.x0 - right > SPACE else "") + "_"
-        # PDFium writes a blank into the gap that the rule leaves, and now and then none.
-        if self._is_made_up(before + 1):
-            self.codes[before + 1] = HOLE
-            after = before + 2
-            if after < len(self.codes) and self.codes[after] > 0x20 and self._edges(after)[0] - rule.x1 > SPACE:
-                written += " "
-        self.of[before] = self.of.get(before, "") + written
-        return True
-
-    def _left_of(self, rule: Rule) -> int | None:
-        """The last character in front of a rule: the one at its left end, or the one before that at its right end."""
-        height = rule.y + 2.5
-        before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x0 - 1, height, 3.0, 5.0)
-        if before < 0:
-            before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x1 + 2, height, 6.0, 5.0) - 1
-            before -= before > 0 and self._is_made_up(before)
-        return before if 0 <= before < len(self.codes) - 1 and self.codes[before] > 0x20 else None
-
-    def _is_made_up(self, index: int) -> bool:
-        return self.codes[index] == 0x20 and bool(raw.FPDFText_IsGenerated(self.textpage, index))
-
-    def over(self, signs: Sequence[str], first: int) -> str:
-        """Characters from the index `first` on, as one text with their accents."""
-        text = "".join([sign + self.of.get(place, "") for place, sign in enumerate(signs, first)])
-        return unicodedata.normalize("NFC", text)
+        beside = [(place, chr(self.codes[place])) for place in self._beside(index)]
+        if not self.name(index):
+            return code in DASHES_POINTS and all(sign.isalnum() for _, sign in beside)
+        return any(
+            sign.isalpha() and not raw.FPDFText_HasUnicodeMapError(self.textpage, place) for place, sign in beside
+        )
