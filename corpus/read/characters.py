@@ -25,6 +25,31 @@ SAME_LINE = 0.3
 """Distance of the lower edges of two letters of one line, points."""
 BEFORE = re.compile(r"[^\W\d_]|[,;:.)\u2019\u201d]")
 BEHIND = re.compile(r"[^\W\d_]|[\u2018\u201c]")
+LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
+DROPPED = dict.fromkeys(
+    [
+        *range(9),
+        11,
+        12,
+        *range(14, 0x20),
+        0x7F,
+        *range(0x80, 0xA0),
+        0xAD,
+        0x200B,
+        *range(0xFE00, 0xFE10),
+        0xFEFF,
+        0xFFFE,
+        0xFFFF,
+    ]
+)
+
+
+def clean(text: str) -> str:
+    """Blanks collapsed, controls without ink dropped, surrogate halves (PDFium returns them one by one) joined."""
+    if not text.isascii():
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        text = whole.replace("\u00a0", " ")
+    return " ".join(text.translate(DROPPED).split())
 
 
 class WordGaps:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from corpus.read.formulas.signs import GARBLED
+from corpus.read.leftward import LEFTWARD, is_leftward, reading_order
 from corpus.read.printed import Piece
 
 CHAPTER = r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|partie|annexe?|cap[i\u00ed]tulo|parte)"
@@ -169,15 +170,24 @@ LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
 
 
 def lines_of(pieces: Sequence[Piece], page: int) -> list[Line]:
-    """The page's lines in reading order: down the left column, then down the right one."""
+    """The page's lines in reading order: down the left column, then down the right one, or the other way round."""
+    leftward = is_leftward("".join(piece.text for piece in pieces))
     middle = gutter(pieces)
     if middle is None:
-        return _listed(list(_rows(_falling(pieces), page, _edges_columns(pieces))))
+        lines = list(_rows(_falling(pieces), page, _edges_columns(pieces)))
+        return _listed([_turned(line, leftward) for line in lines])
     edges = _edges_columns([p for p in pieces if p.x1 <= middle]), _edges_columns([p for p in pieces if p.x0 >= middle])
-    parts = _ordered(pieces, middle)
-    return _listed(
-        [line for part in parts for line in _rows(part, page, edges[max(piece.x1 for piece in part) > middle])]
-    )
+    parts = _ordered(pieces, middle, leftward)
+    lines = [line for part in parts for line in _rows(part, page, edges[max(piece.x1 for piece in part) > middle])]
+    return _listed([_turned(line, leftward) for line in lines])
+
+
+def _turned(line: Line, leftward: bool) -> Line:
+    """A line in reading order; the pieces of a page stand as they are printed."""
+    if line.text.isascii() or not LEFTWARD.search(line.text):
+        return line
+    cells = tuple(replace(cell, text=reading_order(cell.text, leftward)) for cell in line.cells)
+    return replace(line, text=reading_order(line.text, leftward), cells=cells)
 
 
 def without_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
@@ -200,19 +210,17 @@ def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
         return 0.0, 0.0
     widest = max(_width(piece) for piece in pieces)
     ends = sorted(piece.x1 for piece in pieces)
-    # Where text was printed from right to left, no piece has a width.
-    full = [p.x0 for p in pieces if _width(p) > 0.6 * widest] or [p.x0 for p in pieces]
-    return median(full), ends[int(0.95 * (len(ends) - 1))]
+    return median(p.x0 for p in pieces if _width(p) >= 0.6 * widest), ends[int(0.95 * (len(ends) - 1))]
 
 
-def _ordered(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
+def _ordered(pieces: Sequence[Piece], middle: float, leftward: bool) -> list[list[Piece]]:
     """Stretches of pieces, read one after the other."""
     places: dict[int, tuple[int, int]] = {}
     band = 0
     rows = _grouped(pieces)
     for row, wide in zip(rows, _wide_rows(rows, middle), strict=True):
         for piece in row:
-            places[id(piece)] = (band, 2 if wide else int(piece.x0 >= middle))
+            places[id(piece)] = (band, 2 if wide else int((piece.x0 >= middle) != leftward))
         band += wide
     parts: dict[tuple[int, int], list[Piece]] = {}
     for piece in pieces:
@@ -281,10 +289,10 @@ def _is_column(side: Sequence[Piece], least: float) -> bool:
 def _falling(pieces: Sequence[Piece]) -> list[Piece]:
     """The drawing order where it runs down the page, as it nearly always does; otherwise sorted by place."""
     rises = sum(below.y > above.y + max(above.size, below.size) for above, below in pairwise(pieces))
-    return list(pieces) if rises <= max(2, len(pieces) // 10) else _by_rows(pieces)
+    return list(pieces) if rises <= max(2, len(pieces) // 10) else by_rows(pieces)
 
 
-def _by_rows(pieces: Sequence[Piece]) -> list[Piece]:
+def by_rows(pieces: Sequence[Piece]) -> list[Piece]:
     """By row from above, within a row from the left. A raised or lowered mark belongs to the row of its neighbour."""
     rows: list[list[Piece]] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.y, piece.x0)):

@@ -15,8 +15,6 @@ from corpus.read.paragraphs import BULLET, Role, Text
 MARKUP = re.compile(
     r"^(?:#{1,6}(?=\s|$)|[-+*](?=\s|$)|>|\||`{3,}|~{3,}|\${2}|\\\[|[-=_*]{3,}\s*$|(?:[-*_]\s*){3,}$|<(?=[A-Za-z/!?]))"
 )
-LEFTWARD = re.compile("[\u0590-\u07ff\ufb1d-\ufdff\ufe70-\ufefc]")
-PAIRS = dict(zip("()[]{}\u00ab\u00bb", ")(][}{\u00bb\u00ab", strict=True))
 RULE = re.compile(r"^(?:[-*_]\s*){3,}$")
 WIDE_END = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]$")
 WIDE_START = re.compile(r"^[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
@@ -116,23 +114,6 @@ def _closing_escaped(title: str) -> str:
     return re.sub(r"(#+)$", r"\\\1", title)
 
 
-def unmirrored(text: str) -> str:
-    """Text with its brackets as they are read: in a line from right to left the file has those that are drawn."""
-    if text.isascii() or not LEFTWARD.search(text):
-        return text
-    signs, unmatched = list(text), list[int]()
-    for place, sign in enumerate(text):
-        partner = PAIRS.get(sign)
-        if partner is None:
-            continue
-        if not unmatched or text[unmatched[-1]] != partner:
-            unmatched.append(place)
-            continue
-        first = unmatched.pop()
-        signs[first], signs[place] = sorted((sign, partner))
-    return "".join(signs)
-
-
 def _paragraph(text: Text, known: Counter[str]) -> _Part:
     whole = ""
     starts: list[tuple[int, int]] = []
@@ -144,7 +125,6 @@ def _paragraph(text: Text, known: Counter[str]) -> _Part:
         above = line
     if above and above.broken:
         whole += "-"
-    whole = unmirrored(whole)
     is_item = text.role is not Role.PARAGRAPH and BULLET.match(whole) and not RULE.match(whole)
     printed = "- " + BULLET.sub("", whole) if is_item else whole
     printed = "\\" + whole if printed is whole and MARKUP.match(whole) else printed

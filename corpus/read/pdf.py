@@ -10,7 +10,17 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from corpus.read.characters import BROKEN_WORD, LINE_ENDS, Span, Turns, WordGaps, codes_of, printed_lines
+from corpus.read.characters import (
+    BROKEN_WORD,
+    LIGATURES,
+    LINE_ENDS,
+    Span,
+    Turns,
+    WordGaps,
+    clean,
+    codes_of,
+    printed_lines,
+)
 from corpus.read.fonts import Fonts
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
@@ -18,35 +28,11 @@ from corpus.read.formulas.fractions import with_fractions
 from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import marked_stacks
+from corpus.read.leftward import LEFTWARD, MARKS, is_leftward, printed_order, reading_order, runs_leftward
+from corpus.read.lines import by_rows
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
 
-LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
-DROPPED = dict.fromkeys(
-    [
-        *range(9),
-        11,
-        12,
-        *range(14, 0x20),
-        0x7F,
-        *range(0x80, 0xA0),
-        0xAD,
-        0x200B,
-        *range(0xFE00, 0xFE10),
-        0xFEFF,
-        0xFFFE,
-        0xFFFF,
-    ]
-)
-
-
-def clean(text: str) -> str:
-    """Blanks collapsed, controls without ink dropped, surrogate halves (PDFium returns them one by one) joined."""
-    if not text.isascii():
-        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        text = whole.replace("\u00a0", " ")
-    return " ".join(text.translate(DROPPED).split())
-
-
+TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
 AXIS = 0.25
 """Height of the axis that signs are centred on above the baseline, in units of the font size."""
 RULE_SLACK = 0.7
@@ -122,6 +108,10 @@ def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[l
         reader = _Reader(textpage.raw, drawn.rules, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
         printed, labels = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
+        leftward = is_leftward("".join(piece.text for piece in pieces))
+        if leftward and runs_leftward([(piece.x0, piece.x1, piece.y) for piece in printed]):
+            printed = by_rows(printed)
+        labels = [replace(label, text=reading_order(label.text, leftward)) for label in labels]
         read = assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
         return read, [*labels, *reader.labels]
     finally:
@@ -135,6 +125,7 @@ class _Reader:
     def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
         self.codes = codes_of(textpage)
+        self.order: Sequence[int] = range(len(self.codes))
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.matrix = raw.FS_MATRIX()
@@ -155,6 +146,24 @@ class _Reader:
             elif text := self._text(*span[:2]):
                 self.labels.append(Piece(text=text, x0=0, x1=0, y=0, size=LEAST_SIZE, font="", bold=False, mono=False))
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
+        # TeX's typewriter fonts draw the signs of the keyboard as quotation marks, and programs need the signs.
+        for index, code in enumerate(self.codes):
+            if code in TYPED and self.fonts.of(index)[2]:
+                self.codes[index] = TYPED[code]
+        if LEFTWARD.search("".join(map(chr, self.codes))):
+            self._turn()
+
+    def _turn(self) -> None:
+        """Characters of lines from right to left in the order in which they are printed, from the left."""
+        codes, order, lines = list[int](), list[int](), list[Span]()
+        for start, end, broken in self.lines:
+            line = list(zip(self.codes[start:end], range(start, end), strict=True))
+            if LEFTWARD.search("".join(map(chr, self.codes[start:end]))):
+                line = printed_order(line, self._edges, self._size(self._middle(start, end)))
+            lines.append((len(codes), len(codes) + len(line), broken))
+            codes += [code for code, _ in line]
+            order += [index for _, index in line]
+        self.codes, self.order, self.lines = codes, order, lines
 
     def _name_holes(self) -> None:
         """Signs that PDFium takes for a hyphen at a line's end, and that stand within a line: nobody knows which."""
@@ -170,13 +179,13 @@ class _Reader:
     def _edges(self, index: int) -> tuple[float, float]:
         """Beginning and end of a character in reading direction, points."""
         rect = self.rect
-        raw.FPDFText_GetLooseCharBox(self.textpage, index, rect)
+        raw.FPDFText_GetLooseCharBox(self.textpage, self.order[index], rect)
         if not self.turns:
             return rect.left, rect.right
         return {1: (rect.bottom, rect.top), 2: (-rect.right, -rect.left), 3: (-rect.top, -rect.bottom)}[self.turns]
 
     def _baseline(self, index: int) -> float:
-        raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
+        raw.FPDFText_GetCharOrigin(self.textpage, self.order[index], self.x, self.y)
         return (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
 
     def pieces(self, start: int, end: int, broken: bool) -> Iterator[Piece]:
@@ -217,7 +226,10 @@ class _Reader:
         for index in range(first, last):
             if _empty(codes[index]):
                 continue
-            raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
+            if codes[index] in MARKS:
+                stop = index + 1
+                continue
+            raw.FPDFText_GetCharOrigin(self.textpage, self.order[index], self.x, self.y)
             level = (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
             if base is None:
                 base = level
@@ -245,7 +257,7 @@ class _Reader:
     def _run(self, first: int, last: int, gaps: list[tuple[int, int, float]], broken: bool) -> Piece:
         """A stretch of a line with several baselines."""
         piece = self._piece(first, last, gaps, None, broken)
-        piece = replace(piece, run=True, slanted=self.fonts.is_slanted(last - 1))
+        piece = replace(piece, run=True, slanted=self.fonts.is_slanted(self.order[last - 1]))
         return self._hung(piece, first) if EXTENSION.search(piece.font) else piece
 
     def _hung(self, piece: Piece, first: int) -> Piece:
@@ -255,7 +267,7 @@ class _Reader:
     def _axis(self, index: int) -> float:
         """Height of the middle of a character's ink."""
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
-        raw.FPDFText_GetCharBox(self.textpage, index, left, right, bottom, top)
+        raw.FPDFText_GetCharBox(self.textpage, self.order[index], left, right, bottom, top)
         return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, float]]:
@@ -280,7 +292,7 @@ class _Reader:
         least = (SET_APART if single > APART * max(len(gaps), LETTERS) else KERNED) * size
         kept = []
         for before, after, width in gaps:
-            if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, before + 1):
+            if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, self.order[before + 1]):
                 self.codes[before + 1 : after] = [HOLE] * (after - before - 1)
             else:
                 kept.append((before, after, width))
@@ -291,8 +303,9 @@ class _Reader:
     ) -> Piece:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
         middle = self._middle(first, last)
-        name, bold, mono = self.fonts.of(middle)
-        ends = [(bold, mono)] if last - first < 3 else [self.fonts.of(end)[1:] for end in self._inner(first, last)]
+        name, bold, mono = self.fonts.of(self.order[middle])
+        inner = () if last - first < 3 else self._inner(first, last)
+        ends = [self.fonts.of(self.order[end])[1:] for end in inner] or [(bold, mono)]
         # The number in front of a line of a listing is often set in another font.
         mono = mono and all(fixed for _, fixed in ends[self._is_digit(first) :])
         return Piece(
@@ -329,8 +342,9 @@ class _Reader:
     def _text(self, first: int, last: int) -> str:
         signs = [LIGATURES.get(code) or chr(code) for code in self.codes[first:last]]
         if self.parted:
-            signs = [f"{sign} " if place in self.parted else sign for place, sign in enumerate(signs, first)]
-        return clean(self.accents.over(signs, first) if self.accents.of else "".join(signs))
+            places = self.order[first:last]
+            signs = [f"{sign} " if place in self.parted else sign for place, sign in zip(places, signs, strict=True)]
+        return clean(self.accents.over(signs, self.order[first:last]) if self.accents.of else "".join(signs))
 
     def _spaced(self, first: int, last: int, gaps: list[tuple[int, int, float]], width: float) -> str:
         """Typewriter text with as many blanks as the gaps are wide."""
@@ -345,10 +359,10 @@ class _Reader:
 
     def _size(self, index: int) -> float:
         scale = 1.0
-        if raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
+        if raw.FPDFText_GetMatrix(self.textpage, self.order[index], self.matrix):
             scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
         # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
-        return round(raw.FPDFText_GetFontSize(self.textpage, index) * scale, 1) or LEAST_SIZE
+        return round(raw.FPDFText_GetFontSize(self.textpage, self.order[index]) * scale, 1) or LEAST_SIZE
 
 
 def _empty(code: int) -> bool:

@@ -10,10 +10,9 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
-from corpus.read.characters import BROKEN_WORD, codes_of
+from corpus.read.characters import BROKEN_WORD, clean, codes_of
 from corpus.read.embedded import ConvertConfig, ReadingConfig, convert, convert_pdf
 from corpus.read.garble import math_garbled, meaningless
-from corpus.read.pdf import clean
 
 PROSE = "The harbor carries timber over the ridge and down to the valley where the kiln of a potter is waiting. "
 

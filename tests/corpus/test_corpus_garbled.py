@@ -14,7 +14,6 @@ from corpus.read.formulas.signs import GARBLED
 from corpus.read.formulas.stacks import marked_stacks, marked_texts
 from corpus.read.garble import MARK, debris
 from corpus.read.lines import lines_of
-from corpus.read.markdown import unmirrored
 from corpus.read.page import page_of
 from corpus.read.paragraphs import Role, Text
 from corpus.read.printed import Piece
@@ -66,7 +65,7 @@ def test_values_that_show_late_to_be_codes_are_codes_on_earlier_pages(tmp_path):
     with pdfium.PdfDocument(page) as book, pdfium.PdfDocument(late) as more:
         book.import_pages(more)
         book.save(tmp_path / "c.pdf")
-    assert read(tmp_path / "c.pdf").startswith("|u")
+    assert "|u" in read(tmp_path / "c.pdf")
 
 
 def test_a_printed_control_code_of_a_text_font_is_a_windows_character_or_marked(tmp_path):
@@ -100,7 +99,8 @@ def test_a_sign_that_no_table_knows_is_marked(tmp_path):
 
 
 def test_a_letter_that_the_file_does_not_name_is_a_ligature_of_tex_or_marked(tmp_path):
-    assert read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, b"\x1cz a")])) == "fiz a\n"
+    assert read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, b"\x1cz abcdu")])) == "fiz abcdu\n"
+    assert MARK in read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, b"\x1cz a")]))
     assert MARK in read(write_page(tmp_path / "a.pdf", [("Text", 72, 700, b"a\x05b")]))
     assert MARK in read(write_page(tmp_path / "a.pdf", [("CMR10", 72, 700, b"a "), ("Text", 92, 700, b"\x1c")]))
 
@@ -164,8 +164,15 @@ def test_arabic_letters_mixed_with_latin_ones_are_debris():
     assert debris([sound]) == "" and debris([sound.replace("\u0627", "A")]).startswith("debris")
 
 
-def test_brackets_drawn_from_right_to_left_are_turned():
-    assert unmirrored("\u0628 ]1[ \u062a (2)") == "\u0628 [1] \u062a (2)" and unmirrored("]1[") == "]1["
+def test_quotes_of_a_typewriter_are_those_of_the_keyboard(tmp_path):
+    def shown(font: str) -> str:
+        canvas = Canvas(str(tmp_path / "a.pdf"))
+        canvas.setFont(font, 10)
+        canvas.drawString(72, 700, "print(\u2018a\u2019 in x)")
+        canvas.save()
+        return read(tmp_path / "a.pdf")
+
+    assert "print(`a' in x)" in shown("Courier") and "print(\u2018a\u2019 in x)" in shown("Times-Roman")
 
 
 def test_a_short_rule_on_the_baseline_between_letters_is_an_underscore(tmp_path):

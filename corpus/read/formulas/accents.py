@@ -97,7 +97,7 @@ class Accents:
     def _is_made_up(self, index: int) -> bool:
         return self.codes[index] == 0x20 and bool(raw.FPDFText_IsGenerated(self.textpage, index))
 
-    def over(self, signs: Sequence[str], first: int) -> str:
-        """Characters from the index `first` on, as one text with their accents."""
-        text = "".join([sign + self.of.get(place, "") for place, sign in enumerate(signs, first)])
+    def over(self, signs: Sequence[str], places: Sequence[int]) -> str:
+        """Characters that stand at these places, as one text with their accents."""
+        text = "".join([sign + self.of.get(place, "") for place, sign in zip(places, signs, strict=True)])
         return unicodedata.normalize("NFC", text)

@@ -242,9 +242,7 @@ class Signs:
         return not any(code in OLD and self.face(place) == face for place, code in enumerate(self.given))
 
     def _is_prose(self, index: int) -> bool:
-        """Whether a font that has no name has words: codes of mathematical letters are other signs."""
-        if self.name(index):
-            return True
+        """Whether the font has words on the page: codes of mathematical letters are other signs."""
         if self.prose is None:
             self.prose = {self.face(found.start() + 2) for found in PROSE.finditer("".join(map(chr, self.codes)))}
         return self.face(index) in self.prose
