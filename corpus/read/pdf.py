@@ -41,6 +41,7 @@ OVER = 1.8
 SAME_BASELINE = 0.3
 """Distance of two baselines up to which they are the same, points."""
 BLANKS = frozenset({0x20, 0xA0})
+EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
 BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
@@ -191,9 +192,9 @@ class _Reader:
     def pieces(self, start: int, end: int, broken: bool) -> Iterator[Piece]:
         """The line cut at its wide gaps."""
         codes = self.codes
-        while start < end and _empty(codes[start]):
+        while start < end and codes[start] in EMPTY:
             start += 1
-        while end > start and _empty(codes[end - 1]):
+        while end > start and codes[end - 1] in EMPTY:
             end -= 1
         if start == end:
             return
@@ -223,13 +224,13 @@ class _Reader:
         """(first character, one past the last) of the stretches on one baseline."""
         codes = self.codes
         begin, stop, base = first, first, None
-        for index in range(first, last):
-            if _empty(codes[index]):
+        for index, place in enumerate(self.order[first:last], first):
+            if codes[index] in EMPTY:
                 continue
-            if codes[index] in MARKS:
+            if codes[index] > 0x590 and codes[index] in MARKS:
                 stop = index + 1
                 continue
-            raw.FPDFText_GetCharOrigin(self.textpage, self.order[index], self.x, self.y)
+            raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)
             level = (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
             if base is None:
                 base = level
@@ -242,7 +243,7 @@ class _Reader:
     def _sized(self, begin: int, stop: int) -> Iterator[tuple[int, int]]:
         """A stretch, cut at its first blank where the size changes: a script of a script can stand on the baseline."""
         blank = next((index for index in range(begin, stop) if self.codes[index] in BLANKS), stop)
-        after = next((index for index in range(blank, stop) if not _empty(self.codes[index])), stop)
+        after = next((index for index in range(blank, stop) if self.codes[index] not in EMPTY), stop)
         if begin < blank and after < stop and self._size(begin) < SMALLER * self._size(after):
             yield begin, blank
             begin = after
@@ -323,7 +324,7 @@ class _Reader:
     def _middle(self, first: int, last: int) -> int:
         """A character in the middle that is printed: a blank has no size of its own."""
         middle = first + (last - first) // 2
-        while middle > first and _empty(self.codes[middle]):
+        while middle > first and self.codes[middle] in EMPTY:
             middle -= 1
         return middle
 
@@ -363,10 +364,6 @@ class _Reader:
             scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
         # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
         return round(raw.FPDFText_GetFontSize(self.textpage, self.order[index]) * scale, 1) or LEAST_SIZE
-
-
-def _empty(code: int) -> bool:
-    return code <= 0x20 or code == 0xA0 or code in BROKEN_WORD or code == HOLE
 
 
 def _cells(

@@ -85,7 +85,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
 STRICT = re.compile(r"^(?:TeX-)?(?:cm(?:b?sy|mib?|ex)|msam)\d", re.IGNORECASE)
 FOREIGN = frozenset(map(ord, "!?<>=;:0123456789"))
 """Codes that are the value of no other sign of TeX's mathematical fonts: a file that gives them says its codes."""
-LARGE = frozenset(map(ord, "PQRSTUVWXYZpqrs"))
+LARGE = re.compile(r"(?<![^\W_])[P-Zp-s](?![^\W_])")
 """Codes of large operators and roots, whose font has no letters."""
 CONTROLS = frozenset((*range(1, 0x20), *range(0x7F, 0xA0)))
 REPEATED = {**dict(enumerate(range(10), 0xA1)), **dict(enumerate(range(10, 33), 0xAD)), 0xC4: 0x7F}
@@ -143,33 +143,45 @@ class Signs:
 
     def give(self) -> None:
         """Codes replaced by the signs that they stand for, those that are no sign by GARBLED."""
-        codes, given, unknown = self.codes, self.given, ord(GARBLED)
-        braced = not SUITS.isdisjoint(codes) and HEARTS_SPADES.isdisjoint(codes)
+        given, page, is_unmapped = self.given, self.textpage, raw.FPDFText_HasUnicodeMapError
         for index, code in enumerate(given):
-            if codes[index] == HOLE:
-                continue
-            if braced and code in BRACES and FAMILIES[1][0].search(self.name(index)):
-                codes[index] = BRACES[code]
-            elif code in CONTROLS:
-                if self._is_printed(index):
-                    self._set(index, self._control(index, code))
-            elif code > 0x7F:
+            if code > 0x7E:
                 self._name_high(index, code)
-            elif raw.FPDFText_HasUnicodeMapError(self.textpage, index) or not code:
+            elif code in CONTROLS:
+                self._name_control(index, code)
+            elif is_unmapped(page, index) or not code:
                 self._name_unmapped(index, code)
-            elif code in FOREIGN or (code in LARGE and self._is_alone(index)):
+            elif code in FOREIGN:
                 self._name_foreign(index, code)
-        for index, code in enumerate(given if self.coded else []):
-            if 0x20 < code < 0x100 and codes[index] in (code, unknown) and self.name(index) in self.coded:
+        for found in LARGE.finditer("".join(map(chr, given))):
+            if EXTENSION.search(self.name(found.start())):
+                self._name_foreign(found.start(), given[found.start()])
+        if self.coded:
+            self._name_values()
+        if not SUITS.isdisjoint(given) and HEARTS_SPADES.isdisjoint(given):
+            for index, code in enumerate(given):
+                if code in BRACES and FAMILIES[1][0].search(self.name(index)):
+                    self.codes[index] = BRACES[code]
+
+    def _name_values(self) -> None:
+        """Signs of the fonts whose values are their codes."""
+        for index, code in enumerate(self.given):
+            if 0x20 < code < 0x100 and self.codes[index] in (code, ord(GARBLED)) and self.name(index) in self.coded:
                 signs = signs_of(self.name(index)) or {}
                 self._set(index, signs.get(code if signs is T1 else REPEATED.get(code, code), GARBLED))
 
     def _set(self, index: int, sign: str) -> None:
         codes = self.codes
+        if codes[index] == HOLE:
+            return
         codes[index] = ord(sign)
         # The arrow of this sign is one of its own.
         if codes[index] == MAPSTO and codes[index + 1 : index + 2] in ([ARROW], [ARROW_CODE]):
             codes[index + 1] = HOLE
+
+    def _name_control(self, index: int, code: int) -> None:
+        if self._is_printed(index):
+            self._set(index, self._control(index, code))
 
     def _is_printed(self, index: int) -> bool:
         """Whether a control code is a sign: no line end, blank or hyphen that PDFium made of something, but ink."""
@@ -200,7 +212,9 @@ class Signs:
         return GARBLED
 
     def _name_high(self, index: int, code: int) -> None:
-        if PIECES.match(chr(code)) or (code in LATIN and MATH_LETTERS.search(self.name(index))):
+        if code in CONTROLS:
+            self._name_control(index, code)
+        elif PIECES.match(chr(code)) or (code in LATIN and MATH_LETTERS.search(self.name(index))):
             self._set(index, GARBLED)
         elif code in ACCENTS and INTEGRALS.search(self.name(index)):
             self._set(index, "\u222b" if code == 0x2C6 else GARBLED)
@@ -215,16 +229,13 @@ class Signs:
     def _name_foreign(self, index: int, code: int) -> None:
         """A value that no sign of its font has is its code."""
         name = self.name(index)
-        if STRICT.search(name) and (code in FOREIGN or EXTENSION.search(name)):
+        if STRICT.search(name):
             self._set(index, (signs_of(name) or {}).get(code, GARBLED))
 
     def _beside(self, index: int, reach: int = 1) -> list[int]:
         """Characters in front of one and behind it."""
         places = range(max(0, index - reach), min(len(self.codes), index + reach + 1))
         return [place for place in places if place != index]
-
-    def _is_alone(self, index: int) -> bool:
-        return not any(chr(self.codes[place]).isalnum() for place in self._beside(index))
 
     def _is_in_text(self, index: int) -> bool:
         """Whether a letter or digit of the same font is next to a sign, or only a blank or mark away from it."""
