@@ -197,7 +197,8 @@ def _turned(units: Sequence[str]) -> str:
             continue
         place -= 1
         unit = units[place]
-        if unit in _PAIRS:
+        # Relations mean what is drawn: formulas are not turned.
+        if unit in _PAIRS and unicodedata.category(unit)[0] == "P":
             signs.append(len(made))
             unit = chr(MIRRORED[ord(unit)])
         made.append(unit)

@@ -210,7 +210,8 @@ def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
         return 0.0, 0.0
     widest = max(_width(piece) for piece in pieces)
     ends = sorted(piece.x1 for piece in pieces)
-    return median(p.x0 for p in pieces if _width(p) >= 0.6 * widest), ends[int(0.95 * (len(ends) - 1))]
+    full = [piece.x0 for piece in pieces if _width(piece) >= 0.6 * widest] or [piece.x0 for piece in pieces]
+    return median(full), ends[int(0.95 * (len(ends) - 1))]
 
 
 def _ordered(pieces: Sequence[Piece], middle: float, leftward: bool) -> list[list[Piece]]:
