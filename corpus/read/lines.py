@@ -8,8 +8,8 @@ from functools import partial
 from itertools import pairwise
 from statistics import median
 
+from corpus.read.formulas.leftward import LEFTWARD, is_leftward, reading_order
 from corpus.read.formulas.signs import GARBLED
-from corpus.read.leftward import LEFTWARD, is_leftward, reading_order
 from corpus.read.printed import Piece
 
 CHAPTER = r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|partie|annexe?|cap[i\u00ed]tulo|parte)"

@@ -25,10 +25,10 @@ from corpus.read.fonts import Fonts
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
+from corpus.read.formulas.leftward import LEFTWARD, MARKS, is_leftward, printed_order, reading_order, runs_leftward
 from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import marked_stacks
-from corpus.read.leftward import LEFTWARD, MARKS, is_leftward, printed_order, reading_order, runs_leftward
 from corpus.read.lines import by_rows
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
 

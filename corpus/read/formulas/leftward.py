@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 LEFTWARD = re.compile("[\u0590-\u07ff\ufb1d-\ufdff\ufe70-\ufefc]")
+"""Signs of the scripts that are written from right to left."""
 _PAIRS = (
     "()[]{}<>\u00ab\u00bb\u2039\u203a\u2208\u220b\u2209\u220c\u2264\u2265\u2266\u2267\u226a\u226b\u227a\u227b"
     "\u2282\u2283\u2284\u2285\u2286\u2287\u228f\u2290\u22a2\u22a3\u22b2\u22b3\u2308\u2309\u230a\u230b\u223c\u223d"
     "\u27e8\u27e9\u27ea\u27eb\u2a7d\u2a7e\u3008\u3009\u300a\u300b"
 )
 MIRRORED = {ord(sign): ord(_PAIRS[place ^ 1]) for place, sign in enumerate(_PAIRS)}
+"""The sign that each is in a mirror."""
 OPENING, CLOSING = "([{\u27e8\u230a\u2308", ")]}\u27e9\u230b\u2309"
 _CLASSES = {"L": "L", "R": "R", "AL": "R", **dict.fromkeys(("AN", "EN", "NSM", "CS", "ES", "ET", "BN"), "weak")}
 _MARKUP = re.compile(r"(?:[\^_]|\\[a-z]+(?:\[[^\]]*\])?)(?=\{)|(?<=\})(?=\{)")
