@@ -80,7 +80,7 @@ bench-view: venv
 	$(BIN)/python tests/bench/view_pages.py
 
 bench-influence: venv
-	MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432 $(BIN)/python tests/bench/influence.py
+	$(BIN)/python tests/bench/influence.py
 
 # One update beside TRL's, which lives in an environment of its own.
 bench-peers: venv .venv-peers/.installed

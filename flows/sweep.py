@@ -40,9 +40,6 @@ PRELOADED = [
 """Modules that a run imports at its start."""
 _LOOK = 0.5
 """Seconds between looks at the processes."""
-_KEEP = {"MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-"""Memory that tensors leave and soon want again stays with the process, at most 1 GiB: the C library would give it back
-to the kernel, which takes a fifth of a large batch's time on a CPU."""
 
 
 class _Work:
@@ -54,8 +51,6 @@ class _Work:
         self.running: dict[str, ForkServerProcess] = {}
         self.failed: dict[str, str] = {}
         self.pace = Pace()
-        for name, value in _KEEP.items():
-            os.environ.setdefault(name, value)
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
 
