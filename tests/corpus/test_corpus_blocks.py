@@ -1,5 +1,8 @@
 """Blocks tile any text, and headings are those of CommonMark."""
 
+import time
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -67,29 +70,21 @@ def test_blocks_tile_the_source(source):
     assert position == len(source)
 
 
-def headings(source: str) -> list[tuple[int, int]]:
-    """(row, level) of the headings that a CommonMark parser finds at the top level."""
+def headings(source: str) -> list[tuple[int, int, str]]:
+    """(row, level, title) of the headings that a CommonMark parser finds at the top level."""
     tokens = MarkdownIt("commonmark").enable("table").parse(source)
-    return [(t.map[0], int(t.tag[1])) for t in tokens if t.type == "heading_open" and t.level == 0]
+    pairs = zip(tokens, tokens[1:], strict=False)
+    opened = [pair for pair in pairs if pair[0].type == "heading_open" and pair[0].level == 0]
+    return [(token.map[0], int(token.tag[1]), " ".join(after.content.split())) for token, after in opened]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(CLEAN), max_size=12), st.sampled_from(["", "\n"]))
 def test_headings_are_those_of_commonmark(parts, joint):
     source = joint.join(parts)
-    found = [(source.count("\n", 0, b.start), b.level) for b in scan(source) if b.kind is Kind.HEADING]
-    assert found == headings(source)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(CLEAN), max_size=12))
-def test_titles_are_those_of_commonmark(parts):
-    source = "\n".join(parts)
-    tokens = MarkdownIt("commonmark").enable("table").parse(source)
-    pairs = zip(tokens, tokens[1:], strict=False)
-    titles = [after.content for token, after in pairs if token.type == "heading_open" and token.level == 0]
-    found = [block.title for block in scan(source) if block.kind is Kind.HEADING]
-    assert [" ".join(title.split()) for title in titles] == [" ".join(title.split()) for title in found]
+    found = [block for block in scan(source) if block.kind is Kind.HEADING]
+    told = [(source.count("\n", 0, block.start), block.level, " ".join(block.title.split())) for block in found]
+    assert told == headings(source)
 
 
 def kinds(source: str) -> list[Kind]:
@@ -103,6 +98,17 @@ def test_blocks_that_hide_headings():
     assert kinds("| a | b |\n|---|---|\n| 1 | 2 |\n") == [Kind.TABLE]
 
 
+def test_code_is_one_block_wherever_it_stands():
+    assert kinds("    a\n\n    b\n") == [Kind.CODE]
+    assert kinds("> ```\n> a\n>\n> # b\n> ```\n") == [Kind.CODE]
+    assert kinds("- a\n\n    ```\n    b\n\n    # c\n    ```\n") == [Kind.PARAGRAPH, Kind.CODE]
+
+
+def test_what_ends_with_its_container_is_text():
+    assert kinds("> ```\n> a\n\n```\nb\n```\n") == [Kind.PARAGRAPH, Kind.CODE]
+    assert kinds("- <!-- a\n- b -->\n") == [Kind.PARAGRAPH, Kind.PARAGRAPH]
+
+
 def test_an_unclosed_fence_is_text():
     assert kinds("```\ncode\n\n# A\n") == [Kind.PARAGRAPH, Kind.HEADING]
 
@@ -111,10 +117,14 @@ def test_a_formula_ends_at_an_empty_line():
     assert kinds("$$\nx\n\n# A\n\n$$\n") == [Kind.PARAGRAPH, Kind.HEADING, Kind.PARAGRAPH]
 
 
-def test_openers_that_never_close_do_not_take_long():
-    """Every line opens something; looking for each end anew would take minutes."""
-    for line in ("```a\n", "$$a\n", "<!--\n", "<pre\n", "- a\n", "| a\n"):
-        assert scan(line * 20_000)[-1].end == len(line) * 20_000
+@pytest.mark.parametrize(
+    "line", ["```a\n", "$$a\n", "<!--\n", "<pre\n", "- a\n", "| a\n", "> ```a\n", "> $$a\n", "- a\n  <!-- b\n"]
+)
+def test_openers_that_never_close_do_not_take_long(line: str):
+    """Every line opens something; looking for each end anew takes time by the square of their number."""
+    begun = time.process_time()
+    assert scan(line * 10_000)[-1].end == len(line) * 10_000
+    assert time.process_time() - begun < 5
 
 
 def test_only_line_ends_of_commonmark_count():
