@@ -20,21 +20,17 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
+from infuser_core.view.run import ASKED, run_page
 from infuser_core.view.run import curves as drawn
-from infuser_core.view.run import run_page
 
 MOST_LINES = 12
 """Runs with a line of their own in the first charts of a page on several."""
 MOST_QUESTIONS = 2000
 """Questions of a run in the table of its page, which stays below 5 MB by that."""
-_QUESTIONS = """
+_QUESTIONS = f"""
     select q.iteration, left(q.text, 300) as question, left(q.answer, 60) as answer, d.source_id as textbook, s.status,
         s.score as influence, s.solver_accuracy as accuracy
-    from questions q
-    left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
-    left join (select distinct run, document_id, source_id from documents) d
-        on d.run = q.run and d.document_id = q.document_id
-    order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
+    from {ASKED} order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
 def report(
