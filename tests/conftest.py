@@ -105,3 +105,13 @@ def small_run(launch: Launcher, small_overlay: Path) -> SmallRun:
                 assert ended.code == 0, ended.err
             (folder / "done").touch()
     return run
+
+
+@pytest.fixture(scope="module", name="world")
+def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with files that settings can point to; the store lies in it."""
+    # Imported here: few tests need the whole pipeline.
+    from everything_stored import files_in
+
+    with files_in(tmp_path_factory.mktemp("world")) as root:
+        yield root

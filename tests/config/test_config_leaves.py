@@ -16,7 +16,7 @@ from typing import Any
 
 import places
 import pytest
-from everything_stored import base_of, changed, files_in, recipes
+from everything_stored import base_of, changed, recipes
 from pydantic import BaseModel
 
 from infuser_core.config.overlays import merge, validate
@@ -40,13 +40,6 @@ def leaves(values: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 
 def dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with files that settings can point to; the store lies in it."""
-    with files_in(tmp_path_factory.mktemp("world")) as root:
-        yield root
 
 
 TOGETHER: dict[str, dict[str, Any]] = {

@@ -1,10 +1,11 @@
-"""One store with the plain nano corpus for all tests that compose the corpus stages: what is the same is made once."""
+"""What tests of the corpus share: a store with the plain nano corpus, made once, and servers on this machine."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from corpus_stages import Built, build, config_of
+from loopback import Loopback, serving
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +26,9 @@ def plain(corpus_store: Path) -> Built:
     """The corpus of the nano configuration."""
     del corpus_store
     return build(config_of())
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with serving() as loopback:
+        yield loopback

@@ -5,19 +5,13 @@ import threading
 from dataclasses import replace
 
 import pytest
-from loopback import GUARD, Loopback, Say, Seen, guarded, recorded, serving
+from loopback import GUARD, Loopback, Say, Seen, guarded, recorded
 
 from corpus.find.catalogue import Offer, connect
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
-
-
-@pytest.fixture
-def server():
-    with serving() as loopback:
-        yield loopback
 
 
 def search(name: str, base: str, query: str = "") -> list[Offer]:

@@ -1,7 +1,7 @@
 """Chunks are exact, bounded slices that cover the source; what is left out has a reason."""
 
 import pytest
-from corpus_rows import book_page, by_words
+from corpus_rows import book_page, by_characters, by_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -39,10 +39,6 @@ TEXT = "One two three four five six seven. "
 SOURCES = st.lists(st.sampled_from(PARTS), max_size=25).map("".join)
 BOUNDS = st.sampled_from([(1, 8), (5, 20), (20, 60), (0, 3)])
 MODES = st.sampled_from(["merge", "drop"])
-
-
-def by_characters(text: str) -> int:
-    return (len(text) + 2) // 3
 
 
 COUNTS = st.sampled_from([by_words, by_characters])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_stages import RULES
 from launcher import Launcher
 from test_corpus_flow_structure import KEEP, LINE, boundaries
 from test_endpoint_replies import Log, said, server
@@ -14,7 +15,6 @@ from test_endpoint_replies import Log, said, server
 from infuser_core.store.journal import Journal
 
 pytestmark = pytest.mark.slow
-SETTINGS = ("corpus.judge={type: rules}", "evaluate.benchmarks=[]", "data.validation.size=8")
 
 
 def command(*settings: str) -> list[str]:
@@ -34,7 +34,7 @@ def killed(launch: Launcher, store: Path, arguments: list[str], point: str) -> N
 
 @pytest.mark.parametrize(("phase", "files"), [("convert", 1), pytest.param("chunk", 2, marks=pytest.mark.long)])
 def test_finished_books_are_not_worked_on_again(launch: Launcher, tmp_path: Path, phase: str, files: int):
-    killed(launch, tmp_path, command(*SETTINGS), f"{phase}:inside:2")
+    killed(launch, tmp_path, command(*RULES), f"{phase}:inside:2")
     kept = pieces(tmp_path, phase)
     assert len(kept) == 2 * files, "two books of four"
     killed(launch, tmp_path, ["resume", "one"], f"{phase}:before_commit")
@@ -62,7 +62,7 @@ def test_a_model_is_asked_about_each_book_and_each_chunk_once(
 ):
     address, log = answering
     judge = f"corpus.judge={{type: endpoint, model: reader, url: '{address}'}}"
-    arguments = command(*SETTINGS, judge, "corpus.structure=model", "corpus.group=2")
+    arguments = command(*RULES, judge, "corpus.structure=model", "corpus.group=2")
     killed(launch, tmp_path, arguments, "structure:inside:1")
     killed(launch, tmp_path, ["resume", "one"], "structure:after_rename")
     killed(launch, tmp_path, ["resume", "one"], "judge:before_commit")
@@ -86,7 +86,7 @@ def test_scanned_shards_of_a_reference_are_not_scanned_again(launch: Launcher, t
             "".join(json.dumps({"text": f"{name} {n} of them"}) + "\n" for n in range(9))
         )
     store = tmp_path / "store"
-    killed(launch, store, command(*SETTINGS, f"corpus.overlap.references=['{data}']"), "audit:shard:2")
+    killed(launch, store, command(*RULES, f"corpus.overlap.references=['{data}']"), "audit:shard:2")
     kept = pieces(store, "audit")
     assert len(kept) == 2
     killed(launch, store, ["resume", "one"], "audit:before_commit")

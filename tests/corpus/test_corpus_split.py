@@ -3,20 +3,13 @@
 from collections.abc import Sequence
 
 import pytest
+from corpus_rows import by_characters, by_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.chunk import split
 from corpus.chunk.blocks import scan
 from corpus.chunk.split import Measure, Piece, pack, pieces, trim
-
-
-def by_words(text: str) -> int:
-    return len(text.split())
-
-
-def by_characters(text: str) -> int:
-    return (len(text) + 2) // 3
 
 
 def plain_pack(parts: Sequence[Piece], measure: Measure, max_tokens: int) -> list[list[Piece]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from corpus_sources import PDF, pdf_bytes, source
-from loopback import GUARD, Loopback, Say, SteppedClock, serving
+from loopback import GUARD, Loopback, Say, SteppedClock
 
 from corpus.find.download import DownloadLog, Holdings, download
 from corpus.find.guard import Clock, WebConfig
@@ -23,12 +23,6 @@ FAST = replace(
 )
 DIGEST = hashlib.sha256(PDF).hexdigest()
 HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
-
-
-@pytest.fixture
-def server():
-    with serving() as loopback:
-        yield loopback
 
 
 def get(server: Loopback, folder: Path, name: str, *names: str, config: WebConfig = FAST) -> tuple[Source, DownloadLog]:

@@ -6,19 +6,13 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from loopback import GUARD, Loopback, Say, SteppedClock, serving
+from loopback import GUARD, Loopback, Say, SteppedClock
 
 from corpus.find.guard import WebConfig, client_of
 from corpus.find.polite_http import Gate, PoliteTransport, polite_client, retry_after, robots_of
 from infuser_core.errors import CatalogueError
 
 STRANGE = WebConfig(backoff_seconds=0.5)
-
-
-@pytest.fixture
-def server():
-    with serving() as loopback:
-        yield loopback
 
 
 def ask(server: Loopback, *paths: str, config: WebConfig = STRANGE) -> tuple[list[httpx.Response], list[float]]:

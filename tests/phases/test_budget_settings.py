@@ -1,21 +1,14 @@
 """What a budget's settings may be, and which stages they change."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from everything_stored import base_of, changed, files_in, recipes, walked
+from everything_stored import base_of, changed, recipes, walked
 
 from infuser_core.config.overlays import merge, validate
 from infuser_core.errors import ConfigError
 from infuser_core.planning.preflight import preflight
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with files_in(tmp_path_factory.mktemp("world")) as root:
-        yield root
 
 
 def base(world: Path, budget: dict[str, Any], **cotrain: Any) -> dict[str, Any]:

@@ -18,12 +18,6 @@ RATE = "cotrain.solver.learning_rate=0.25"
 LOOP = ("rollout_dev", "update_solver")
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
-    return tmp_path
-
-
 def forked(root: Path, *changes: str, at: int = 1, origin: str = "base", name: str = "fork") -> Fork:
     """A fork, recorded and filled."""
     made = fork_of(root, origin, at=at, changes=changes, name=name)

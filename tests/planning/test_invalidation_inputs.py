@@ -6,12 +6,11 @@ out differently: as after a lost artifact whose stage is not repeatable, or a ca
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import places
 import pytest
-from everything_stored import EverythingIsThere, Place, base_of, files_in, walked
+from everything_stored import EverythingIsThere, Place, base_of, walked
 
 from infuser_core.config.overlays import validate
 
@@ -41,12 +40,6 @@ READS = {
     },
 }
 """Phase -> input -> the phase that it is from; `solver` and `generator` are the checkpoints before the iteration."""
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with files_in(tmp_path_factory.mktemp("world")) as root:
-        yield root
 
 
 @pytest.fixture(scope="module")

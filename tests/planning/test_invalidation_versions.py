@@ -6,13 +6,12 @@ The golden table holds, for every VERSION in the code, the stages whose own reci
 import ast
 import json
 import os
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import places
 import pytest
-from everything_stored import base_of, changed, files_in, recipes
+from everything_stored import base_of, changed, recipes
 from places import ROOT
 
 from infuser_core.config.overlays import merge, validate
@@ -34,12 +33,6 @@ def constants() -> list[str]:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith("VERSION"):
                 found.append(f"{module}:{ast.unparse(node.targets[0])}")
     return found
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with files_in(tmp_path_factory.mktemp("world")) as root:
-        yield root
 
 
 def test_every_version_changes_the_stages_of_the_golden_table(world: Path, monkeypatch: pytest.MonkeyPatch):

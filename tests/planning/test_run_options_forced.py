@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from planned_run import fill, keys, short_config
 
 from infuser_core.planning import place as again
@@ -11,12 +10,6 @@ from infuser_core.store.runs import create_run
 from infuser_core.store.store import Store
 
 PLACE = Place(phase="update_solver", iteration=1)
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
-    return tmp_path
 
 
 def salts(root: Path, name: str) -> dict[tuple[str, int], list[int]]:

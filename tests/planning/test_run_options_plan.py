@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 from places import CONFIGS
 from planned_run import Filling, fill, short_config
 
@@ -14,12 +13,6 @@ from infuser_core.config.run import RunConfig
 from infuser_core.planning.fork import history_of
 from infuser_core.planning.place import asked_of
 from infuser_core.planning.plan import Plan, Planned
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
-    return tmp_path
 
 
 def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> Plan:

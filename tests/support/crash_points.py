@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from launcher import SmallRun, copy_store
 
 from infuser_core.nano import world
 from infuser_core.store import pruned, verify
@@ -55,6 +56,12 @@ class Point:
     def complete(self) -> bool:
         """Whether a process killed here leaves the stage's artifact behind."""
         return self.kind in COMPLETE
+
+
+def begun(run: SmallRun, store: Path) -> Path:
+    """A store that holds the small run's corpus alone."""
+    store.mkdir()
+    return copy_store(run.root, store, without=tuple(phase for phase in PHASES if phase not in CORPUS))
 
 
 def overlay(folder: Path, iterations: int) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from crash_points import CORPUS, PHASES, content, mismatches, orphans
-from launcher import Finished, Launcher, SmallRun, copy_store
+from crash_points import begun, content, mismatches, orphans
+from launcher import Finished, Launcher, SmallRun
 from peft import AutoPeftModelForCausalLM, PeftModel
 from transformers import AutoModelForCausalLM
 
@@ -26,12 +26,6 @@ KILLS = (
     "update_solver:before_rename:2",
 )
 Command = Callable[..., Finished]
-
-
-def begun(run: SmallRun, store: Path) -> Path:
-    """A store that holds the small run's corpus alone."""
-    store.mkdir()
-    return copy_store(run.root, store, without=tuple(phase for phase in PHASES if phase not in CORPUS))
 
 
 def folder(store: Path, phase: str, iteration: int) -> Path:

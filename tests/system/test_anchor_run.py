@@ -5,19 +5,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from crash_points import CORPUS, PHASES, content, mismatches, orphans
-from launcher import Launcher, SmallRun, copy_store
+from crash_points import begun, content, mismatches, orphans
+from launcher import Launcher, SmallRun
 
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
 
 KL = ("--set", "cotrain.loss.kl=0.1")
-
-
-def begun(run: SmallRun, store: Path) -> Path:
-    """A store that holds the small run's corpus alone."""
-    store.mkdir()
-    return copy_store(run.root, store, without=tuple(phase for phase in PHASES if phase not in CORPUS))
 
 
 @pytest.mark.slow

@@ -4,14 +4,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from crash_points import CORPUS, PHASES, content, mismatches, orphans
-from launcher import Launcher, SmallRun, copy_store
-
-
-def begun(run: SmallRun, store: Path) -> Path:
-    """A store that holds the small run's corpus alone."""
-    store.mkdir()
-    return copy_store(run.root, store, without=tuple(phase for phase in PHASES if phase not in CORPUS))
+from crash_points import begun, content, mismatches, orphans
+from launcher import Launcher, SmallRun
 
 
 @pytest.mark.slow
