@@ -30,7 +30,7 @@ class EndpointModel(Settings):
 
 
 class RuleJudge(Settings):
-    """Rules without a model: lists of contents, indexes, references, tables and debris of formulas are dropped."""
+    """Rules without a model: licences, contents, indexes, lists of sources, and text without sentences are dropped."""
 
     type: Literal["rules"]
 

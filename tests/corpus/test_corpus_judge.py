@@ -7,7 +7,8 @@ import pytest
 from corpus_rows import book_page, by_words
 
 from corpus.chunk.chunk import chunk
-from corpus.chunk.judge import UNDECIDED, fault_of, judge, judge_by_rules, ruled_out
+from corpus.chunk.form import fault_of
+from corpus.chunk.judge import UNDECIDED, judge, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.crew import local_crew
 from infuser_core.engines.protocols import Messages, Progress, no_progress
@@ -103,6 +104,29 @@ NUMBERS = "\n".join("12.5 88.1 (3) 7.25 [4] 19.0 3:45" for _ in range(12))
 PROSE = "The moon pulls at the sea, and the sea answers twice a day. See Figure 3 and page 12.\n" * 8
 TABLE = "| year | height, m |\n|---|---|\n" + "\n".join(f"| 19{n} | {n} |" for n in range(10, 40)) + "\n\n" + PROSE
 CODE = "```\n" + "x[1] = 3; y[2] = 4;\n" * 20 + "```\n"
+NAMES = "The ways to measure a wave are these.\n\n" + "\n\n".join(
+    f"wave_height_{n}, wave_length_{n}" for n in range(20)
+)
+TERMS = "draw-wall, 142 draw-wave, 9, 12 :height, 30 *left-gauge*, 151 water<=, 27 openTide, 44 tide-of, 3\n" * 12
+FLATTENED = "faces 1 1 14 -5 -13 tension t0 // side 2 2 15 -6 -14 density d_1 " * 6
+SPLIT = "T h e  t i d e  c o m e s  t w i c e  a  d a y  a n d  g o e s .\n\n" * 6
+NUMBERED = "# 4: Waves\n\n## 4.1: Water that comes and goes\n\n" + "\n\n".join(
+    f"4.1.{n}: Waves on a wall" for n in range(9)
+)
+OPENED = "The tide comes twice a day, and then it goes.\n\n```\n\n" + "a[1] = b[2];\n" * 20 + "```\n\nIt goes again."
+LISTING = "\n".join(f"{' ' * (n % 3 * 2)}tide_{n}(wall[{n}], &gauge);" for n in range(40))
+CUT = (
+    "a b = 1 + x\n```\n\n"
+    + "The tide comes twice a day, and then it goes.\n\n" * 9
+    + "```\n"
+    + "c d = 2 * y [ 3 ]\n" * 9
+)
+WORKED = "The fence Osta rounds 12 by 9 metres. The train Mira left at 22 and rode 22 hours. Wall Tamo takes 16. " * 4
+HEADS = "".join(f"void wave_add_{n}(wave_t A, const wave_t B, slong len)\n\nSet A to B + c{n}.\n\n" for n in range(9))
+PHRASES = "\n\n".join(f"## WAVE height{n}(PLACE);\n\nthe height of a wave at its {n}th hour" for n in range(9))
+FORMULAS = "The energy of a wave is found thus.\n\n" + "E_{k}(x,t)=\\frac{1}{2}m_{k}v^{2}+U(x_{k},t)=const.\n\n" * 20
+GERMAN = "Der Mond zieht das Wasser der Meere an, und die Flut folgt ihm in jedem Hafen der K\u00fcste. " * 6
+CHINESE = "\u6708\u4eae\u5438\u5f15\u6d77\u6c34\uff0c\u6bcf\u5929\u4e24\u6b21\u6f6e\u6c50\u3002\n\n" * 9
 SUMS = "\n\n".join(f"{n}. A force of {n} N moves a cart by {n + 3} m. Its work is {n * 37 % 11}" for n in range(1, 9))
 
 
@@ -112,12 +136,27 @@ SUMS = "\n\n".join(f"{n}. A force of {n} N moves a cart by {n + 3} m. Its work i
         (CONTENTS, "a list of contents"),
         (INDEX, "an index"),
         (CITED, "a list of references"),
-        (DEBRIS, "debris of formulas"),
-        (NUMBERS, "numbers and signs"),
+        (DEBRIS, "says nothing"),
+        (NUMBERS, "says nothing"),
+        (NUMBERED, "a list of contents"),
+        (NAMES, "says nothing"),
+        (TERMS, "says nothing"),
+        (FLATTENED, "says nothing"),
+        (SPLIT, "says nothing"),
         (PROSE, ""),
         (TABLE, ""),
         (CODE, ""),
         (SUMS, ""),
+        (CUT, ""),
+        (LISTING, ""),
+        (f"{PROSE}\n\n{NUMBERED}", ""),
+        (OPENED, ""),
+        (WORKED, ""),
+        (HEADS, ""),
+        (PHRASES, ""),
+        (FORMULAS, ""),
+        (GERMAN, ""),
+        (CHINESE, ""),
     ],
 )
 def test_rules_drop_what_teaches_nothing_by_its_form(text, said):
@@ -142,6 +181,13 @@ def test_a_licence_and_the_lives_of_authors_teach_nothing_and_a_chapter_that_nam
     assert fault_of(licence * 5).startswith("a licence")
     assert fault_of(prose * 3 + life).startswith("biographies")
     assert fault_of(prose * 8) == ""
+    subject = "The normal distribution has a mean; a uniform distribution and its modifications have two bounds. "
+    assert fault_of(subject * 8) == ""
+    share = (
+        "You may convey a covered work under the terms of section 4, provided that the recipients of copies get them. "
+    )
+    cover = "The Cover Texts and Invariant Sections are those that the notice of this License names for the Document. "
+    assert all(fault_of(part * 5).startswith("a licence") for part in (share, cover))
 
 
 def test_a_notice_beside_one_sentence_is_a_licence_and_a_list_without_a_title_is_one_of_sources():
@@ -159,5 +205,5 @@ def test_a_notice_beside_one_sentence_is_a_licence_and_a_list_without_a_title_is
 def test_words_without_blanks_teach_nothing_and_long_names_within_prose_may():
     run = "Outputman.output.manifest.enabledman.output.manifest.filenameman.output.quietlyman.output.encoding"
     name = "org.example.rivers.measurements.AbstractDailyWaterLevelReaderFactoryBean"
-    assert fault_of(f"{run} Otherman.table {run} and {run}").startswith("words run together")
+    assert fault_of(f"{run} Otherman.table {run} and {run}").startswith("says nothing")
     assert fault_of(f"{PROSE}\n\nThe class {name} reads them.") == ""
