@@ -76,6 +76,17 @@ def test_a_printed_control_code_of_a_text_font_is_a_windows_character_or_marked(
     assert MARK in shown(b"ab\x9dc") and MARK in shown(b"ab\x05c") and MARK in shown(b"\x92")
 
 
+def test_the_bullet_of_a_companion_font_with_the_name_of_a_text_font_is_a_bullet(tmp_path):
+    shown = [("SFRM1095", 72, 700, b"\x88"), ("CMR10", 82, 700, b"abc")]
+    assert read(write_page(tmp_path / "a.pdf", shown)) == "- abc\n"
+
+
+def test_dashes_of_a_font_of_their_own_before_items_are_dashes(tmp_path):
+    shown = [("Text", 72, 700, b"\x15"), ("CMR10", 82, 700, b"abc")]
+    assert read(write_page(tmp_path / "a.pdf", shown)) == "- abc\n"
+    assert MARK in read(write_page(tmp_path / "a.pdf", [*shown, ("Text", 112, 700, b"\x15")]))
+
+
 def test_large_operators_that_a_file_calls_letters_are_operators(tmp_path):
     shown = [
         ("CMR10", 72, 700, b"u = "),

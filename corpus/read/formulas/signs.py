@@ -196,14 +196,16 @@ class Signs:
 
     def _control(self, index: int, code: int) -> str:
         """The sign of a printed control code."""
+        if code == BULLET:
+            return "\u2022"
         name = self.name(index)
         signs = signs_of(name)
         if signs is not None:
             if not raw.FPDFText_HasUnicodeMapError(self.textpage, index) and (signs is T1 or STRICT.search(name)):
                 self.coded.add(name)
             return signs.get(code, GARBLED)
-        if code == BULLET:
-            return "\u2022"
+        if code in DASHES and self._has_labels(index):
+            return DASHES[code]
         if code < 0x20 and self._is_prose(index):
             known = self._has_dashes(index) if code in DASHES else self._is_in_word(index)
             return OF_TEXT.get(code, GARBLED) if known else GARBLED
@@ -246,6 +248,13 @@ class Signs:
         """Whether a letter of the same font stands beside a ligature: in fonts of symbols its code is another sign."""
         face = self.face(index)
         return any(chr(self.codes[place]).isalpha() and self.face(place) == face for place in self._beside(index))
+
+    def _has_labels(self, index: int) -> bool:
+        """Whether its font has nothing on the page but dashes at the beginning of lines, as bold ones before items."""
+        face = self.face(index)
+        places = [place for place in range(len(self.given)) if self.face(place) == face]
+        starts = [not place or self.given[place - 1] in (0x0A, 0x0D) for place in places]
+        return all(starts) and all(self.given[place] in DASHES for place in places)
 
     def _has_dashes(self, index: int) -> bool:
         """Whether no code of its font on the page is a ligature of the old encoding."""
