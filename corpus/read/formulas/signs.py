@@ -252,7 +252,8 @@ class Signs:
     def _has_labels(self, index: int) -> bool:
         """Whether its font has nothing on the page but dashes at the beginning of lines, as bold ones before items."""
         face = self.face(index)
-        places = [place for place in range(len(self.given)) if self.face(place) == face]
+        inked = [place for place, code in enumerate(self.given) if code > 0x20 or code in DASHES]
+        places = [place for place in inked if self.face(place) == face]
         starts = [not place or self.given[place - 1] in (0x0A, 0x0D) for place in places]
         return all(starts) and all(self.given[place] in DASHES for place in places)
 
