@@ -94,11 +94,10 @@ def with_note_marks(page: Sequence[Line], body: float) -> list[Line]:
 
     A number raised behind a bracket looks like an exponent. It is a mark where a note of that number stands on the
     page, the note has no other mark there, and no other number of the page could be it. A number raised behind a word
-    looks like a mark. It is the exponent of a unit where the page has notes and none of that number.
+    looks like a mark. It is the exponent of a unit where the page has notes and no line begins with that number.
     """
     small = body - NOTE_SMALLER
-    notes = [line for line in page if line.size < small]
-    labels = {match[1] for line in notes if (match := NOTE_LABEL.match(line.text))}
+    labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
     made = list(page)
     for label in sorted(labels):
         power, mark = f"^{{{label}}}", f"[^{label}]"
@@ -107,7 +106,7 @@ def with_note_marks(page: Sequence[Line], body: float) -> list[Line]:
             made[found[0]] = _rewritten(made[found[0]], partial(_replaced, power, mark))
     if not labels:
         return made
-    printed = {match[1] for line in notes if (match := NOTE_NUMBER.match(line.text))}
+    printed = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
 
     def raised(text: str) -> str:
         return NOTE_MARK.sub(lambda mark: mark[0] if mark[1] in printed else f"^{{{mark[1]}}}", text)
@@ -140,7 +139,7 @@ NOTE_SMALLER = 0.7
 """Points by which a foot note is smaller than the text."""
 NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
-"""Number in front of a note, whatever follows."""
+"""Number in front of what may be a note, whatever its size."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 MIN_ROWS = 5
 """Lines that each side needs before a page counts as set in two columns."""
