@@ -11,7 +11,7 @@ from corpus.chunk.chunk import Discarded
 from corpus.find.guard import WebConfig
 from corpus.find.intake import Item, gather
 from corpus.pool import DISCARDED, SOURCES, PoolSource, read_documents
-from corpus.read.books.convert import convert_book
+from corpus.read.books.convert import CONVERTER, convert_book
 from flows.corpus import build_pool
 from infuser_core.child import Limits
 from infuser_core.errors import UsageError
@@ -226,7 +226,7 @@ def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
     rows = [row for row in read_rows(tmp_path / "out" / DISCARDED, Discarded) if row.stage == "convert"]
     assert [(row.reason, row.text, row.start) for row in rows] == [("navigation", "Back to top", -1)]
     (source,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)
-    assert source.converter.startswith("pandoc-5/") and source.status == "admitted"
+    assert source.converter.startswith(f"{CONVERTER}/") and source.status == "admitted"
     assert not build_pool([str(folder)], tmp_path / "out", **options).facts["changed"]
 
 

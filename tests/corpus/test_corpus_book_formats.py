@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corpus.read.books import library, pandoc
-from corpus.read.books.convert import convert_book
+from corpus.read.books.convert import CONVERTER, convert_book
 from corpus.read.garble import MARK
 from infuser_core.child import Limits
 from infuser_core.schemas import Page
@@ -109,7 +109,7 @@ def test_what_a_format_says_survives(tmp_path, suffix):
     text, expected = TEXTS[suffix]
     page = convert(written(tmp_path, f"book{suffix}", text))
     assert not page.reason and [each for each in expected if each not in page.markdown] == [], page.markdown
-    assert page.converter.startswith("pandoc-5/3.") and page.status == "converted"
+    assert page.converter.startswith(f"{CONVERTER}/3.") and page.status == "converted"
 
 
 def test_navigation_and_licences_go_with_a_record(tmp_path):
