@@ -40,7 +40,8 @@ from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
 
-LIMITS = {"float32": 1e-5, "float64": 1e-9}
+# Sums in another order: both forms are off by 3e-4 in fp32, and on a CPU without AVX-512 1.2e-5 apart.
+LIMITS = {"float32": 5e-5, "float64": 1e-9}
 Engine = Callable[..., LocalTrainer]
 
 
