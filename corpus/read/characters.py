@@ -13,6 +13,8 @@ import pypdfium2.raw as raw
 # PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
 LINE_ENDS = frozenset({0x0A, 0x0D})
+BLANKS = frozenset({0x20, 0xA0})
+"""Codes of a blank and of one that parts no line."""
 SLANT, SLANTING = 0.15, -1
 """Share of a quarter turn up to which text is straight, and the turns of text that is not."""
 SAMPLED = 24

@@ -19,6 +19,7 @@ from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
+from corpus.read.formats.markdown import FENCED
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
 from corpus.read.page import Job, Kept, page_of
 from infuser_core.engines.crew import Crew, Task
@@ -33,8 +34,8 @@ MAX_GARBLED_PAGES = 0.25
 """Share of pages with garbled formulas above which such a converter is preferred."""
 TEXT = "text-1"
 """Name of the converter of files that are Markdown or plain text already."""
-CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-"""Listings and code within text."""
+INLINE = re.compile(r"`[^`\n]+`")
+"""Code within text."""
 MAX_BYTES = 1 << 30
 
 
@@ -159,7 +160,7 @@ def _in_a_language(page: Page, *, fenced: bool = False) -> Page:
     """
     if page.reason:
         return page
-    text, starts = (CODE.sub("", page.markdown), []) if fenced else (page.markdown, page.page_starts)
+    text, starts = (INLINE.sub("", FENCED.sub("", page.markdown)), []) if fenced else (page.markdown, page.page_starts)
     edges = [*(starts if len(starts) > 1 else range(0, len(text), PAGE_CHARS)), len(text)]
     reason = debris([text[start:end] for start, end in pairwise(edges)])
     return (

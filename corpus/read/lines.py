@@ -2,13 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from statistics import median
 
-from corpus.read.formulas.leftward import LEFTWARD, is_leftward, reading_order
+from corpus.read.formulas.right_to_left import LEFTWARD, is_leftward, reading_order
 from corpus.read.formulas.signs import GARBLED
 from corpus.read.printed import Piece
 
@@ -97,32 +96,26 @@ def with_note_marks(page: Sequence[Line], body: float) -> list[Line]:
     looks like a mark. It is the exponent of a unit where the page has notes and no line begins with that number.
     """
     small = body - NOTE_SMALLER
+    text = [line for line in page if line.size >= small]
     labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
-    made = list(page)
-    for label in sorted(labels):
-        power, mark = f"^{{{label}}}", f"[^{label}]"
-        found = [place for place, line in enumerate(made) for _ in range(line.text.count(power)) if line.size >= small]
-        if len(found) == 1 and not any(mark in line.text for line in made):
-            made[found[0]] = _rewritten(made[found[0]], partial(_replaced, power, mark))
-    if not labels:
-        return made
-    printed = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
+    begun = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
+    marked = {number for line in page for number in NOTE_MARK.findall(line.text)}
+    raised = Counter(number for line in text for number in POWER.findall(line.text))
+    notes = {label for label in labels - marked if raised[label] == 1}
+    powers = marked - begun if labels else set[str]()
+    if not notes and not powers:
+        return list(page)
 
-    def raised(text: str) -> str:
-        return NOTE_MARK.sub(lambda mark: mark[0] if mark[1] in printed else f"^{{{mark[1]}}}", text)
+    def read(text: str) -> str:
+        text = NOTE_MARK.sub(lambda mark: f"^{{{mark[1]}}}" if mark[1] in powers else mark[0], text)
+        return POWER.sub(lambda power: f"[^{power[1]}]" if power[1] in notes else power[0], text)
 
-    return [_rewritten(line, raised) if line.size >= small and NOTE_MARK.search(line.text) else line for line in made]
-
-
-def _replaced(old: str, new: str, text: str) -> str:
-    return text.replace(old, new)
-
-
-def _rewritten(line: Line, change: Callable[[str], str]) -> Line:
-    """A line whose text and cells are changed."""
-    return replace(
-        line, text=change(line.text), cells=tuple(replace(cell, text=change(cell.text)) for cell in line.cells)
-    )
+    return [
+        replace(line, text=read(line.text), cells=tuple(replace(cell, text=read(cell.text)) for cell in line.cells))
+        if line.size >= small
+        else line
+        for line in page
+    ]
 
 
 def prose(pages: Sequence[list[Line]]) -> list[Line]:
@@ -141,6 +134,7 @@ NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
 """Number in front of what may be a note, whatever its size."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
+POWER = re.compile(r"\^\{(\d{1,3})\}")
 MIN_ROWS = 5
 """Lines that each side needs before a page counts as set in two columns."""
 FILL = 0.6

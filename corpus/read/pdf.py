@@ -11,6 +11,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 from corpus.read.characters import (
+    BLANKS,
     BROKEN_WORD,
     LIGATURES,
     LINE_ENDS,
@@ -25,7 +26,7 @@ from corpus.read.fonts import Fonts
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
-from corpus.read.formulas.leftward import LEFTWARD, MARKS, is_leftward, printed_order, reading_order, runs_leftward
+from corpus.read.formulas.right_to_left import LEFTWARD, MARKS, is_leftward, printed_order, reading_order, runs_leftward
 from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import marked_stacks
@@ -40,7 +41,6 @@ OVER = 1.8
 """Height above a baseline at which a rule may belong to the line, in units of the font size."""
 SAME_BASELINE = 0.3
 """Distance of two baselines up to which they are the same, points."""
-BLANKS = frozenset({0x20, 0xA0})
 EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
 BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.

@@ -1,6 +1,5 @@
 """The `infuser` command: its groups, former names, exit codes, and how errors are printed."""
 
-import gc
 import os
 import platform
 import sys
@@ -16,9 +15,6 @@ from flows.execute import INTERRUPTED, exit_code, print_error
 from infuser_core.errors import UsageError
 from infuser_core.store import verify
 from infuser_core.terminal import one_line
-
-COLLECT_AFTER = 10_000
-"""New objects after which Python looks for unreachable cycles among them."""
 
 
 def _pin(words: Sequence[str]) -> Sequence[str]:
@@ -166,8 +162,6 @@ _add(_corpus, corpus.build, corpus.audit, corpus.convert, corpus.merge, corpus.r
 def main() -> None:
     """Run a command. An error becomes one line, a hint and its documented exit code."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # A run imports 400,000 objects that stay: at the default of 700, collections look through them over and over.
-    gc.set_threshold(COLLECT_AFTER)
     warnings.formatwarning = one_line
     try:
         sys.exit(exit_code(_command))

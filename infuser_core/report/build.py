@@ -20,8 +20,9 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
-from infuser_core.view.run import ASKED, run_page
+from infuser_core.view.questions import SCORED
 from infuser_core.view.run import curves as drawn
+from infuser_core.view.run import run_page
 
 MOST_LINES = 12
 """Runs with a line of their own in the first charts of a page on several."""
@@ -30,7 +31,7 @@ MOST_QUESTIONS = 2000
 _QUESTIONS = f"""
     select q.iteration, left(q.text, 300) as question, left(q.answer, 60) as answer, d.source_id as textbook, s.status,
         s.score as influence, s.solver_accuracy as accuracy
-    from {ASKED} order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
+    from {SCORED} order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
 def report(

@@ -9,7 +9,6 @@ from infuser_core.lineage.why import why
 from infuser_core.store import runs
 from infuser_core.store.views import Lens
 from infuser_core.view.books import around
-from infuser_core.view.run import ASKED
 from infuser_core.view.site import Number, Site, listing
 
 _MANY = 200
@@ -22,9 +21,14 @@ SORTS = {
     "accuracy, lowest first": "solver_accuracy asc nulls last, question_id",
 }
 """Order in words to its ORDER BY. Words that are none of these mean the first."""
+SCORED = """questions q
+    left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
+    left join (select distinct run, document_id, source_id from documents) d
+        on d.run = q.run and d.document_id = q.document_id"""
+"""SQL of questions `q`, their scores `s` and their documents' textbooks `d`."""
 _QUESTIONS = f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, s.status, s.score,
         s.solver_accuracy
-    from {ASKED}
+    from {SCORED}
     where ($search = '' or contains(lower(q.text), lower($search)) or contains(lower(q.answer), lower($search)))
         and $iteration in ('', q.iteration::varchar) and ($status = '' or s.status = $status)
         and ($source = '' or d.source_id = $source)"""

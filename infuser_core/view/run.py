@@ -18,11 +18,6 @@ MOST_PARTS = 40
 """Iterations with a line of their own, the latest."""
 Curves = dict[str, Any]
 """One chart: `title`; `labels`, a run each; `columns`, the iterations and then each run's values, None for none."""
-ASKED = """questions q
-    left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
-    left join (select distinct run, document_id, source_id from documents) d
-        on d.run = q.run and d.document_id = q.document_id"""
-"""SQL of questions `q`, their scores `s` and their documents' textbooks `d`."""
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc"""

@@ -216,6 +216,14 @@ def test_a_folder_without_books_says_what_is_taken(tmp_path):
     assert "EPUB" in str(caught.value.hint)
 
 
+def test_an_inclusion_of_a_file_outside_the_book_is_named(tmp_path):
+    chapter = "# Locks\n\nA gate holds water.\n\n```rust\n{{#include ../../code/gate.rs}}\n```\n"
+    folder = put(tmp_path / "book", {"SUMMARY.md": "- [Locks](locks.md)\n", "locks.md": chapter})
+    (item,) = taken(folder, tmp_path)
+    page = convert_book(Path(item.path), "book", LIMITS)
+    assert page.removed_for[0] == "missing" and page.removed[0] == "locks.md: {{#include ../../code/gate.rs}}"
+
+
 def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
     monkeypatch.setenv("INFUSER_STORE", str(tmp_path / "store"))
     text = "".join(f"<h2>Part {n}</h2><p>{'A mill grinds corn by the water of a brook. ' * 40}</p>" for n in range(3))

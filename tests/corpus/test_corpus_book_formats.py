@@ -199,9 +199,14 @@ def test_lines_of_asciidoc_whose_conditions_hold_are_kept(tmp_path):
     text = (
         "ifndef::parts[:parts: more/]\nifdef::parts[:said: yes]\n\n[[gates]]\n= Gates\n\nA gate {said} holds.\n\n"
         "ifdef::web[]\nifndef::parts[]\nNo.\nendif::[]\nNever.\nendif::web[]\n"
+        "ifdef::parts,web[Any.]\nifdef::parts+web[No.]\nA :web: within a line sets nothing.\n\n"
         "ifeval::[1 < 2]\nSeldom.\nendif::[]\nifndef::web[]\nAlways.\nendif::web[]\n"
     )
-    assert convert(written(tmp_path, "book.adoc", text)).markdown.strip() == "A gate yes holds.\n\nAlways."
+    assert convert(written(tmp_path, "book.adoc", text)).markdown.split("\n\n") == [
+        "A gate yes holds.",
+        "Any. A :web: within a line sets nothing.",
+        "Always.\n",
+    ]
 
 
 def test_commands_of_a_drawing_are_no_text(tmp_path):

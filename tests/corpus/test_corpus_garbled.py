@@ -240,6 +240,14 @@ def test_a_font_of_unknown_codes_within_a_word_of_another_is_marked(tmp_path):
     assert MARK in beside(87) and MARK not in beside(97)
 
 
+def test_signs_of_the_phonetic_alphabet_are_no_letters(tmp_path):
+    shown = [("Text", 72, 700, b"abcd"), ("TeX-tipa10", 100, 700, b"Aw"), ("TeX-tipa10", 100, 650, b"5")]
+    text = convert(
+        str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(min_page_chars=1, max_meaningless=1.0)
+    ).markdown
+    assert "abcd" in text and "Aw" not in text and "5" not in text and text.count(MARK) == 2
+
+
 def test_braces_under_the_names_of_suits_are_braces_and_a_hand_of_cards_is_none(tmp_path):
     texts = [("CMSY10", 72, 700, b"{"), ("CMR10", 77, 700, b"x"), ("CMSY10", 82, 700, b"|"), ("CMR10", 87, 700, b"y")]
     assert read(write_page(tmp_path / "a.pdf", [*texts, ("CMSY10", 92, 700, b"}")])) == "{x|y}\n"

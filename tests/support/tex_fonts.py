@@ -11,6 +11,7 @@ FONTS: Mapping[str, Mapping[int, str]] = {
     "CMR10": LETTERS | {94: "circumflex", 32: "space", 40: "parenleft", 41: "parenright", 91: "bracketleft"},
     "Text": LETTERS | {5: "g5", 21: "g21", 28: "g28", 146: "g146", 157: "g157"},
     "SFRM1095": {136: "g136"},
+    "TeX-tipa10": LETTERS | {53: "five"},
     "Hebrew": {97 + number: f"uni{0x5D0 + number:04X}" for number in range(26)},
     "CMMI10": LETTERS | {11: "alpha", 59: "comma"},
     "CMSY10": {20: "lessequal", 106: "bar", 161: "minus"}

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.order import included, inlined, natural
+from corpus.read.books.order import absent, included, inlined, natural
 from corpus.read.books.pandoc import Cut
 from corpus.read.books.tree import Archive, Single
 from infuser_core.errors import DocumentError
@@ -168,9 +168,11 @@ def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
         text = kind.prepare(inlined(kind.view(tree), part.name, kind.include, kind.suffixes))
     except UNREADABLE as error:
         return [], [Cut(reason="unreadable", text=f"{part.name}: {type(error).__name__}: {error}")]
+    missing = absent(kind.view(tree), part.name, kind.include, kind.suffixes) if kind.include else ()
+    cuts = [Cut(reason="missing", text=f"{part.name}: {each}") for each in missing]
     head, begin, body = text.partition(r"\begin{document}")
     head, body = (f"{head}\n", body) if begin else ("", text)
-    return [_piece(part, kind, each, above) for above, each in cut_at(head, body, kind.split, kind)], []
+    return [_piece(part, kind, each, above) for above, each in cut_at(head, body, kind.split, kind)], cuts
 
 
 def _piece(part: Part, kind: Format, text: str, head: str = "") -> Piece:

@@ -75,6 +75,20 @@ def included(tree: Tree, name: str, include: Pattern[str], suffixes: Sequence[st
             yield target
 
 
+def absent(tree: Tree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
+    """The inclusions of a file, and of the files it includes, that name no file of the book."""
+    todo, seen = [name], {name}
+    while todo:
+        name = todo.pop()
+        for match in _inclusions(tree.text(name), include):
+            target = _target(tree, name, match, suffixes)
+            if not target:
+                yield match[0].strip()
+            elif target not in seen:
+                seen.add(target)
+                todo.append(target)
+
+
 def by_inclusion(tree: Tree, suffixes: Sequence[str], include: Pattern[str], mark: str = "") -> list[Layout]:
     """The file of each top folder that includes others, is included by none and, with them, holds the most text.
 

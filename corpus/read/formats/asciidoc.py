@@ -1,7 +1,7 @@
 """AsciiDoc, by pandoc's reader (from pandoc 3.9 on), with include directives resolved within the book."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from corpus.read.books.format import Format, Layout, Tree
 from corpus.read.books.order import by_inclusion
@@ -19,7 +19,9 @@ HIDDEN = re.compile(r"\(\(\((?:[^()]|\([^()]*\))*\)\)\)")
 """Index terms that print nothing."""
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
-ATTRIBUTE = re.compile(r":(?P<name>[\w-]+):")
+NAME = re.compile(r"[^,+]+")
+ATTRIBUTE = re.compile(r":([\w-]+):")
+"""A line that sets an attribute."""
 
 
 def prepare(text: str) -> str:
@@ -44,16 +46,22 @@ def _decided(lines: Iterable[str]) -> Iterator[str]:
         if condition and condition["kind"] == "endif":
             del holding[-1:]
             continue
-        if condition:
-            found = not given.isdisjoint(re.split("[,+]", condition["names"]))
-            holds = condition["kind"] != "ifeval" and found == (condition["kind"] == "ifdef")
-            if condition["kind"] == "ifeval" or not condition["line"]:
-                holding.append(holds)
-                continue
-            line = condition["line"] if holds else ""
-        if all(holding):
-            given.update(ATTRIBUTE.findall(line))
+        holds = condition is None or _holds(condition, given)
+        if condition and (condition["kind"] == "ifeval" or not condition["line"]):
+            holding.append(holds)
+            continue
+        line = condition["line"] if condition else line
+        if holds and all(holding):
+            if attribute := ATTRIBUTE.match(line):
+                given.add(attribute[1])
             yield line
+
+
+def _holds(condition: re.Match[str], given: Set[str]) -> bool:
+    """Whether a condition holds: names joined by commas ask for any of them, by plus signs for all."""
+    names = [name in given for name in NAME.findall(condition["names"])]
+    found = all(names) if "+" in condition["names"] else any(names)
+    return condition["kind"] != "ifeval" and found == (condition["kind"] == "ifdef")
 
 
 def _plain(text: str) -> str:

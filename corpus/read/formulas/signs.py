@@ -79,10 +79,11 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"msam", re.IGNORECASE),
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
     (re.compile(r"^(?:TeX-)?cm(?:r|b|bx|ti|sl|ss|csc|bxti|bxsl|ssbx)\d", re.IGNORECASE), OT1),
+    (re.compile(r"^(?:TeX-)?(?:x?tipa|tips|tipx)[a-z]*\d", re.IGNORECASE), {}),
     (re.compile(r"^(?:ec|sf)(?:rm|bx|ti|sl|ss|cc|bi|xc|sx|bl|si)\d|^EuropeanComputerModern-(?!.*Typewriter)"), T1),
 )  # fmt: skip
-"""Fonts by their names, with the signs of their codes."""
-STRICT = re.compile(r"^(?:TeX-)?(?:cm(?:b?sy|mib?|ex)|msam)\d", re.IGNORECASE)
+"""Fonts by their names, with the signs of their codes; no sign of the phonetic alphabet's is known."""
+STRICT = re.compile(r"^(?:TeX-)?(?:(?:cm(?:b?sy|mib?|ex)|msam)|(?:x?tipa|tips|tipx)[a-z]*)\d", re.IGNORECASE)
 FOREIGN = frozenset(map(ord, "!?<>=;:0123456789"))
 """Codes that are the value of no other sign of TeX's mathematical fonts: a file that gives them says its codes."""
 LARGE = re.compile(r"(?<![^\W_])[P-Zp-s](?![^\W_])")
@@ -229,10 +230,13 @@ class Signs:
             self._set(index, GARBLED)
 
     def _name_foreign(self, index: int, code: int) -> None:
-        """A value that no sign of its font has is its code."""
+        """A value that no sign of its font has is its code; a font without known signs has no other values."""
         name = self.name(index)
         if STRICT.search(name):
-            self._set(index, (signs_of(name) or {}).get(code, GARBLED))
+            signs = signs_of(name) or {}
+            if not signs:
+                self.coded.add(name)
+            self._set(index, signs.get(code, GARBLED))
 
     def _beside(self, index: int, reach: int = 1) -> list[int]:
         """Characters in front of one and behind it."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from corpus.read.characters import BLANKS
+
 LEFTWARD = re.compile("[\u0590-\u07ff\ufb1d-\ufdff\ufe70-\ufefc]")
 """Signs of the scripts that are written from right to left."""
 _PAIRS = (
@@ -35,7 +37,6 @@ SAME_LINE = 3.0
 
 Edges = Callable[[int], tuple[float, float]]
 """Left and right edge of a character, points."""
-BLANKS = frozenset({0x20, 0xA0})
 BLANK = 0.1
 """Least gap between two characters that stands for a blank, in units of their height."""
 

@@ -4,7 +4,7 @@ import pytest
 from tex_fonts import write_page
 
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.formulas.leftward import is_leftward, reading_order
+from corpus.read.formulas.right_to_left import is_leftward, reading_order
 
 A, B, C = "\u05d0\u05d1", "\u05d2\u05d3", "\u05d4\u05d5"
 a, b, c = A[::-1], B[::-1], C[::-1]
