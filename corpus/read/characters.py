@@ -10,6 +10,8 @@ from typing import Any
 
 import pypdfium2.raw as raw
 
+from corpus.read.fonts import TextObjects
+
 # PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
 LINE_ENDS = frozenset({0x0A, 0x0D})
@@ -121,9 +123,10 @@ def codes_of(textpage: Any) -> list[int]:
 class Turns:
     """Quarter turns of a page's text: most of it may be printed sideways, and some along another edge than the rest."""
 
-    def __init__(self, textpage: Any, codes: Sequence[int], lines: Sequence[Span]) -> None:
-        self.textpage, self.codes = textpage, codes
+    def __init__(self, textpage: Any, codes: Sequence[int], lines: Sequence[Span], objects: TextObjects) -> None:
+        self.textpage, self.codes, self.objects = textpage, codes, objects
         self.matrix = raw.FS_MATRIX()
+        self.drawn: dict[int, int | None] = {}
         found: Counter[int] = Counter()
         for start, end, _ in lines[:: max(1, len(lines) // SAMPLED)]:
             turn = self._of(start)
@@ -133,7 +136,15 @@ class Turns:
 
     def _of(self, index: int) -> int | None:
         """Quarter turns of a character, or SLANTING; None for a blank that PDFium made up."""
-        if self.codes[index] <= 0x20 or not raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
+        if self.codes[index] <= 0x20:
+            return None
+        drawn = self.objects.of(index)
+        if drawn not in self.drawn:
+            self.drawn[drawn] = self._turned(index)
+        return self.drawn[drawn]
+
+    def _turned(self, index: int) -> int | None:
+        if not raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
             return None
         turn = math.atan2(self.matrix.b, self.matrix.a) / (math.pi / 2)
         return round(turn) % 4 if abs(turn - round(turn)) < SLANT else SLANTING

@@ -1,6 +1,7 @@
-"""Fonts of a page's characters: bold, typewriter, slanted, and the signs of fonts without Unicode values."""
+"""Fonts of a page's characters: size, bold, typewriter, slanted; asked for once for all that one object draws."""
 
 import ctypes
+import math
 import re
 from collections.abc import Sequence, Set
 from statistics import median
@@ -24,18 +25,88 @@ SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IG
 BLANK, NO_BREAK = 0x20, 0xA0
 LETTERS = frozenset(code for code in range(0x250) if chr(code).isalpha())
 """Characters whose advances tell a typewriter's font: digits and East Asian signs are equally wide in all."""
+LEAST_SIZE = 0.1
+"""Font size where the file has none, points."""
+
+
+def by_address(function: Any, result: Any, *arguments: Any) -> Any:
+    """The same function with addresses for pointers: half of a call's time is the making of pointers."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    return ctypes.PYFUNCTYPE(result, *arguments)(address)
+
+
+_object_of = by_address(raw.FPDFText_GetTextObject, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+_font_of = by_address(raw.FPDFTextObj_GetFont, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class TextObjects:
+    """Objects of one page by their characters. Those of an object lie side by side, on one straight line."""
+
+    def __init__(self, textpage: Any, count: int) -> None:
+        self.textpage, self.page = ctypes.cast(textpage, ctypes.c_void_p), textpage
+        self.matrix = raw.FS_MATRIX()
+        self.known: list[int | None] = [None] * count
+        self.fonts: dict[int, int] = {0: 0}
+        self.sizes: dict[int, float] = {}
+
+    def of(self, index: int) -> int:
+        """The object that draws a character; 0 for those that PDFium made up."""
+        drawn = self.known[index]
+        if drawn is None:
+            drawn = self.known[index] = _object_of(self.textpage, index) or 0
+        return drawn
+
+    def font_of(self, index: int) -> int:
+        """Identity of a character's font on this page; 0 where it has none."""
+        drawn = self.of(index)
+        if drawn not in self.fonts:
+            self.fonts[drawn] = _font_of(drawn) or 0
+        return self.fonts[drawn]
+
+    def size_of(self, index: int) -> float:
+        """Font size of a character as printed, points."""
+        drawn = self.of(index)
+        if drawn not in self.sizes:
+            scale = 1.0
+            if raw.FPDFText_GetMatrix(self.page, index, self.matrix):
+                scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
+            # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
+            self.sizes[drawn] = round(raw.FPDFText_GetFontSize(self.page, index) * scale, 1) or LEAST_SIZE
+        return self.sizes[drawn]
+
+    def end(self, first: int, last: int) -> int:
+        """One past the last of the characters from `first` on, before `last`, that its object draws."""
+        drawn = self.of(first)
+        if not drawn:
+            return first + 1
+        known, step, place = self.known, 1, first
+        while place + step < last and self.of(place + step) == drawn:
+            place += step
+            step *= 2
+        beyond = min(place + step, last)
+        while beyond - place > 1:
+            middle = (place + beyond) // 2
+            if self.of(middle) == drawn:
+                place = middle
+            else:
+                beyond = middle
+        known[first:beyond] = [drawn] * (beyond - first)
+        return beyond
 
 
 class Fonts:
     """Fonts of one page; one that neither name nor file calls a typewriter's, by the advance of its letters."""
 
-    def __init__(self, textpage: Any, codes: list[int]) -> None:
+    def __init__(self, textpage: Any, codes: list[int], objects: TextObjects) -> None:
         self.textpage = textpage
         self.codes = codes
+        self.objects = objects
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.name = ctypes.create_string_buffer(128)
         self.fixed: dict[int, bool] = {}
         self.named: dict[bytes, tuple[str, bool, bool]] = {}
+        self.drawn: dict[int, tuple[str, bool, bool]] = {}
         self.turns = 0
         self.probes: list[int] = []
 
@@ -43,9 +114,16 @@ class Fonts:
         """Characters of every line, from which fonts without a name are measured, and the page's quarter turns."""
         self.probes, self.turns, self.fixed = probes, turns, {}
         self.named.clear()
+        self.drawn.clear()
 
     def of(self, index: int) -> tuple[str, bool, bool]:
         """(name, bold, typewriter)"""
+        drawn = self.objects.of(index)
+        if drawn not in self.drawn:
+            self.drawn[drawn] = self._found(index) if drawn else ("", False, False)
+        return self.drawn[drawn]
+
+    def _found(self, index: int) -> tuple[str, bool, bool]:
         flags = ctypes.c_int()
         raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
         value = self.name.value
@@ -61,7 +139,7 @@ class Fonts:
 
     def face(self, index: int) -> str:
         """Identity of a character's font on this page: fonts of old TeX installations have no name."""
-        return self.of(index)[0] or str(self._font_of(index))
+        return self.of(index)[0] or str(self.objects.font_of(index))
 
     def is_slanted(self, index: int) -> bool:
         """Whether a character is in italics or a font of mathematical letters."""
@@ -75,21 +153,15 @@ class Fonts:
             self.fixed[0] = False
             for probe in self.probes:
                 self._measure(probe)
-        return self.fixed.get(self._font_of(index), said)
-
-    def _font_of(self, index: int) -> int:
-        """Identity of a character's font on this page."""
-        drawn = raw.FPDFText_GetTextObject(self.textpage, index)
-        font = raw.FPDFTextObj_GetFont(drawn) if drawn else None
-        return ctypes.cast(font, ctypes.c_void_p).value or 0 if font else 0
+        return self.fixed.get(self.objects.font_of(index), said)
 
     def _measure(self, index: int) -> None:
-        font = self._font_of(index)
+        font = self.objects.font_of(index)
         if not font or font in self.fixed:
             return
         codes, advances, seen, before = self.codes, [], set[int](), None
         for place in range(max(0, index - PROBED), min(len(codes), index + PROBED)):
-            if codes[place] <= BLANK or codes[place] == NO_BREAK or self._font_of(place) != font:
+            if codes[place] <= BLANK or codes[place] == NO_BREAK or self.objects.font_of(place) != font:
                 before = None
                 continue
             raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)

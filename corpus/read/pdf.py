@@ -1,7 +1,6 @@
 """PDF reader: positioned pieces of text and the outline. Called in limited processes only (`infuser_core.child`)."""
 
 import ctypes
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -22,7 +21,7 @@ from corpus.read.characters import (
     codes_of,
     printed_lines,
 )
-from corpus.read.fonts import Fonts
+from corpus.read.fonts import LEAST_SIZE, Fonts, TextObjects
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
@@ -45,8 +44,6 @@ EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
 BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
-LEAST_SIZE = 0.1
-"""Font size where the file has none, points."""
 KERNED, SET_APART = 0.05, 0.3
 """Width up to which a gap is no blank, in a line of words and in one of single letters, in units of the font size."""
 APART, LETTERS = 0.6, 8
@@ -129,15 +126,15 @@ class _Reader:
         self.order: Sequence[int] = range(len(self.codes))
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
-        self.matrix = raw.FS_MATRIX()
-        self.fonts = Fonts(textpage, self.codes)
+        self.objects = TextObjects(textpage, len(self.codes))
+        self.fonts = Fonts(textpage, self.codes, self.objects)
         Signs(textpage, self.codes, self.fonts, coded).give()
         self._name_holes()
         self.accents = Accents(textpage, self.codes)
         self.rules = self.accents.add_underscores(rules)
         self.parted = gaps.on(textpage, self.codes)
         spans = list(printed_lines(self.codes))
-        turns = Turns(textpage, self.codes, spans)
+        turns = Turns(textpage, self.codes, spans, self.objects)
         self.turns = turns.most
         self.lines: list[Span] = []
         self.labels: list[Piece] = []
@@ -224,21 +221,36 @@ class _Reader:
         """(first character, one past the last) of the stretches on one baseline."""
         codes = self.codes
         begin, stop, base = first, first, None
-        for index, place in enumerate(self.order[first:last], first):
-            if codes[index] in EMPTY:
-                continue
+        for index, after in self._straight(first, last, one_by_one=bool(ends)):
             if codes[index] > 0x590 and codes[index] in MARKS:
-                stop = index + 1
+                stop = after
                 continue
-            raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)
-            level = (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
+            level = self._baseline(index)
             if base is None:
                 base = level
             elif abs(level - base) > SAME_BASELINE or (ends and self._is_between(stop - 1, index, ends)):
                 yield from self._sized(begin, stop)
                 begin, base = index, level
-            stop = index + 1
+            stop = after
         yield from self._sized(begin, last)
+
+    def _straight(self, first: int, last: int, *, one_by_one: bool) -> Iterator[tuple[int, int]]:
+        """(first character, one past the last) of stretches whose baseline two characters tell: those of one object."""
+        codes, index = self.codes, first
+        one_by_one = one_by_one or not isinstance(self.order, range)
+        while index < last:
+            if codes[index] in EMPTY:
+                index += 1
+                continue
+            after = index + 1 if one_by_one else self.objects.end(index, last)
+            end = after
+            while codes[end - 1] in EMPTY:
+                end -= 1
+            if end - index > 1 and abs(self._baseline(end - 1) - self._baseline(index)) <= SAME_BASELINE:
+                yield index, end
+            else:
+                yield from ((place, place + 1) for place in range(index, end) if codes[place] not in EMPTY)
+            index = after
 
     def _sized(self, begin: int, stop: int) -> Iterator[tuple[int, int]]:
         """A stretch, cut at its first blank where the size changes: a script of a script can stand on the baseline."""
@@ -359,11 +371,7 @@ class _Reader:
         return "".join([*parts, self._text(start, last)])
 
     def _size(self, index: int) -> float:
-        scale = 1.0
-        if raw.FPDFText_GetMatrix(self.textpage, self.order[index], self.matrix):
-            scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
-        # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
-        return round(raw.FPDFText_GetFontSize(self.textpage, self.order[index]) * scale, 1) or LEAST_SIZE
+        return self.objects.size_of(self.order[index])
 
 
 def _cells(

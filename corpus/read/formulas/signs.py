@@ -12,7 +12,7 @@ from typing import Any
 
 import pypdfium2.raw as raw
 
-from corpus.read.fonts import Fonts
+from corpus.read.fonts import Fonts, by_address
 
 GARBLED = "\ue0ff"
 """Stands behind text that cannot be read as one formula; the print of the book says so in words."""
@@ -126,6 +126,9 @@ RELATIONS = frozenset(
 )
 
 
+_is_unmapped = by_address(raw.FPDFText_HasUnicodeMapError, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+
+
 @lru_cache(maxsize=1024)
 def signs_of(name: str) -> dict[int, str] | None:
     """Signs of a font of TeX's by their codes; None for any other."""
@@ -144,7 +147,7 @@ class Signs:
 
     def give(self) -> None:
         """Codes replaced by the signs that they stand for, those that are no sign by GARBLED."""
-        given, page, is_unmapped = self.given, self.textpage, raw.FPDFText_HasUnicodeMapError
+        given, page, is_unmapped = self.given, ctypes.cast(self.textpage, ctypes.c_void_p), _is_unmapped
         for index, code in enumerate(given):
             if code > 0x7E:
                 self._name_high(index, code)
