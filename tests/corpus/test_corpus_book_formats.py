@@ -230,6 +230,45 @@ def test_emphasis_within_emphasis_is_one(tmp_path):
     assert convert(written(tmp_path, "book.html", text)).markdown == "Press **Ctrl+u**, *a b c*.\n"
 
 
+MARKDEEP = """<meta charset="utf-8">
+<!-- Markdeep: a page without tags -->
+                    **Falling**
+
+Stones
+====================
+A stone falls as $h = g t^2 / 2$, so
+
+  $$ t = \\sqrt{2 h / g} $$
+
+<div class='together'>
+  - first
+    line
+
+    ~~~~~~~~~~~~~~~~~~~ C++
+    #include <cmath>
+    ~~~~~~~~~~~~~~~~~~~ C++ highlight
+        double t = <!-- h -->;
+    ~~~~~~~~~~~~~~~~~~~
+    [Listing [fall]: <kbd>[fall.cc]</kbd> A fall]
+</div>
+<style class="fallback">body{visibility:hidden}</style>
+<script src="markdeep.min.js"></script>
+"""
+
+
+@pytest.mark.parametrize("name", ["book.html", "book.md.html"])
+def test_a_page_without_tags_that_a_script_prints_is_markdown(tmp_path, name):
+    assert convert(written(tmp_path, name, MARKDEEP)).markdown == (
+        "**Falling**\n\n# Stones\n\nA stone falls as $h = g t^2 / 2$, so\n\n$$t = \\sqrt{2 h / g}$$\n\n"
+        "- first line\n\n``` c++\n#include <cmath>\n    double t = <!-- h -->;\n```\n\n\\[fall.cc\\] A fall\n"
+    )
+
+
+def test_a_number_that_sphinx_alone_knows_is_its_label(tmp_path):
+    text = "Stones\n======\n\nSee :numref:`Chapter %s <free_fall>` and :numref:`%s <drag>`.\n"
+    assert "See Chapter free fall and drag." in convert(written(tmp_path, "book.rst", text)).markdown
+
+
 def test_a_remark_in_a_cell_of_r_is_prose(tmp_path):
     text = '# Loops\n\n```{block, type="rmdnote"}\nMost *never* loop.\n```\n\n```{r}\nx = 1\n```\n'
     assert "\nMost *never* loop.\n\n``` r\nx = 1\n```" in convert(written(tmp_path, "book.Rmd", text)).markdown

@@ -50,6 +50,8 @@ class Format:
     """Ends of its files' names, in lower case."""
     reader: str
     """Input format of pandoc, with extensions."""
+    claim: Pattern[str] | None = None
+    """Text by which a file is of this format whatever its name says."""
     is_binary: bool = False
     """Whether its files are archives and no text."""
     include: Pattern[str] | None = None

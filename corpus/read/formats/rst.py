@@ -13,6 +13,8 @@ ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
 DIRECTIVE = re.compile(
     r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
 )
+NUMBERED = re.compile(r":numref:`(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>`")
+"""A reference by a number that only Sphinx knows; its label stands for it."""
 
 
 def _entries(tree: Tree, name: str) -> list[str]:
@@ -47,8 +49,8 @@ def _layouts(tree: Tree) -> list[Layout]:
 
 
 def prepare(text: str) -> str:
-    """Without directives that print nothing of a book's own."""
-    return DIRECTIVE.sub("", text)
+    """Without directives that print nothing of a book's own; references by number with the label for the number."""
+    return NUMBERED.sub(lambda found: f"{found['text']}{found['label'].replace('_', ' ')}", DIRECTIVE.sub("", text))
 
 
 FORMATS = (Format(suffixes=SUFFIXES, reader="rst", include=INCLUDE, prepare=prepare, layouts=_layouts),)
