@@ -116,6 +116,10 @@ def test_a_letter_that_the_file_does_not_name_is_a_ligature_of_tex_or_marked(tmp
     assert MARK in read(write_page(tmp_path / "a.pdf", [("CMR10", 72, 700, b"a "), ("Text", 92, 700, b"\x1c")]))
 
 
+def test_the_sign_of_the_return_key_within_a_word_is_a_ligature(tmp_path):
+    assert signs(tmp_path / "word.pdf", ("Apple", b"bu\tu, \t = x")) == "buffu,\u21b5=x"
+
+
 def test_rows_within_a_tall_bracket_are_marked_and_one_row_is_not(tmp_path):
     def bracketed(rows: list[tuple[float, bytes]]) -> str:
         inside = [("CMR10", 92.0, 700 + rise, codes) for rise, codes in rows]

@@ -12,6 +12,7 @@ FONTS: Mapping[str, Mapping[int, str]] = {
     "Text": LETTERS | {5: "g5", 21: "g21", 28: "g28", 146: "g146", 157: "g157"},
     "SFRM1095": {136: "g136"},
     "TeX-tipa10": LETTERS | {53: "five"},
+    "Apple": LETTERS | {9: "uni21B5"},
     "Hebrew": {97 + number: f"uni{0x5D0 + number:04X}" for number in range(26)},
     "CMMI10": LETTERS | {11: "alpha", 59: "comma"},
     "CMSY10": {20: "lessequal", 106: "bar", 161: "minus"}

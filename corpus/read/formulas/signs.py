@@ -106,6 +106,8 @@ LATIN = frozenset(range(0xA1, 0x100)) - {0xB5}
 """Values that no sign of mathematical letters has."""
 INTEGRALS = re.compile("esint", re.IGNORECASE)
 """Fonts of integrals; the one sign of theirs that is known is the plain one."""
+RETURN = 0x21B5
+"""Sign of the return key, by which Apple's programs call the ligature ff of some fonts."""
 BULLET = 0x88
 """Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
@@ -220,6 +222,8 @@ class Signs:
     def _name_high(self, index: int, code: int) -> None:
         if code in CONTROLS:
             self._name_control(index, code)
+        elif code == RETURN and self._is_in_word(index):
+            self._set(index, LIGATURES[0])
         elif PIECES.match(chr(code)) or (code in LATIN and MATH_LETTERS.search(self.name(index))):
             self._set(index, GARBLED)
         elif code in ACCENTS and INTEGRALS.search(self.name(index)):
