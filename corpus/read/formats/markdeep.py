@@ -11,7 +11,7 @@ PAGE = re.compile(
     r"(?ims)(?P<code>^[ \t]*(?P<sign>[~`])(?P=sign){2,}.*?^[ \t]*(?P=sign){3,}[ \t]*$)"
     r"|<!--.*?-->|<(?P<tag>style|script)\b.*?</(?P=tag)\s*>|<(?:meta|link)\b[^>]*>|</?div\b[^>]*>|</?kbd>"
 )
-"""What is the page's own, but not in listings; its divisions keep print together and would end paragraphs."""
+"""Parts of the page itself, but not in listings; its divisions keep print together and would end paragraphs."""
 FENCE = re.compile(r"([ \t]*)([~`])\2{2,}[ \t]*(\S*)")
 ITEM = re.compile(r"[ \t]*(?:[-*+]|\d+[.)])[ \t]")
 LISTING = re.compile(r"[ \t]*\[(?:Listing|Figure) \[([\w-]+)\]:[ \t]*(.*)\][ \t]*")
