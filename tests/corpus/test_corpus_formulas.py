@@ -129,6 +129,21 @@ def test_an_exponent_of_a_tall_bracket_is_part_of_its_denominator():
     assert [each.text for each in read] == ["\\frac{1}{1 + (z)^{2}}"]
 
 
+def test_the_fraction_in_the_line_above_is_not_under_a_root():
+    def piece(text: str, x0: float, x1: float, y: float, font: str = "CMR10") -> Piece:
+        return Piece(text=text, x0=x0, x1=x1, y=y, size=10, font=font, bold=False, mono=False)
+
+    above = [piece("L", 197, 210, 450.6), piece("mg", 196, 210, 437.0)]
+    root = [
+        piece("r =", 166, 183, 420.6),
+        piece("\u221a", 186, 196.1, 421.5, "CMEX10"),
+        piece("x + y", 196, 252, 420.6),
+    ]
+    rules = [Rule(x0=194.5, x1=212, y=446.4), Rule(x0=195.5, x1=253.2, y=429.8)]
+    read = [piece.text for piece in with_fractions([*above, *root], rules)]
+    assert read == ["\\frac{L}{mg}", "r =", "\\sqrt{x + y}"]
+
+
 def test_underlined_code_is_no_fraction():
     def typed(words: str, y: float) -> Piece:
         return Piece(text=words, x0=72, x1=95, y=y, size=10, font="CMTT10", bold=False, mono=True)

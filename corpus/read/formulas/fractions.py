@@ -24,6 +24,8 @@ RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
 """Largest size of a root's index, as a share of what stands under the root."""
+JOINED = 1.0
+"""Distance up to which a bar touches its root's sign, points."""
 AXIS = 0.25
 """Height of a fraction bar above the baseline of its line."""
 WORD = re.compile(r"(?<![\\\w])[^\W\d_]{3,}")
@@ -40,7 +42,7 @@ def with_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece
         near = [piece for piece in made if rule.x0 - SLACK <= piece.x0 and piece.x1 <= rule.x1 + SLACK]
         if near:
             made = (
-                _with_root(made, near, rule)
+                _with_root(made, near, rule, rules)
                 or _with_fraction(made, near, rule)
                 or _with_overline(made, near, rule)
                 or made
@@ -48,9 +50,10 @@ def with_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece
     return made
 
 
-def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
+def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Sequence[Rule]) -> list[Piece] | None:
     """The pieces with a root that this rule covers; None where there is no sign of a root at its left end."""
-    sign = next((p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule)), None)
+    signs = (p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule))
+    sign = next((p for p in signs if rule is _bar(p, rules)), None)
     if sign is None:
         return None
     least, most = RADICAND[0], max(RADICAND[1], (rule.y - sign.y) / sign.size + 0.6)
@@ -87,6 +90,12 @@ def _meets(sign: Piece, rule: Rule) -> bool:
     """Whether a rule begins at the upper end of a root's sign; a tall one is placed by its middle."""
     least, most = (0.5, 2.6) if EXTENSION.search(sign.font) else (-0.3, 1.3)
     return abs(sign.x1 - rule.x0) < 0.35 * sign.size and least * sign.size < rule.y - sign.y < most * sign.size
+
+
+def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
+    """The rule that begins nearest to a root's sign, then the lowest: a fraction may stand in the line above."""
+    met = [rule for rule in rules if _meets(sign, rule)]
+    return min(met, key=lambda rule: (max(abs(sign.x1 - rule.x0), JOINED), rule.y))
 
 
 def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
