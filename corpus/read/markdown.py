@@ -20,6 +20,8 @@ WIDE_END = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]$"
 WIDE_START = re.compile(r"^[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
 HYPHEN_END = re.compile(r"[^\W\d_][-\u2010]$")
+FEWEST, SHARE = 20, 0.3
+"""Lines of paragraphs, and their share, that begin at the same place and so tell the edge of the text."""
 LAST_WORD = re.compile(r"[^\W\d_]+$")
 FIRST_WORD = re.compile(r"^[^\W\d_]+")
 
@@ -47,7 +49,8 @@ class _Part:
 def print_texts(texts: Sequence[Text], num_pages: int) -> Marked:
     """Markdown of the blocks."""
     known = vocabulary(whole for text in texts for whole in _whole_words(text.lines))
-    parts = [_part(text, known) for text in texts]
+    shift = _shift(texts)
+    parts = [_part(_evened(text, shift), known) for text in texts]
     starts: dict[int, int] = {}
     position = 0
     for part in parts:
@@ -56,6 +59,27 @@ def print_texts(texts: Sequence[Text], num_pages: int) -> Marked:
         position += len(part.text) + 2
     markdown = "\n\n".join(part.text for part in parts) + "\n" if parts else ""
     return Marked(markdown=markdown, page_starts=_filled(starts, num_pages, len(markdown)))
+
+
+def _shift(texts: Sequence[Text]) -> float:
+    """Distance by which right pages are set further in than left ones, points; 0 where few lines say so."""
+    sides = [Counter[int](), Counter[int]()]
+    for text in texts:
+        if text.role is Role.PARAGRAPH:
+            for line in text.lines:
+                sides[line.page % 2][round(line.x0)] += 1
+    edges = [side.most_common(1)[0] if side else (0, 0) for side in sides]
+    if any(count < max(FEWEST, SHARE * side.total()) for side, (_, count) in zip(sides, edges, strict=True)):
+        return 0.0
+    return float(edges[1][0] - edges[0][0])
+
+
+def _evened(text: Text, shift: float) -> Text:
+    """A listing that goes on over a page, its lines where they would stand on pages with equal margins."""
+    if text.role is not Role.LISTING or abs(shift) < 2 or len({line.page % 2 for line in text.lines}) < 2:
+        return text
+    lines = (replace(line, x0=line.x0 - shift, x1=line.x1 - shift) if line.page % 2 else line for line in text.lines)
+    return replace(text, lines=tuple(lines))
 
 
 def _filled(starts: dict[int, int], num_pages: int, length: int) -> list[int]:

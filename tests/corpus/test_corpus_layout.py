@@ -351,3 +351,18 @@ def test_bullets_without_a_text_are_marked():
     made = marked_texts([text("\u2022 One"), text("\u2022"), text("\u2022 )"), text("\u2022 Two")], 10)
     assert [each.garbled for each in made] == [False, True, False, False]
     assert not any(each.garbled for each in marked_texts([text("\u2022 One"), text("\u2022")], 10))
+
+
+def test_a_listing_keeps_its_indentation_over_pages_with_other_margins(tmp_path):
+    code = ["while step:", *[f"    step += {number}" for number in range(14)]]
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for number, (first, last) in enumerate([([], []), ([], []), ([], code[:7]), (code[7:], [])]):
+        words = [f"{line} the end of page {number}" for line in LEFT[:24]]
+        for row, text in enumerate([*first, "", *words, "", *last]):
+            left = 72 + 50 * (number % 2) + 6 * (len(text) - len(text.lstrip()))
+            canvas.setFont("Courier" if text in code else "Times-Roman", 10)
+            canvas.drawString(left, 740 - 14 * row, text.lstrip())
+        canvas.showPage()
+    canvas.save()
+    listing = "\n".join(["```", *code, "```"])
+    assert listing in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
