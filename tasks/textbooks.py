@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from corpus.find.session import Opened
 
 T = TypeVar("T")
-VERSION = 4
+VERSION = 5
 UNFINISHED = "unfinished"
 """Name in a summary: what a later attempt may bring, such as a book whose download failed."""
 MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model", "shelf"}

@@ -23,6 +23,8 @@ CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous)
 """Notes that a listing or a table goes on over the page, at any height."""
 OFTEN = 0.3
 """Share of the pages on which a place is taken by running heads whatever they say."""
+KNOWN = 0.5
+"""Share of the pages there whose line carries the page's number or is another page's as well."""
 ALWAYS_APART = 0.8
 """Share of the lines at such a place that have space between themselves and the text."""
 ALWAYS_THERE = 0.5
@@ -161,9 +163,13 @@ def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int |
         large = any(edge.larger for edge in apart)
         least = max(min_repeats, int(ALWAYS_THERE * pages)) if large else min_repeats
         names = frozenset(name for name in _recurring(apart, least) if _settled(name, apart, everywhere))
-        numbered = [edge for edge in apart if _is_numbered(edge, shift)]
+        numbered = _pages(edge for edge in apart if _is_numbered(edge, shift))
         taken = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
-        often = taken >= max(min_repeats + 2, OFTEN * pages) or len(_pages(numbered)) >= min_repeats
+        many = taken >= max(min_repeats + 2, OFTEN * pages) or len(numbered) >= min_repeats
+        # Pages whose text begins or ends with a line above a displayed formula have one here as well.
+        twice = _recurring(apart, 2)
+        known = numbered | _pages(edge for edge in apart if edge.name in twice)
+        often = many and len(known) >= KNOWN * len(_pages(apart))
         if names or often:
             found.append(_Slot(y=y, size=size, names=names, often=often))
     return found

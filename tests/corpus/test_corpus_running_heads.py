@@ -62,6 +62,15 @@ def test_a_sentence_that_ends_many_pages_stays(tmp_path):
     assert book(tmp_path / "a.pdf", pages).markdown.count(said) == 6
 
 
+def test_lines_that_stand_alone_on_top_of_many_pages_stay_where_nothing_says_heads(tmp_path):
+    words = ["timber", "amber", "lagoon", "ridge", "valley", "kiln", "beach", "jetty", "ingot", "moss", "fern", "loam"]
+    tops: list[list[Placed]] = [[(72, 730, "Times-Roman", f"Hence the {word} is carried:")] for word in words]
+    foot: list[list[Placed]] = [[(300, 40, "Times-Roman", str(number + 1))] for number in range(12)]
+    pages = [[*top, *prose(number), *foot[number]] for number, top in enumerate(tops)]
+    made = book(tmp_path / "a.pdf", pages)
+    assert made.markdown.count("Hence the ") == 12 and {row.reason for row in made.removed} == {"page_number"}
+
+
 def test_heads_of_left_and_right_pages_and_of_chapters_go(tmp_path):
     pages = []
     for number in range(20):
