@@ -1,5 +1,6 @@
 """What stands on the page comes out whole: words, paragraphs, lists, tables, listings, notes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -169,15 +170,15 @@ def test_leaders_of_a_contents_page_are_shortened_and_each_line_stands_alone(tmp
 PROGRAM = ["if x in list then", "  return multiplied * 2;", "fi;", "# the answer", "}"]
 
 
-def bitmap_font_book(path: Path, widths: list[int]) -> None:
+def bitmap_font_book(path: Path, widths: list[int], texts: Sequence[str] = PROGRAM, shift: int = 0) -> None:
     """A page of code in a Type 3 font, which PDFium gives no name, as old TeX installations embed their bitmaps."""
     glyphs = " ".join(f"/g{code} 1 0 R" for code in range(33, 127))
     names = " ".join(f"/g{code}" for code in range(33, 127))
-    map_rows = "\n".join(f"<{code:02x}> <{code:04x}>" for code in range(33, 127))
+    map_rows = "\n".join(f"<{code:02x}> <{code + shift:04x}>" for code in range(33, 127))
     unicode_map = f"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <ff> endcodespacerange 94 beginbfchar\n{map_rows}\nendbfchar endcmap end"
     shown = "".join(
         f"BT /F0 10 Tf {72 + 6 * (len(text) - len(text.lstrip()))} {700 - 12 * row} Td ({escaped(text.lstrip())}) Tj ET\n"
-        for row, text in enumerate(PROGRAM)
+        for row, text in enumerate(texts)
     )
     prose = "".join(f"BT /F1 10 Tf 72 {600 - 12 * row} Td ({FILLER[:90]}) Tj ET\n" for row in range(8))
     objects = [
@@ -205,6 +206,11 @@ def escaped(text: str) -> str:
 def test_code_in_a_nameless_fixed_pitch_font_is_a_listing(tmp_path):
     bitmap_font_book(tmp_path / "a.pdf", [600] * 95)
     assert "```\n" + "\n".join(PROGRAM) + "\n```" in read(tmp_path / "a.pdf")
+
+
+def test_stars_of_a_nameless_font_are_the_letters_at_their_codes(tmp_path):
+    bitmap_font_book(tmp_path / "a.pdf", [600] * 95, texts=["FADE0123456789"], shift=0x2705)
+    assert "FADE0123456789" in read(tmp_path / "a.pdf")
 
 
 def test_a_nameless_font_of_different_widths_is_no_typewriter(tmp_path):

@@ -258,6 +258,11 @@ def test_braces_under_the_names_of_suits_are_braces_and_a_hand_of_cards_is_none(
     assert "\u2663" in read(write_page(tmp_path / "a.pdf", [*texts, ("CMSY10", 92, 700, b"~")]))
 
 
+def test_signs_of_the_font_of_blackboard_letters_are_no_codes(tmp_path):
+    texts = ("CMR10", b"u="), ("MSBM10", b"~"), ("CMR10", b"v,A"), ("MSBM10", b"(?"), ("CMR10", b",u"), ("MSBM10", b"R")
+    assert signs(tmp_path / "a.pdf", *texts) == "u=\u210fv,A\u228a\u2205,uR"
+
+
 @pytest.mark.parametrize(
     "text", ["_{i=1} of the loads", "the sum + _{j} of loads", "t i m b e r is carried", "\u221a_ of the loads"]
 )

@@ -19,6 +19,7 @@ FONTS: Mapping[str, Mapping[int, str]] = {
     | {114: "gradient", 39: "similarequal", 104: "angbracketleft", 105: "angbracketright"}
     | {33: "exclam", 55: "seven", 62: "greater", 63: "question"}
     | {123: "paragraph", 124: "club", 125: "diamond", 126: "heart"},
+    "MSBM10": {40: "g40", 63: "g63", 82: "R", 126: "g126"},
     "CMEX10": {2: "bracketleftbig", 3: "bracketrightbig", 122: "bracehtipdownleft", 18: "parenleftbigg", 90: "Z"},
 }
 """Fonts with the glyphs of their codes."""

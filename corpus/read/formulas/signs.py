@@ -78,6 +78,11 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"cmmi|math-?italic|txmi\b|pxmi\b", re.IGNORECASE), dict(enumerate(LETTERS))),
     (re.compile(r"msam", re.IGNORECASE),
      {0x03: "\u25a1", 0x04: "\u25a0", 0x26: "\u2273", 0x2E: "\u2272", 0x36: "\u2a7d", 0x3E: "\u2a7e"}),
+    (re.compile(r"msbm", re.IGNORECASE),
+     {**{code: chr(code) for code in range(0x41, 0x5B)}, **dict(enumerate("\u2270\u2271\u226e\u226f", 0x02)),
+      **dict(enumerate("\u228a\u228b\u2288\u2289\u2226\u2224", 0x28)), 0x39: "\u219b", 0x3B: "\u21cf",
+      0x3F: "\u2205", 0x40: "\u2204", 0x6E: "\u22c9", 0x6F: "\u22ca", 0x72: "\u2216", 0x7B: "\u03f0", 0x7C: "k",
+      0x7D: "\u210f", 0x7E: "\u210f"}),
     (re.compile(r"^(?:TeX-)?cm(?:r|b|bx|ti|sl|ss|csc|bxti|bxsl|ssbx)\d", re.IGNORECASE), OT1),
     (re.compile(r"^(?:TeX-)?(?:x?tipa|tips|tipx)[a-z]*\d", re.IGNORECASE), {}),
     (re.compile(r"^(?:ec|sf)(?:rm|bx|ti|sl|ss|cc|bi|xc|sx|bl|si)\d|^EuropeanComputerModern-(?!.*Typewriter)"), T1),
@@ -108,6 +113,11 @@ INTEGRALS = re.compile("esint", re.IGNORECASE)
 """Fonts of integrals; the one sign of theirs that is known is the plain one."""
 RETURN = 0x21B5
 """Sign of the return key, by which Apple's programs call the ligature ff of some fonts."""
+ORNAMENTS = {
+    **dict(enumerate("0123456789", 0x2735)), **dict(enumerate("ABCDEF", 0x2746)), **dict(enumerate("RST", 0x2758)),
+    0x2751: "K", 0x2756: "O", 0x276F: "U", **dict(enumerate("VWX", 0x2771)), 0x2768: "Y", 0x2769: "Z",
+}  # fmt: skip
+"""Stars under whose names, such as a67, TeX embeds the letters of its bitmaps, by the numbers of their codes."""
 BULLET = 0x88
 """Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
@@ -224,6 +234,8 @@ class Signs:
             self._name_control(index, code)
         elif code == RETURN and self._is_in_word(index):
             self._set(index, LIGATURES[0])
+        elif code in ORNAMENTS and not self.name(index):
+            self._set(index, ORNAMENTS[code])
         elif PIECES.match(chr(code)) or (code in LATIN and MATH_LETTERS.search(self.name(index))):
             self._set(index, GARBLED)
         elif code in ACCENTS and INTEGRALS.search(self.name(index)):
