@@ -177,6 +177,17 @@ def test_an_environment_of_latex_in_markdown_is_a_formula(tmp_path):
     assert "$$\\begin{align*}\na &= b" in page.markdown and "\\end{align*}$$" in page.markdown and not page.removed
 
 
+@pytest.mark.parametrize("name", ["book.mdx", "book.qmd", "book.md"])
+def test_a_remark_between_rules_is_no_metadata(tmp_path, name):
+    remark = "---\nTwo [logs](a.md): one of the *kiln*\n- and one\n---\n"
+    text = f"---\ntitle: Of kilns: a log\n---\n\n# Kilns\n\nEmber.\n\n{remark}\n```yaml\n\n---\nash: [\n---\n```\n"
+    page = convert(written(tmp_path, name, text))
+    assert page.markdown.startswith("# Kilns\n\nEmber.\n\n"), page.markdown
+    assert (
+        "one of the *kiln*" in page.markdown and "---\nash: [\n---" in page.markdown and "Of kilns" not in page.markdown
+    )
+
+
 def test_a_sidebar_of_a_book_is_a_part_of_it(tmp_path):
     text = "# Depth\n\n::: sidebar\nA digression on wells.\n:::\n"
     assert "A digression on wells." in convert(written(tmp_path, "book.qmd", text)).markdown

@@ -34,6 +34,8 @@ IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
 """A block of code between fences."""
+BETWEEN_RULES = re.compile(r"(?ms)(?:\A|(?<=^\n))---[ \t]*\n(?=\S)(?P<inner>.*?)^(?:---|\.\.\.)[ \t]*$")
+KEY = re.compile(r"[\w-]+[ \t]*:(?:\s|$)")
 
 
 class _Lenient(yaml.SafeLoader):
@@ -158,19 +160,33 @@ def _rmd(tree: Tree, folder: str) -> list[str]:
     return sorted(chapters, key=lambda name: not name.lower().endswith("index.rmd"))
 
 
+def ruled(text: str) -> str:
+    """A text whose remarks between rules are no metadata: pandoc refuses a whole text for what is no YAML there."""
+    code = [match.span() for match in FENCED.finditer(text)]
+
+    def plain_rules(found: re.Match[str]) -> str:
+        inner = found["inner"]
+        if isinstance(_settings(inner), dict) or any(start < found.start() < end for start, end in code):
+            return found[0]
+        return "" if not found.start() and KEY.match(inner) else f"* * *\n\n{inner}\n* * *"
+
+    return BETWEEN_RULES.sub(plain_rules, text)
+
+
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = OPTION.sub("", CELL.sub(r"\1 \2", PROSE.sub(r"\2", text)))
+    text = OPTION.sub("", CELL.sub(r"\1 \2", PROSE.sub(r"\2", ruled(text))))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
 def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
-    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(text))))
+    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(ruled(text)))))
 
 
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
+    text = ruled(text)
     made, place = [], 0
     for match in FENCED.finditer(text):
         made += [JSX.sub("", IMPORT.sub("", text[place : match.start()])), match[0]]
