@@ -79,7 +79,7 @@ def without_running_heads(
     edges = [_edges(page, body) for page in pages]
     every = [edge for page in edges for edge in page.values()]
     shift = _page_shift(edges, least=max(min_repeats, len(pages) // 2))
-    slots = _slots(every, min_repeats=min_repeats, pages=len(pages), shift=shift)
+    slots = _slots(every, min_repeats=min_repeats, pages=len(pages), shift=shift, body=body)
     kept: list[list[Line]] = []
     removed: list[Removed] = []
     for page, edge in zip(pages, edges, strict=True):
@@ -147,7 +147,7 @@ def _page_shift(edges: Sequence[dict[int, _Edge]], *, least: int) -> int | None:
     return best if best is not None and votes[best] >= least else None
 
 
-def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int | None) -> list[_Slot]:
+def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int | None, body: float) -> list[_Slot]:
     """Heights at which small lines stand apart from the text on many pages, for a reason that heads have."""
     found: list[_Slot] = []
     everywhere = Counter(edge.name for edge in edges)
@@ -166,10 +166,10 @@ def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int |
         numbered = _pages(edge for edge in apart if _is_numbered(edge, shift))
         taken = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
         many = taken >= max(min_repeats + 2, OFTEN * pages) or len(numbered) >= min_repeats
-        # Pages whose text begins or ends with a line above a displayed formula have one here as well.
+        # Pages whose text begins or ends with a line above a displayed formula have one here as well, in its size.
         twice = _recurring(apart, 2)
         known = numbered | _pages(edge for edge in apart if edge.name in twice)
-        often = many and len(known) >= KNOWN * len(_pages(apart))
+        often = many and (size <= body - 1 or len(known) >= KNOWN * len(_pages(apart)))
         if names or often:
             found.append(_Slot(y=y, size=size, names=names, often=often))
     return found
