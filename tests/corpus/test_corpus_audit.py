@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,8 @@ def test_a_killed_process_is_no_verdict_and_the_next_attempt_finds_the_same(fold
         while not ended.wait(0.01):
             # Each as soon as it is there: others are still being started.
             for child in multiprocessing.active_children():
-                os.kill(child.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
