@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from crash_points import begun
 from launcher import Launcher, SmallRun
 from places import CONFIGS
 from report_runs import row
@@ -92,12 +93,12 @@ def test_a_server_is_asked_like_a_model_of_files():
 
 
 def test_a_run_asks_the_strong_solver_in_every_iteration(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    store = begun(small_run, tmp_path / "store")
     with server(lambda body, number: said("\\boxed{A}")) as (url, log):
         model = f"cotrain.key_solver={{type: endpoint, model: m, url: '{url}'}}"
         small = [word for word in small_run.arguments if word not in ("--name", "small")]
-        ended = launch(*small, "--name", "watched", "--set", model, "--set", "cotrain.iterations=1", store=tmp_path)
+        ended = launch(*small, "--name", "watched", "--set", model, "--set", "cotrain.iterations=1", store=store)
     assert ended.code == 0, ended.err
-    store = Store(tmp_path)
-    (ref,) = [ref for ref in store.refs() if ref.kind == "check_keys"]
-    (found,) = store.rows(ref, "key_accuracies", KeyAccuracy)
+    (ref,) = [ref for ref in Store(store).refs() if ref.kind == "check_keys"]
+    (found,) = Store(store).rows(ref, "key_accuracies", KeyAccuracy)
     assert found.questions == len(log.bodies) > 0

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from care_tools import MadeUp, bits, doctor, made_up
+from crash_points import begun
 from launcher import Launcher, SmallRun
 
 from infuser_core.store import pruned, runs
@@ -67,7 +68,7 @@ def large_bytes(root: Path) -> int:
 def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    whole, rolling = tmp_path / "whole", tmp_path / "rolling"
+    whole, rolling = (begun(small_run, tmp_path / name) for name in ("whole", "rolling"))
     ended = launch(*small_run.arguments, *ROLLING[:4], store=whole)
     assert ended.code == 0, ended.err
     seen = []
@@ -102,11 +103,12 @@ def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
 def test_a_run_computes_again_what_the_retention_of_one_with_the_same_beginnings_removed(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    shared, alone = tmp_path / "shared", tmp_path / "alone"
-    ended = launch(*small_run.arguments, *ROLLING, store=shared)
+    shared, alone = (begun(small_run, tmp_path / name) for name in ("shared", "alone"))
+    rolling = (*ROLLING, "--set", "cotrain.iterations=3")
+    ended = launch(*small_run.arguments, *rolling, store=shared)
     assert ended.code == 0, ended.err
     # The generator is another one from its first update on; the solver's first update is the same.
-    other = [*small_run.arguments, *ROLLING, "--set", "cotrain.generator.learning_rate=1e-5", "--name", "other"]
+    other = [*small_run.arguments, *rolling, "--set", "cotrain.generator.learning_rate=1e-5", "--name", "other"]
     for store in (alone, shared):
         ended = launch(*other, store=store)
         assert ended.code == 0, ended.err
@@ -120,17 +122,19 @@ def test_a_run_computes_again_what_the_retention_of_one_with_the_same_beginnings
 def test_what_a_kill_behind_the_last_iteration_left_goes_when_the_run_is_resumed(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
+    store = begun(small_run, tmp_path / "store")
     arguments = [*small_run.arguments, *ROLLING, "--set", "cotrain.iterations=1"]
-    killed = launch(*arguments, store=tmp_path, INFUSER_CRASH_AT="gc:recorded")
-    assert killed.code == -9 and len(list(tmp_path.glob("artifacts/dev_gradient/*/gradient.safetensors"))) == 1
-    assert launch("resume", "small", store=tmp_path).code == 0
-    assert list(tmp_path.glob("artifacts/dev_gradient/*/gradient.safetensors")) == []
+    killed = launch(*arguments, store=store, INFUSER_CRASH_AT="gc:recorded")
+    assert killed.code == -9 and len(list(store.glob("artifacts/dev_gradient/*/gradient.safetensors"))) == 1
+    assert launch("resume", "small", store=store).code == 0
+    assert list(store.glob("artifacts/dev_gradient/*/gradient.safetensors")) == []
 
 
 @pytest.mark.slow
 def test_a_role_that_waits_for_its_turn_keeps_its_newest_checkpoint(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
+    store = begun(small_run, tmp_path / "store")
     turns = ("--set", "cotrain.turns={generator: 1, solver: 4}")
-    ended = launch(*small_run.arguments, *ROLLING, *turns, store=tmp_path)
+    ended = launch(*small_run.arguments, *ROLLING, *turns, store=store)
     assert ended.code == 0, ended.err
