@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from care_tools import copy_run
+from crash_points import begun
 from launcher import Launcher, SmallRun, copy_store
-from places import ROOT
 from served import Served, eventually
 
 from flows import deployment
@@ -82,15 +80,16 @@ def test_a_run_beside_the_server_is_a_flow_run_of_its_own_and_not_shown_twice(
 def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    points, store = tmp_path / "points", tmp_path / "store"
-    running = start(small_run, store, INFUSER_POINTS=str(points))
+    points, store = tmp_path / "points", begun(small_run, tmp_path / "store")
+    running = launch.start(*small_run.arguments, store=store, INFUSER_POINTS=str(points))
     eventually(lambda: points.exists() and "score_influence:start" in points.read_text(), 150)
-    running.send_signal(signal.SIGSTOP)
+    running.kill(signal.SIGSTOP)
     late = Served(store)
     try:
         assert eventually(lambda: [run["state_name"] for run in late.roots()], 30) == ["Running"]
-        running.send_signal(signal.SIGCONT)
-        assert running.wait(400) == 0, (tmp_path / "log").read_text()
+        running.kill(signal.SIGCONT)
+        ended = running.wait()
+        assert ended.code == 0, ended.err
         eventually(lambda: [run["state_name"] for run in late.roots()] == ["Completed"], 30)
         assert {run["state_name"] for run in late.post("flow_runs/filter", {})} == {"Completed"}
     finally:
@@ -103,12 +102,13 @@ def test_a_server_that_comes_late_shows_the_run_at_work_and_then_its_end(
 def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_server_shows_it(
     launch: Launcher, small_run: SmallRun, tmp_path: Path
 ):
-    points, store = tmp_path / "points", tmp_path / "store"
+    points, store = tmp_path / "points", begun(small_run, tmp_path / "store")
     first = Served(store)
-    running = start(small_run, store, INFUSER_POINTS=str(points))
+    running = launch.start(*small_run.arguments, store=store, INFUSER_POINTS=str(points))
     eventually(lambda: points.exists() and "rollout_dev:start" in points.read_text(), 150)
     os.kill(first.process.pid, signal.SIGKILL)
-    assert running.wait(400) == 0, (tmp_path / "log").read_text()
+    ended = running.wait()
+    assert ended.code == 0, ended.err
     assert digest(launch, store) == digest(launch, small_run.root)
     second = Served(store)
     try:
@@ -116,19 +116,6 @@ def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_serve
     finally:
         second.process.terminate()
         second.process.wait(60)
-
-
-def start(small_run: SmallRun, store: Path, **environment: str) -> "subprocess.Popen[bytes]":
-    """The small run as a process of its own."""
-    values = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    with (store.parent / "log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.main", *small_run.arguments],
-            cwd=ROOT,
-            env={**values, "INFUSER_STORE": str(store), **environment},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
 
 
 def digest(launch: Launcher, store: Path) -> str:

@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 from browser import Page, browser, chromium
+from crash_points import begun
+from launcher import SmallRun
 from places import ROOT
 from served import CONFIG, SMALL, Served, eventually
 
@@ -31,9 +33,9 @@ BROWSER = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-g
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for the tests of this file."""
-    running = Served(tmp_path_factory.mktemp("served") / "store")
+def served(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for the tests of this file, over a store that has the corpus already."""
+    running = Served(begun(small_run, tmp_path_factory.mktemp("served") / "store"))
     yield running
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(timeout=20) in (0, 130), running.log.read_text()
