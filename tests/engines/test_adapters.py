@@ -37,7 +37,9 @@ def adapted(root: Path, family: str = "qwen3", *, adapter: AdapterSettings = LOR
     base, anchor = root / "base" / "base-1", root / "anchor" / "anchor-1"
     for folder in (base, anchor):
         folder.mkdir(parents=True)
-    copy_model(make_source(root / "source", family), base)
+    # A stock model has 128 experts, which changes nothing but the seconds.
+    experts = {"num_experts": 8} if family == "qwen3_moe" else {}
+    copy_model(make_source(root / "source", family, **experts), base)
     prepare_adapter(base, anchor, adapter=adapter, seed=seed)
     return anchor
 
