@@ -243,7 +243,7 @@ class _Process:
         # The standard library's pool hangs or leaves processes behind where one is killed while others start.
         from loky import ProcessPoolExecutor
 
-        self._pool = ProcessPoolExecutor(1)
+        self._pool = ProcessPoolExecutor(1, initializer=child.end_with, initargs=(os.getpid(),))
 
     def do(self, task: Task, item: Any) -> Any:
         return self._asked(_in_process, task.begin, item)

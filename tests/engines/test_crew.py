@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from threading import Barrier
 
 import pytest
+from served import eventually
 
 from infuser_core import child
 from infuser_core.engines.crew import ATTEMPTS, Task, local_crew
@@ -86,6 +88,21 @@ def test_a_process_that_dies_between_two_tasks_costs_no_item(tmp_path: Path):
     os.kill(int(opened.name.removeprefix("opened-")), signal.SIGKILL)
     assert dict(crew.each(task(tmp_path), [3])) == {0: 9}
     crew.close()
+
+
+def killed(folder: Path) -> None:
+    """A process that has had an item done, and is killed while its worker rests."""
+    list(local_crew(1).each(task(folder), [2]))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_the_workers_of_a_process_that_is_killed_end_too(tmp_path: Path):
+    process = get_context("spawn").Process(target=killed, args=(tmp_path,))
+    process.start()
+    process.join()
+    (opened,) = tmp_path.glob("opened-*")
+    assert process.exitcode == -signal.SIGKILL
+    assert eventually(lambda: not Path("/proc", opened.name.removeprefix("opened-")).exists(), 20)
 
 
 @contextmanager
