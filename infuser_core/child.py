@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.errors import DocumentError, KilledProcessError
+from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 
 ROOT = Path(__file__).parent.parent
 PROC = Path("/proc")
@@ -211,7 +211,7 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     """The JSON result of `module:function` called with `argument` in a limited process.
 
     Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own, KilledProcessError
-    when somebody else ended it.
+    when somebody else ended it, UsageError where a package is not installed, which no document is to blame for.
     """
     # -P: the folder that the user stands in may hold modules of any name.
     ended = run(
@@ -227,7 +227,10 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     if ended.killed:
         raise killed(function, ended.status)
     if ended.status:
-        raise DocumentError(_reason(ended, limits), hint="the file is damaged or needs more than the limits")
+        reason = _reason(ended, limits)
+        if reason.startswith("ModuleNotFoundError: "):
+            raise UsageError(f"{function}: {reason}", hint="install the project again, with its dependencies")
+        raise DocumentError(reason, hint="the file is damaged or needs more than the limits")
     return json.loads(ended.out)
 
 

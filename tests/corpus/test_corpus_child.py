@@ -15,7 +15,7 @@ from corpus_books import BookPlan, write_book
 from corpus.read.embedded import ConvertConfig, convert_pdf
 from corpus.read.file_kinds import COUNTER
 from infuser_core.child import PROC, ROOT, Limits, call
-from infuser_core.errors import DocumentError, KilledProcessError
+from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 
 
 def test_the_result_comes_back():
@@ -42,6 +42,11 @@ def test_the_memory_limit_holds():
 def test_the_processor_limit_is_named_where_it_fired():
     with pytest.raises(DocumentError, match="used more than 1 s of processor time"):
         call("timeit:timeit", {"number": 10**12}, Limits(cpu_seconds=1))
+
+
+def test_a_package_that_is_not_installed_is_no_fault_of_a_file():
+    with pytest.raises(UsageError, match="no_such_package:read: ModuleNotFoundError"):
+        call("no_such_package:read", {}, Limits())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
