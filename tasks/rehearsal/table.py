@@ -123,9 +123,8 @@ STEPS = {
     "generation": "generate_questions",
     "dev gradient": "dev_gradient",
     "scoring": "score_influence",
-    "update": "update_solver",
 }
-"""Steps whose seconds the planner knows, and their phases."""
+"""Steps whose seconds the planner knows, and their phases; an update also writes its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.training import Work
 from infuser_core.config.overlays import load
 from tasks.rehearsal.accelerators import Meter
-from tasks.rehearsal.steps import asked_of, rehearse
+from tasks.rehearsal.steps import Rehearsal, asked_of, rehearse
 from tasks.rehearsal.table import (
     FAILED,
     PASSED,
@@ -110,12 +110,18 @@ def test_twice_the_planned_seconds_is_slower_than_planned():
     assert [judged(2.0, 1.0), judged(2.1, 1.0), judged(2.1, None)] == [PASSED, SLOWER, PASSED]
 
 
+def test_what_an_accelerator_takes_for_the_first_use_of_a_kernel_is_in_no_line(tmp_path: Path):
+    made = Rehearsal(load([NANO], SMALL), tmp_path, None)
+    made._step("scoring", (), lambda: (0, "scored"), lambda: time.sleep(2.0))
+    (line,) = made.lines
+    assert (line.status, line.told) == (PASSED, "scored") and line.seconds < 1.0
+
+
 def test_the_forecast_gives_seconds_for_every_phase_that_is_rehearsed():
     asked = asked_of(load([NANO], []), "cpu")
     assert asked is not None
     forecast = Forecast.of(asked)
-    phases = ("generate_questions", "dev_gradient", "score_influence", "update_solver")
-    assert all((forecast.seconds(phase, 1000) or 0) > 0 for phase in phases)
+    assert all((forecast.seconds(phase, 1000) or 0) > 0 for phase in STEPS.values())
 
 
 def test_constants_are_those_that_the_timings_were_made_with():
