@@ -102,11 +102,11 @@ class Loopback:
                 handler.send_header(name, value)
             if length >= 0:
                 handler.send_header("Content-Length", str(length))
+            # With the last byte, of the head where there is no body, the client asks again before this thread goes on.
+            over = not (say.body or say.hold) and self._leave()
             handler.end_headers()
             handler.wfile.write(say.body[:-1])
-            if not say.hold:
-                # With the last byte the client has its answer, and asks again before this thread goes on.
-                over = self._leave()
+            over = over or (not say.hold and self._leave())
             handler.wfile.write(say.body[-1:])
             if say.hold:
                 say.hold.wait(10)
