@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,10 @@ def test_ranks_end_with_their_driver_and_listen_to_nobody_outside() -> None:
 
 def descendants(pid: int) -> list[int]:
     """Processes below a process."""
-    below = [int(word) for path in Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
+    below: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended since
+            below += map(int, path.read_text().split())
     return below + [each for child in below for each in descendants(child)]
 
 
