@@ -95,13 +95,13 @@ class Watch:
         return self.seconds
 
 
-def end_with(parent: int) -> None:
-    """End this process within a second of its parent's end: an idle one would wait for work for ever."""
+def end_with(parent: int, *, group: bool = False) -> None:
+    """End this process, or its group, within a second of its parent's end, whatever it is doing or waiting for."""
 
     def follow() -> None:
         while os.getppid() == parent:
             time.sleep(LOOK_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(0 if group else os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=follow, name="parent", daemon=True).start()
 

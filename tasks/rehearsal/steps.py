@@ -27,7 +27,7 @@ from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
 from tasks.rehearsal.accelerators import Meter
 from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_anchor
-from tasks.rehearsal.table import FAILED, UNREACHED, Forecast, Line, Refit, judged, peak_memory, refit
+from tasks.rehearsal.table import FAILED, STEPS, UNREACHED, Forecast, Line, Refit, judged, peak_memory, refit
 
 LEARNING_RATE = 1e-2
 """Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
@@ -71,11 +71,11 @@ class Rehearsal:
         try:
             self._step("model", (), self._model)
             self._step("sampler start", ("model",), self._sampler)
-            self._step("generation", ("sampler start",), self._generate, self._first_draw, phase="generate_questions")
+            self._step("generation", ("sampler start",), self._generate, self._first_draw)
             self._step("trainer start", ("model",), self._trainer)
             trained = ("trainer start", "generation")
-            self._step("dev gradient", trained, self._dev_gradient, self._dev_gradient, phase="dev_gradient")
-            self._step("scoring", ("dev gradient",), self._score, self._score, phase="score_influence")
+            self._step("dev gradient", trained, self._dev_gradient, self._dev_gradient)
+            self._step("scoring", ("dev gradient",), self._score, self._score)
             self._step("update", trained, self._update)
             self._step("save", ("update",), self._save)
             self._step("weight change", ("save",), self._change)
@@ -93,8 +93,6 @@ class Rehearsal:
         needs: Sequence[str],
         work: Callable[[], tuple[int, str]],
         first: Callable[[], object] | None = None,
-        *,
-        phase: str = "",
     ) -> None:
         """Do a step, and write its line. The seconds leave out `first`: an accelerator's first use of a kernel takes
         seconds, whatever it computes, and once in a run."""
@@ -117,7 +115,7 @@ class Rehearsal:
         finally:
             self._engines |= engines
         seconds = time.monotonic() - started
-        planned = self._forecast.seconds(phase, tokens) if self._forecast and phase else None
+        planned = self._forecast.seconds(STEPS[name], tokens) if self._forecast and name in STEPS else None
         memory = peak_memory([os.getpid(), *(pid for engine in self._engines.values() for pid in pids_of(engine))])
         self._passed.add(name)
         self.lines.append(

@@ -96,7 +96,7 @@ def measured(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     cpu = options.device == "cpu"
     devices = 1 if cpu else torch.cuda.device_count()
     with tempfile.TemporaryDirectory() as folder:
-        made = anchor(Path(folder), SHAPES["tiny" if options.tiny else options.shape])
+        made = anchor(Path(folder), SHAPES["tiny" if options.tiny else "qwen3-0.6b"])
         settings = [f"anchor={{type: folder, path: {made}}}", *(SHORT if options.tiny else LENGTHS), *options.set]
         planned = ["--gpus", options.gpus] if options.gpus else []
         for name, layout in (CPU if cpu else GPU).items():
@@ -125,7 +125,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a toy shape and short texts")
     parser.add_argument("--only", nargs="+", choices=sorted({*GPU, *CPU}), metavar="LAYOUT")
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="qwen3-0.6b")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of every layout")
     parser.add_argument("--gpus", default="", help="this machine to the planner, e.g. 1xH200: its seconds stand beside")
     options = parser.parse_args(arguments)

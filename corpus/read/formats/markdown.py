@@ -35,7 +35,9 @@ JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
 """A block of code between fences."""
 BETWEEN_RULES = re.compile(r"(?ms)(?:\A|(?<=^\n))---[ \t]*\n(?=\S)(?P<inner>.*?)^(?:---|\.\.\.)[ \t]*$")
+"""Text that pandoc takes for metadata: between rules, behind an empty line or at the beginning."""
 KEY = re.compile(r"[\w-]+[ \t]*:(?:\s|$)")
+"""The beginning of metadata, in YAML that may be broken further on."""
 
 
 class _Lenient(yaml.SafeLoader):
@@ -160,8 +162,8 @@ def _rmd(tree: Tree, folder: str) -> list[str]:
     return sorted(chapters, key=lambda name: not name.lower().endswith("index.rmd"))
 
 
-def ruled(text: str) -> str:
-    """A text whose remarks between rules are no metadata: pandoc refuses a whole text for what is no YAML there."""
+def without_false_metadata(text: str) -> str:
+    """Markdown whose remarks between rules are text: pandoc refuses all of it for what is no YAML there."""
     code = [match.span() for match in FENCED.finditer(text)]
 
     def plain_rules(found: re.Match[str]) -> str:
@@ -175,18 +177,18 @@ def ruled(text: str) -> str:
 
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = OPTION.sub("", CELL.sub(r"\1 \2", PROSE.sub(r"\2", ruled(text))))
+    text = OPTION.sub("", CELL.sub(r"\1 \2", PROSE.sub(r"\2", without_false_metadata(text))))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
 def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
-    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(ruled(text)))))
+    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(without_false_metadata(text)))))
 
 
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
-    text = ruled(text)
+    text = without_false_metadata(text)
     made, place = [], 0
     for match in FENCED.finditer(text):
         made += [JSX.sub("", IMPORT.sub("", text[place : match.start()])), match[0]]

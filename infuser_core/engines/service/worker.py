@@ -7,13 +7,13 @@ is what the sampler reports. Commands and replies are tuples of plain values, th
 
 import json
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
+
+from infuser_core import child
 
 BEAT_SECONDS = 1.0
 """Longest silence of an engine at work: the sampler tells a slow engine from a hung one by it."""
@@ -114,13 +114,6 @@ class Server:
 
 def main(arguments: list[str], build: Callable[[dict[str, Any]], Engine]) -> None:
     """Build an engine from `FD SETTINGS` and serve it."""
-    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    child.end_with(os.getppid(), group=True)
     pipe = Connection(int(arguments[0]))
     Server(build(json.loads(arguments[1])), pipe).serve()
-
-
-def _follow_parent(parent: int) -> None:
-    """End the whole process group when the sampler's process is gone, even in the middle of loading."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os.killpg(0, signal.SIGKILL)
