@@ -9,6 +9,7 @@ points that are passed. Unset, a point costs two dictionary look-ups.
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def _misbehave(action: str, name: str) -> None:
     if action == KILL:
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # Sent to this very thread: a signal to the process may reach another one first, and this one would go on.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif action == "raise":
         raise RuntimeError(f"told to fail at {name}")
     elif action.startswith(_UNTIL):
