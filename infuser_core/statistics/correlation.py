@@ -1,4 +1,7 @@
-"""Correlations with intervals: rank correlation by bootstrap, accuracy against response length."""
+"""Correlations with intervals: rank correlation by bootstrap, accuracy against response length.
+
+Legend: _B resamples, _N questions, _L different values.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,20 +34,28 @@ class RankCorrelation:
     """Questions."""
 
 
-def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rho with average ranks for ties."""
-    # Imported here: half a second, which pages without a correlation need not pay.
-    from scipy.stats import rankdata
-
-    return _pearson(rankdata(first), rankdata(second))
+def spearman(first: np.ndarray, second: np.ndarray, draws_BN: np.ndarray) -> np.ndarray:
+    """Spearman's rho [B] with average ranks for ties, of the pairs that each row of `draws_BN` picks."""
+    return _pearson(_ranks(first, draws_BN), _ranks(second, draws_BN))
 
 
-def _pearson(first: np.ndarray, second: np.ndarray) -> float:
-    if first.size < 2:
-        return 0.0
-    left, right = first - first.mean(), second - second.mean()
-    scale = float(np.sqrt((left @ left) * (right @ right)))
-    return float(left @ right) / scale if scale > 0 else 0.0
+def _ranks(values: np.ndarray, draws_BN: np.ndarray) -> np.ndarray:
+    """Ranks of the drawn values within their row [B, N]: the mean of the places that equal ones share."""
+    levels, level_of = np.unique(values, return_inverse=True)
+    drawn_BN = level_of[draws_BN]
+    batch, size = len(drawn_BN), levels.size
+    flat = (drawn_BN + size * np.arange(batch)[:, None]).ravel()
+    counts_BL = np.bincount(flat, minlength=batch * size).reshape(batch, size)
+    return np.take_along_axis(counts_BL.cumsum(axis=1) - (counts_BL - 1) / 2, drawn_BN, axis=1)
+
+
+def _pearson(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Pearson's correlation along the last axis; 0 where one side does not vary."""
+    if first.shape[-1] < 2:
+        return np.zeros(first.shape[:-1])
+    left, right = (side - side.mean(axis=-1, keepdims=True) for side in (first, second))
+    scale = np.sqrt(np.vecdot(left, left) * np.vecdot(right, right))
+    return np.divide(np.vecdot(left, right), scale, out=np.zeros_like(scale), where=scale > 0)
 
 
 def rank_correlations(
@@ -52,22 +63,23 @@ def rank_correlations(
 ) -> list[RankCorrelation]:
     """Every predictor against every target, all on the same bootstrap resamples of the questions."""
     count = len(next(iter(targets.values())))
-    draws = np.random.default_rng(seed).integers(0, count, size=(RESAMPLES, count)) if count else np.zeros((0, 0), int)
+    size = (RESAMPLES if count else 0, count)
+    draws_BN = np.random.default_rng(seed).integers(0, max(count, 1), size=size)
     return [
-        _correlation(predictor, np.asarray(values, float), target, np.asarray(measured, float), draws)
+        _correlation(predictor, np.asarray(values, float), target, np.asarray(measured, float), draws_BN)
         for target, measured in targets.items()
         for predictor, values in predictors.items()
     ]
 
 
 def _correlation(
-    predictor: str, values: np.ndarray, target: str, measured: np.ndarray, draws: np.ndarray
+    predictor: str, values: np.ndarray, target: str, measured: np.ndarray, draws_BN: np.ndarray
 ) -> RankCorrelation:
-    resampled = sorted(spearman(list(values[draw]), list(measured[draw])) for draw in draws)
+    resampled = np.sort(spearman(values, measured, draws_BN)).tolist()
     return RankCorrelation(
         predictor=predictor,
         target=target,
-        spearman=spearman(list(values), list(measured)),
+        spearman=float(spearman(values, measured, np.arange(values.size)[None])[0]),
         low=resampled[int(0.025 * len(resampled))] if resampled else -1.0,
         high=resampled[int(0.975 * len(resampled))] if resampled else 1.0,
         count=values.size,
@@ -95,7 +107,7 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[s
         spread = logs - logs.mean()
         slope, reason = float(spread @ values / (spread @ spread)), "accuracy does not vary"
     if moved and varied:
-        correlation = min(1.0, max(-1.0, _pearson(logs, values)))
+        correlation = min(1.0, max(-1.0, float(_pearson(logs, values))))
         reason = f"{len(kept)} points are too few for an interval"
         if abs(correlation) >= 1 - 1e-15:
             low, high, reason = correlation, correlation, "the points lie on a line"

@@ -14,14 +14,16 @@ from infuser_core.statistics.correlation import fit_lengths, rank_correlations, 
 values = st.lists(st.integers(-20, 20), min_size=3, max_size=30)
 
 
-@given(values, st.randoms())
-def test_spearman_is_scipys(first: list[int], random: object):
-    second = list(first)
-    random.shuffle(second)  # type: ignore[attr-defined]
-    if len(set(first)) < 2:
-        assert spearman(first, second) == 0.0
-    else:
-        assert spearman(first, second) == pytest.approx(spearmanr(first, second).statistic, abs=1e-12)
+@given(values, st.integers(0, 2**32))
+def test_spearman_of_every_draw_is_scipys(first: list[int], seed: int):
+    random = np.random.default_rng(seed)
+    left, right = np.asarray(first, float), random.permutation(first).astype(float)
+    draws_BN = np.vstack([np.arange(left.size), random.integers(0, left.size, size=(5, left.size))])
+    for draw, found in zip(draws_BN, spearman(left, right, draws_BN), strict=True):
+        if len({*left[draw]}) < 2 or len({*right[draw]}) < 2:
+            assert found == 0.0
+        else:
+            assert found == pytest.approx(spearmanr(left[draw], right[draw]).statistic, abs=1e-12)
 
 
 def test_a_perfect_predictor_and_its_opposite():
