@@ -72,7 +72,8 @@ def _from_gguf(path: Path, source: Path, draft: Path) -> dict[str, Any]:
 
 
 def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
-    from infuser_core.engines.hf.causal_lm import WEIGHTS, read_config
+    from infuser_core.engines.hf.causal_lm import read_config
+    from infuser_core.engines.hf.model_files import WEIGHTS
     from infuser_core.engines.hf.renderer import Renderer
     from infuser_core.engines.local.hub import prepare_anchor
 

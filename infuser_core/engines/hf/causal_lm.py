@@ -7,7 +7,6 @@ A model loaded with `attn_implementation=IMPLEMENTATION` builds no mask of its o
 import ctypes
 import os
 import shutil
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -30,6 +29,7 @@ from transformers.utils import logging as transformers_logging
 from infuser_core.adapters import base_of
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.hf.model_files import COMPANIONS, WEIGHTS, files_of
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.errors import CheckpointError, EngineError
 
@@ -129,22 +129,6 @@ _AGAIN = "fetch the model again"
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
-COMPANIONS = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab*",
-    "merges.txt",
-    "chat_template*",
-    "LICENSE*",
-)
-"""Files beside the weights that every checkpoint of a run carries unchanged."""
-
-WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
-"""The weights themselves."""
-
 _building = Lock()
 
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
@@ -196,11 +180,6 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     return model.eval()
 
 
-def companions(folder: Path) -> dict[str, bytes]:
-    """Contents of the files beside a model's weights, by name: what they are, and its tokenizer."""
-    return {found.name: found.read_bytes() for found in _found(folder, COMPANIONS)}
-
-
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
     """Copy a folder's weights into a loaded model; False, and nothing changed, for adapters and other tensors."""
@@ -209,7 +188,7 @@ def refill(model: PreTrainedModel, folder: Path) -> bool:
         found = (
             {}
             if base_of(folder)
-            else {name: each for file in _found(folder, WEIGHTS[:1]) for name, each in load_file(file).items()}
+            else {name: each for file in files_of(folder, WEIGHTS[:1]) for name, each in load_file(file).items()}
         )
     except (OSError, SafetensorError):
         return False
@@ -351,7 +330,7 @@ def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
 
 def copy_companions(source: Path, target: Path) -> None:
     """Copy config and tokenizer files, and write down the chat template where there was none; flushed to the disk."""
-    copies = [Path(shutil.copyfile(found, target / found.name)) for found in _found(source, COMPANIONS)]
+    copies = [Path(shutil.copyfile(found, target / found.name)) for found in files_of(source, COMPANIONS)]
     for copied in sorted([*copies, *record_template(source, target)]):
         fsync(copied)
 
@@ -363,7 +342,7 @@ def copy_model(source: Path, target: Path) -> None:
     """
     if base_of(source) is not None:
         raise CheckpointError(f"{source} holds an adapter", hint="merge it into its model, and start from that")
-    weights = _found(source, WEIGHTS)
+    weights = files_of(source, WEIGHTS)
     if not weights:
         raise CheckpointError(f"{source} holds no safetensors", hint=f"`infuser anchor import {source} OUT` makes them")
     for found in weights:
@@ -378,16 +357,3 @@ def save_merged(source: Path, target: Path, *, dtype: torch.dtype) -> None:
     model = load_model(source, dtype=exact, device=torch.device("cpu"))
     nn.Module.to(model, dtype).save_pretrained(target)
     copy_companions(source, target)
-
-
-def link_model_files(source: Path, target: Path, weights: Path | None = None) -> Path:
-    """Fill a folder with links to a model's files, without optimizer state; `weights` take the place of its own."""
-    for found in _found(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
-        (target / found.name).symlink_to(found.absolute())
-    if weights:
-        (target / "model.safetensors").symlink_to(weights)
-    return target
-
-
-def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    return sorted({found for pattern in patterns for found in folder.glob(pattern) if found.is_file()})

@@ -18,7 +18,6 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
-    companions,
     device_name,
     folder_ends,
     hidden_states,
@@ -28,6 +27,7 @@ from infuser_core.engines.hf.causal_lm import (
     settle_process,
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
+from infuser_core.engines.hf.model_files import companions
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.protocols import (
     Completion,

@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from infuser_core.adapters import base_of
-from infuser_core.engines.hf.causal_lm import choose_dtype, link_model_files, save_merged
+from infuser_core.engines.hf.model_files import link_model_files
 from infuser_core.engines.service.handover import HERE
 from infuser_core.engines.service.launch import ServiceOptions, launches, visible_cards
 from infuser_core.engines.service.process import EngineProcess
@@ -46,6 +46,9 @@ class Station:
         if base_of(folder) is None:
             link_model_files(folder, view, weights)
         else:
+            # Torch loads where it is used.
+            from infuser_core.engines.hf.causal_lm import choose_dtype, save_merged
+
             save_merged(folder, view, dtype=choose_dtype(self._options.dtype))
 
     def close(self, *, keep_output: bool = False) -> None:
