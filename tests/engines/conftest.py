@@ -1,9 +1,16 @@
-"""A tiny anchor that the tests of a module share; tests of several ranks are skipped without DeepSpeed."""
+"""A tiny anchor that the tests of a module share, and Ray nodes that all share; tests of several ranks are skipped
+without DeepSpeed."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from engine_tiny import make_checkpoint
 
 from infuser_core.schemas import Checkpoint
+
+if TYPE_CHECKING:
+    from ray_nodes import Nodes
 
 
 @pytest.fixture(scope="module")
@@ -16,3 +23,20 @@ def _deepspeed(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("distributed"):
         reason = "needs the extra `deepspeed`: make test-distributed"
         pytest.importorskip("deepspeed", reason=reason, exc_type=ImportError)
+
+
+@pytest.fixture(scope="session")
+def _nodes(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Nodes]":
+    # Ray loads where it is used.
+    from ray_nodes import Nodes
+
+    found = Nodes(tmp_path_factory.mktemp("nodes") / "reads")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def nodes(_nodes: "Nodes") -> "Nodes":
+    """Both of them alive."""
+    _nodes.complete()
+    return _nodes

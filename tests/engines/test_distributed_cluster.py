@@ -3,12 +3,12 @@
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from places import ROOT, SUPPORT
+from launcher import Launcher
+from ray_nodes import Nodes
 from test_distributed_ranks import descendants
 from test_distributed_run import RANKS, Made, entries, finished, start, until
 
@@ -23,34 +23,6 @@ SAMPLED = ("rollout_dev", "generate_questions", "rollout_questions")
 WORKER = "infuser_core.engines.hf.worker"
 
 
-class Nodes:
-    """Two Ray nodes of two cores each, as two machines would be."""
-
-    def __init__(self) -> None:
-        from ray.cluster_utils import Cluster as RayCluster
-
-        self._cluster = RayCluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-        self._cluster.add_node(num_cpus=2)
-        self._cluster.wait_for_nodes()
-        self.address: str = self._cluster.address
-
-    def raylets(self) -> list[int]:
-        """Processes of the nodes."""
-        return [node.all_processes["raylet"][0].process.pid for node in self._cluster.list_all_nodes()]
-
-    def close(self) -> None:
-        self._cluster.shutdown()
-
-
-@pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(SUPPORT)]))
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    found = Nodes()
-    yield found
-    found.close()
-
-
 def running(command: str, raylet: int) -> list[int]:
     """Processes of a node that run a command."""
     return [pid for pid in descendants(raylet) if command in cmdline(pid)]
@@ -63,12 +35,14 @@ def cmdline(pid: int) -> str:
         return ""
 
 
-def test_a_node_that_samples_is_killed_and_the_rows_stay_those_of_one_machine(nodes: Nodes, tmp_path: Path) -> None:
+def test_a_node_that_samples_is_killed_and_the_rows_stay_those_of_one_machine(
+    nodes: Nodes, launch: Launcher, tmp_path: Path
+) -> None:
     overlay, points = tmp_path / "cluster.yaml", tmp_path / "points"
     overlay.write_text(yaml.safe_dump({"cluster": {"address": nodes.address}}))
     points.touch()
-    run = start(tmp_path, "cluster", RANKS, overlay, INFUSER_POINTS=str(points))
-    local = start(tmp_path, "local")
+    run = start(launch, tmp_path, "cluster", RANKS, overlay, INFUSER_POINTS=str(points))
+    local = start(launch, tmp_path, "local")
     until(run, lambda: "rollout_questions:start" in points.read_text().split())
     ranks = until(run, lambda: next((node for node in nodes.raylets() if running("ray::_Worker", node)), 0))
     sampling = until(run, lambda: next((node for node in nodes.raylets() if running(WORKER, node)), 0))
@@ -77,8 +51,8 @@ def test_a_node_that_samples_is_killed_and_the_rows_stay_those_of_one_machine(no
     for pid in running(WORKER, sampling):
         os.kill(pid, signal.SIGSTOP)
     os.kill(sampling, signal.SIGKILL)
-    finished(tmp_path, "cluster", run)
-    finished(tmp_path, "local", local)
+    finished(run)
+    finished(local)
     (failure,) = entries(tmp_path, "cluster", "failed")
     assert failure.phase == "rollout_questions" and "is gone with its machine" in failure.message
     spread, alone = Made(tmp_path, "cluster"), Made(tmp_path, "local")

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +11,19 @@ import pytest
 import ray
 from corpus_books import BookPlan, write_book
 from corpus_rows import document, writer
+from launcher import Launcher, Started
 from places import ROOT
+from ray_nodes import Nodes
 from reportlab.pdfgen.canvas import Canvas
 from test_crew import ITEMS, task
-from test_distributed_cluster import WORKER, Nodes, running
+from test_distributed_cluster import WORKER, running
 from test_distributed_run import until
 
 from corpus.chunk.judge import judge_by_rules, rule_on
 from corpus.pool import read_sources
 from infuser_core.engines.cluster.crew import cluster_crew
 from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.crew import Crew
 from infuser_core.errors import KilledProcessError
 
 pytestmark = pytest.mark.distributed
@@ -36,16 +38,13 @@ SHARD_BYTES = 17 << 20
 """Two such shards are worth handing over."""
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    folders = [ROOT, ROOT / "tests/support", ROOT / "tests/engines"]
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        found = Nodes()
-        yield found
-        ray.shutdown()
-        found.close()
+@pytest.fixture
+def crew(nodes: Nodes) -> Iterator[Crew]:
+    """Of this process, whose Ray is the nodes' for so long."""
+    found = cluster_crew(Cluster(address=nodes.address))
+    yield found
+    found.close()
+    ray.shutdown()
 
 
 def written(folder: Path) -> None:
@@ -67,25 +66,17 @@ def written(folder: Path) -> None:
         (folder / f"data/{number}.jsonl").write_text(own + filling * (1 + SHARD_BYTES // len(filling)))
 
 
-def build(folder: Path, name: str, address: str = "") -> subprocess.Popen[bytes]:
+def build(launch: Launcher, folder: Path, name: str, address: str = "") -> Started:
     cluster = {"cluster": {"address": address}} if address else {}
     settings = {"corpus": {"overlap": {"references": ["data"], "reference_matched": "report"}}, **cluster}
     (folder / f"{name}.yaml").write_text(json.dumps(settings))
     configs = ["--config", str(ROOT / "configs/nano.yaml"), "--config", f"{name}.yaml"]
     words = ["corpus", "build", "--source", "books", "--out", name, "--judge", "rules", *configs]
-    own = {"INFUSER_STORE": f"store-{name}", "INFUSER_MARKER": str(folder / "marker_single"), "PYTHONPATH": str(ROOT)}
-    with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.main", *words],
-            cwd=folder,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | own,
-        )
+    own = {"INFUSER_MARKER": str(folder / "marker_single"), "PYTHONPATH": str(ROOT)}
+    return launch.start(*words, store=folder / f"store-{name}", folder=folder, **own)
 
 
-def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(nodes: Nodes, tmp_path: Path) -> None:
-    crew = cluster_crew(Cluster(address=nodes.address))
+def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(crew: Crew, tmp_path: Path) -> None:
     prose = writer(3)
     chunks = [document(f"d{number}", prose(20)) for number in range(3000)]
     assert crew.number == 4
@@ -95,52 +86,42 @@ def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(nodes: Nodes,
     (tmp_path / "5").write_text("always")
     with pytest.raises(KilledProcessError, match="squaring: 5 lost its worker: "):
         list(crew.each(task(tmp_path), ITEMS))
-    crew.close()
 
 
-def evaluate(folder: Path, name: str, address: str = "") -> subprocess.Popen[bytes]:
+def evaluate(launch: Launcher, folder: Path, name: str, address: str = "") -> Started:
     """Eight questions to a nano model."""
     cluster = {"cluster": {"address": address}} if address else {}
     (folder / f"{name}.yaml").write_text(json.dumps(cluster))
-    words = [
-        "eval",
-        "--model",
-        "nano",
-        "--benchmarks",
-        "nano_target",
-        "--limit",
-        "8",
-        "--config",
-        f"{name}.yaml",
-        "--json",
-    ]
-    own = {"INFUSER_STORE": f"store-{name}", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with (folder / f"{name}.json").open("wb") as said:
-        return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.main", *words], cwd=folder, stdout=said, env=os.environ | own
-        )
+    words = ["eval", "--model", "nano", "--benchmarks", "nano_target", "--limit", "8", "--json", "--config"]
+    store = folder / f"store-{name}"
+    return launch.start(*words, f"{name}.yaml", store=store, folder=folder, PYTHONPATH=str(ROOT))
 
 
-def test_an_evaluation_samples_on_the_cluster_and_scores_the_same(nodes: Nodes, tmp_path: Path) -> None:
-    spread = evaluate(tmp_path, "spread", nodes.address)
+def test_an_evaluation_samples_on_the_cluster_and_scores_the_same(
+    nodes: Nodes, launch: Launcher, tmp_path: Path
+) -> None:
+    spread = evaluate(launch, tmp_path, "spread", nodes.address)
     until(spread, lambda: any(running(WORKER, node) for node in nodes.raylets()))
-    alone = evaluate(tmp_path, "alone")
-    assert spread.wait(120) == 0 and alone.wait(120) == 0
-    assert json.loads((tmp_path / "spread.json").read_text()) == json.loads((tmp_path / "alone.json").read_text())
+    alone = evaluate(launch, tmp_path, "alone")
+    ended = [each.wait() for each in (spread, alone)]
+    assert [each.code for each in ended] == [0, 0], ended
+    assert json.loads(ended[0].out) == json.loads(ended[1].out)
 
 
-def test_a_node_dies_while_books_are_converted_and_the_pool_is_the_same(nodes: Nodes, tmp_path: Path) -> None:
+def test_a_node_dies_while_books_are_converted_and_the_pool_is_the_same(
+    nodes: Nodes, launch: Launcher, tmp_path: Path
+) -> None:
     written(tmp_path)
-    spread = build(tmp_path, "spread", nodes.address)
+    spread = build(launch, tmp_path, "spread", nodes.address)
     killed = nodes.raylets()[1]
     busy = until(spread, lambda: running(BUSY, killed))
     # Stopped first, so that no item can end before its node does.
     for pid in busy:
         os.kill(pid, signal.SIGSTOP)
     os.kill(killed, signal.SIGKILL)
-    alone = build(tmp_path, "alone")
-    for name, build_ in (("spread", spread), ("alone", alone)):
-        assert build_.wait(120) == 0, (tmp_path / f"{name}.log").read_text()
+    alone = build(launch, tmp_path, "alone")
+    ended = [each.wait() for each in (spread, alone)]
+    assert [each.code for each in ended] == [0, 0], ended
     for table in TABLES:
         assert (tmp_path / "spread" / table).read_bytes() == (tmp_path / "alone" / table).read_bytes(), table
     chosen = {row.title: row.chosen for row in read_sources(tmp_path / "spread")}

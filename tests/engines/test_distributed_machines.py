@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from places import ROOT, SUPPORT
-from test_distributed_cluster import Nodes
+from ray_nodes import Nodes
 from test_distributed_ranks import gone
 
 pytestmark = pytest.mark.distributed
@@ -23,28 +23,11 @@ APART, TURNS = (0, False), (4, True)
 """Ranks, and whether engines run on their machines: the local trainer beside engines elsewhere, two ranks on each."""
 
 
-@pytest.fixture(scope="module")
-def reads(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where engines say what they read."""
-    return tmp_path_factory.mktemp("reads") / "reads"
-
-
-@pytest.fixture(scope="module")
-def nodes(reads: Path) -> Iterator[Nodes]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(SUPPORT)]))
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PLAIN_READS", str(reads))
-        found = Nodes()
-        yield found
-        found.close()
-
-
 def start(nodes: Nodes, folder: Path, how: tuple[int, bool], **environment: str) -> subprocess.Popen[bytes]:
     folder.mkdir()
     words = [nodes.address, str(folder), str(how[0]), str(int(how[1]))]
     with (folder / "log").open("wb") as log:
-        own = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+        own = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | environment
         return subprocess.Popen([*DRIVER, *words], env=own, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
 
@@ -54,8 +37,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def changes(nodes: Nodes, folder: Path, how: tuple[int, bool], **environment: str) -> list[dict[str, Any]]:
-    driver = start(nodes, folder, how, **environment)
+def changes(driver: subprocess.Popen[bytes], folder: Path) -> list[dict[str, Any]]:
     driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 0, (folder / "log").read_text()
     return told(folder)
@@ -63,33 +45,35 @@ def changes(nodes: Nodes, folder: Path, how: tuple[int, bool], **environment: st
 
 @pytest.mark.parametrize("how", [APART, pytest.param(TURNS, marks=pytest.mark.long)], ids=["apart", "turns"])
 def test_no_engine_reads_a_file_at_a_change_and_rows_are_those_of_the_files(
-    nodes: Nodes, reads: Path, tmp_path: Path, how: tuple[int, bool]
+    nodes: Nodes, tmp_path: Path, how: tuple[int, bool]
 ) -> None:
-    reads.unlink(missing_ok=True)
-    handed = changes(nodes, tmp_path / "handed", how)
+    memory, files = tmp_path / "handed", tmp_path / "files"
+    drivers = [start(nodes, memory, how), start(nodes, files, how, HANDING_FILES="1")]
+    handed, from_files = (changes(*each) for each in zip(drivers, (memory, files), strict=True))
     assert [each["channel"] for each in handed] == ["fresh", "memory", "memory"]
     assert all((each["starts"], each["engines"]) == (1, handed[0]["engines"]) for each in handed)
     assert all(found["tensors"] == 25 for each in handed for found in each["agreements"])
     looked: dict[int, list[str]] = {}
-    for line in reads.read_text().splitlines():
+    for line in nodes.reads.read_text().splitlines():
         pid, path = line.split(maxsplit=1)
-        looked.setdefault(int(pid), []).append(path)
+        if int(pid) in handed[0]["engines"]:
+            looked.setdefault(int(pid), []).append(path)
     assert len(looked) == len(handed[0]["engines"]) == (2 if how == TURNS else 1)
     for first, *later in looked.values():
         assert first.endswith("anchor/model.safetensors")
         assert len(later) == 2 and all(path.startswith("/proc/") for path in later)
     # Each of its own machine's memory.
     assert len({path.split("/")[2] for _, *later in looked.values() for path in later}) == len(looked)
-    from_files = changes(nodes, tmp_path / "files", how, HANDING_FILES="1")
     assert [each["channel"] for each in from_files] == ["fresh", "files", "files"]
     assert [each["drawn"] for each in handed] == [each["drawn"] for each in from_files]
 
 
 @pytest.mark.long
 def test_a_copy_with_a_hole_is_noticed_and_fresh_engines_read_the_files(nodes: Nodes, tmp_path: Path) -> None:
-    found = changes(nodes, tmp_path / "holes", APART, HANDING_HOLE="1")
+    folder = tmp_path / "holes"
+    found = changes(start(nodes, folder, APART, HANDING_HOLE="1"), folder)
     assert [(each["channel"], each["starts"]) for each in found] == [("fresh", 1), ("fresh", 2), ("fresh", 3)]
-    assert (tmp_path / "holes" / "log").read_text().count("tensors differ") == 2
+    assert (folder / "log").read_text().count("tensors differ") == 2
 
 
 @pytest.mark.long

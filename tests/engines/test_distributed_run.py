@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 from distributed_tiny import LIMIT, error, state_error
+from launcher import Launcher, Started
 from places import ROOT
-from test_distributed_ranks import descendants
+from test_distributed_ranks import descendants, gone
 
 from infuser_core.schemas import InfluenceScore, Rollout, TrainerLogprobs
 from infuser_core.store.journal import Entry, Journal
@@ -40,23 +39,17 @@ NOTICED = 60.0
 PATIENCE = 900.0
 
 
-def start(folder: Path, name: str, *overlays: Path, **environment: str) -> subprocess.Popen[bytes]:
+def start(launch: Launcher, folder: Path, name: str, *overlays: Path, **environment: str) -> Started:
     """A run of its own in a store of its own."""
     small = folder / "small.yaml"
     small.write_text(yaml.safe_dump(SMALL))
     words = ["run", str(ROOT / "configs/nano.yaml"), str(small), *map(str, overlays), "--name", name]
-    own = {"INFUSER_STORE": str(folder / name), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.main", *words],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | own | environment,
-        )
+    return launch.start(*words, store=folder / name, PYTHONPATH=str(ROOT), **environment)
 
 
-def finished(folder: Path, name: str, running: subprocess.Popen[bytes]) -> None:
-    assert running.wait(PATIENCE) == 0, (folder / f"{name}.log").read_text()
+def finished(running: Started) -> None:
+    ended = running.wait(PATIENCE)
+    assert ended.code == 0, ended.err
 
 
 def entries(folder: Path, name: str, state: str) -> list[Entry]:
@@ -64,22 +57,22 @@ def entries(folder: Path, name: str, state: str) -> list[Entry]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(launch: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two finished runs: `local`, and `ranks` that sleep while others work, one of them killed in the last phase."""
     folder = tmp_path_factory.mktemp("runs")
     turns = folder / "turns.yaml"
     turns.write_text("engine: {placement: colocated}")
-    local = start(folder, "local")
-    kill(folder, "ranks", PHASES[-1:], RANKS, turns)
-    finished(folder, "local", local)
+    local = start(launch, folder, "local")
+    kill(launch, folder, "ranks", PHASES[-1:], RANKS, turns)
+    finished(local)
     return folder
 
 
-def kill(folder: Path, name: str, phases: list[str], *overlays: Path) -> None:
+def kill(launch: Launcher, folder: Path, name: str, phases: list[str], *overlays: Path) -> None:
     """A run on two ranks, of which one is killed in each of the phases; every such phase ends in time."""
     points = folder / f"{name}.points"
     points.touch()
-    running = start(folder, name, *overlays, INFUSER_POINTS=str(points))
+    running = start(launch, folder, name, *overlays, INFUSER_POINTS=str(points))
     for phase in phases:
         until(running, lambda phase=phase: f"{phase}:start" in points.read_text().split())
         victim = until(running, lambda: next((pid for pid in descendants(running.pid) if works(pid)), 0))
@@ -87,7 +80,7 @@ def kill(folder: Path, name: str, phases: list[str], *overlays: Path) -> None:
         killed = time.monotonic()
         until(running, lambda phase=phase: any(entry.phase == phase for entry in entries(folder, name, "failed")))
         assert time.monotonic() - killed < NOTICED
-    finished(folder, name, running)
+    finished(running)
     failures = entries(folder, name, "failed")
     assert [entry.phase for entry in failures] == phases
     for entry in failures:
@@ -136,9 +129,9 @@ def test_two_ranks_of_which_one_was_killed_give_the_artifacts_of_one_process(run
 
 
 @pytest.mark.long
-def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(tmp_path: Path) -> None:
-    finished(tmp_path, "undisturbed", start(tmp_path, "undisturbed", RANKS))
-    kill(tmp_path, "killed", PHASES, RANKS)
+def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(launch: Launcher, tmp_path: Path) -> None:
+    finished(start(launch, tmp_path, "undisturbed", RANKS))
+    kill(launch, tmp_path, "killed", PHASES, RANKS)
     digests = [
         {(entry.phase, entry.iteration): entry.digest for entry in entries(tmp_path, name, "ran")}
         for name in ("undisturbed", "killed")
@@ -155,10 +148,10 @@ def works(pid: int) -> bool:
         return False
 
 
-def until(running: subprocess.Popen[bytes], holds: Callable[[], int]) -> int:
+def until(running: Started, holds: Callable[[], int]) -> int:
     """What `holds` says when it is not 0; the run must not end before."""
     deadline = time.monotonic() + PATIENCE
     while not (found := holds()):
-        assert running.poll() is None and time.monotonic() < deadline
+        assert not gone(running.pid) and time.monotonic() < deadline, running.err.read_text()
         time.sleep(0.02)
     return found

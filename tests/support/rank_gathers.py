@@ -10,8 +10,8 @@ from infuser_core.engines.deepspeed.rank import DeepSpeedRank
 from infuser_core.engines.deepspeed.split import split
 
 
-class Narrow(DeepSpeedRank):
-    """As it is."""
+class Counting(DeepSpeedRank):
+    """One of two ranks."""
 
     def train(self, path: str) -> int:
         """Write the gradient of a batch; bytes that arrived by gathering for it."""
@@ -26,12 +26,7 @@ class Narrow(DeepSpeedRank):
         found = [(name, size, each[0]) for name, sizes in logger.comms_dict.items() for size, each in sizes.items()]
         return sum(size * count for name, size, count in found if "gather" in name)
 
-
-class Wide(Narrow):
-    """With every weight gathered in fp32."""
-
-    def load(self, folder: str) -> int:
-        step = super().load(folder)
+    def widen(self) -> None:
+        """From now on every weight is gathered in fp32."""
         for each in self._loaded().parameters:
             each.__dict__.pop(PARAM_COMM_DTYPE_ATTR_NAME, None)
-        return step

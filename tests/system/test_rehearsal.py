@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from launcher import Launcher
 from places import ROOT
 
 from infuser_core.capacity.phases import phases_of
@@ -141,15 +141,9 @@ def test_constants_are_those_that_the_timings_were_made_with():
 
 
 @pytest.mark.distributed
-def test_two_ranks_are_rehearsed_and_one_is_killed(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.cli.main", "rehearse", "--json", str(NANO), str(RANKS)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "INFUSER_STORE": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = {line["step"]: line["told"] for line in json.loads(done.stdout)["lines"]}
+def test_two_ranks_are_rehearsed_and_one_is_killed(launch: Launcher, tmp_path: Path):
+    started = launch.start("rehearse", "--json", str(NANO), str(RANKS), store=tmp_path, PYTHONPATH=str(ROOT))
+    done = started.wait(LIMIT)
+    assert done.code == 0, done
+    told = {line["step"]: line["told"] for line in json.loads(done.out)["lines"]}
     assert "killed; its files are the same bit for bit" in told["kill and resume"]
