@@ -48,7 +48,7 @@ test-vllm: $(VENV)/.deepspeed .venv-vllm/.installed
 
 # Several trainer ranks on the CPU; DeepSpeed is built from source where it is missing.
 test-distributed: $(VENV)/.deepspeed
-	$(BIN)/pytest --timeout 600 -m "distributed and not long" tests/engines/test_distributed_*.py tests/system/test_rehearsal.py
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 600 -m "distributed and not long" tests/engines/test_distributed_*.py tests/system/test_rehearsal.py
 
 # A rank killed in every phase, offloading, sleep, shared accelerators.
 test-distributed-long: $(VENV)/.deepspeed

@@ -1,6 +1,7 @@
 """A tiny anchor that the tests of a module share, and Ray nodes that all share; tests of several ranks are skipped
 without DeepSpeed."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from infuser_core.schemas import Checkpoint
 
 if TYPE_CHECKING:
     from ray_nodes import Nodes
+
+# One for every Ray: the first one that a process starts makes a token of its own, and whatever the process starts later
+# would be refused by nodes that are older.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
 
 
 @pytest.fixture(scope="module")

@@ -157,6 +157,7 @@ def test_weights_that_are_multiplied_in_bf16_are_gathered_so_and_no_bit_changes(
     try:
         group.call("load", [(anchor.path,)] * 2)
         narrow = group.call("train", [(str(tmp_path / "narrow"),)] * 2)[0]
+        group.call("load", [(anchor.path,)] * 2)
         group.call("widen", [()] * 2)
         wide = group.call("train", [(str(tmp_path / "wide"),)] * 2)[0]
     finally:

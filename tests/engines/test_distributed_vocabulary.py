@@ -14,7 +14,7 @@ pytestmark = pytest.mark.distributed
 
 QWEN3 = 151_936
 """Words of the vocabulary of Qwen3."""
-SHAPES = [(3, [700, 40]), (5, [260]), (4, [30, 8])]
+SHAPES = [(3, [450, 40]), (5, [220]), (4, [30, 8])]
 """Rows of which no two ranks can have the same number of tokens."""
 
 
