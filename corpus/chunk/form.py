@@ -1,4 +1,4 @@
-"""Rules on a chunk's form: licences, indexes, contents, lists of sources or of names, debris of formulas."""
+"""Rules on a chunk's form: licences, notices of a course, indexes, contents, lists of sources, torn formulas."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from itertools import pairwise
 from corpus.chunk.blocks import Kind, scan
 from corpus.read.garble import SHORT_WORDS, WIDE, math_garbled
 
-RULES = "rules-5"
+RULES = "rules-6"
 """Name of the rules as a whole, for recipes."""
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be told from prose."""
@@ -72,11 +72,27 @@ LEGAL = re.compile(
 LEGAL_SHARE = 0.05
 """Share of a paragraph's words that are those of a licence from which it is part of one."""
 LEGAL_WORDS = 4
-"""Different words of a licence in it."""
+"""Different words of a licence, or of the notices of a course, in a chunk that is one."""
 STEM = 5
 """Letters in which forms of the same word agree."""
 LEGAL_PART = 0.5
 """Share of a chunk's words in such paragraphs from which it is a licence."""
+COURSE = re.compile(
+    r"\b(?:congrat\w*|well done|homeworks?|mid-?terms?|exams?|quiz(?:zes)?|syllabus|office hours|gradescope|moodle"
+    r"|piazza|deadlines?|due (?:on|by|date|at)|hand in|submit|submissions?|grad(?:es?|ed|ing)|late policy|lecturers?"
+    r"|instructors?|teaching assistants?|students|certificates?|semesters?|enroll\w*|prerequisites?|feedback"
+    r"|fill (?:in|out|this)|next (?:\(?bonus\)? )?(?:unit|chapter|section|lecture|week|class|part|module|lesson)"
+    r"|(?:last|this) (?:year|week|lecture|class|unit|course|chapter)|(?:the|our) course|to cover|my notes|taught by"
+    r"|tutorials?|thank\w*|grateful|gratitude|acknowledg\w*|reviewers?|suggestions|sign up|join us|welcome|assignments?|problem sets?|projects|meetings?)\b"
+)
+SESSION = re.compile(r"^attached base packages:|^loaded via a namespace", re.MULTILINE)
+COURSE_PART = 0.3
+"""Share of a chunk's words in sentences of a course's notices from which it teaches nothing."""
+SENTENCES = re.compile(r"\n+|(?<=[.!?])\**\s+")
+TORN = re.compile(
+    r"(?<!\S)[=\u2248\u2261\u2264\u2265\u2208\u223c] +[=\u2248\u2261\u2264\u2265\u2208\u223c+\u00d7](?!\S)"
+)
+QUOTED = re.compile(r"`[^`\n]*`")
 DEGREE = re.compile(
     r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
     r"\b(?:B\.?\s?S|B\.?\s?A|M\.?\s?S|Ph\.?\s?D|D\.?\s?Phil|bachelor|master|doctora?t?e?|diploma|degrees?)\b"
@@ -178,11 +194,34 @@ def _says_nothing(form: Form) -> bool:
     return form.words >= form.shown and form.said <= SAID * form.words
 
 
+def _is_torn(form: Form) -> bool:
+    """Whether a relation stands beside another: what stood between them is lost, or behind the formula."""
+    return any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs)
+
+
+def _is_session(form: Form) -> bool:
+    """Whether a chunk is R's list of the packages of a session, with hardly a word beside it."""
+    return form.said < SENTENCE_WORDS and bool(SESSION.search(form.text))
+
+
+def _is_course(form: Form) -> bool:
+    """Whether many sentences are about the course: what is due, what comes next, thanks and congratulations."""
+    parts = [part for text in form.paragraphs for part in SENTENCES.split(text.casefold())]
+    found = [COURSE.findall(part) for part in parts]
+    told = sum(len(part.split()) for part, words in zip(parts, found, strict=True) if words)
+    return _is_several(found) and told > COURSE_PART * len(form.text.split())
+
+
+def _is_several(found: Sequence[Sequence[str]]) -> bool:
+    """Whether words of a kind differ: one alone is the subject."""
+    return len({word[:STEM] for words in found for word in words}) >= LEGAL_WORDS
+
+
 def _is_legal(form: Form) -> bool:
-    """Whether most of a text is in paragraphs about rights, in several words of a licence: one alone is the subject."""
+    """Whether most of a text is in paragraphs about rights, in several words of a licence."""
     parts = re.split(r"\n\s*\n", _spaced(form.text.casefold()))
     found = [LEGAL.findall(part) for part in parts]
-    if len({word[:STEM] for words in found for word in words}) < LEGAL_WORDS:
+    if not _is_several(found):
         return False
     sizes = [len(part.split()) for part in parts]
     legal = sum(size for size, words in zip(sizes, found, strict=True) if len(words) > max(1, LEGAL_SHARE * size))
@@ -232,6 +271,9 @@ def _is_sources(form: Form) -> bool:
 
 FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
     ("a licence: its words are about rights", _is_legal),
+    ("notices of a course: what is due or comes next, thanks", _is_course),
+    ("versions of a session's packages", _is_session),
+    ("a torn formula: a relation stands beside another", _is_torn),
     ("biographies: degrees and posts of authors", _is_lives),
     ("an index: most lines are a term and page numbers", _is_index),
     ("a list of contents: most lines end in a page number", _is_contents),

@@ -373,7 +373,7 @@ def _is_mono(row: Sequence[Piece]) -> bool:
     words = [piece for piece in row if re.search(r"\w", piece.text)]
     remark = next((place for place, piece in enumerate(words) if REMARK.match(piece.text)), 0)
     words = words[: remark or len(words)]
-    if len(words) > 1 and words[0].text.rstrip(":.").isdecimal():
+    if len(row) > 1 and words[:1] == [row[0]] and row[0].text.rstrip(":.").isdecimal():
         words = words[1:]
     return all(piece.mono for piece in words) and any(piece.mono for piece in row)
 

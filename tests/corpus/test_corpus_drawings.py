@@ -46,6 +46,26 @@ def test_labels_of_a_plot_are_recorded_and_the_text_around_it_stays(tmp_path, wr
     assert [row.text for row in made.removed if row.reason == "label"] == ["0", "10", "20", "30", "40", "reduce(ir)"]
 
 
+def test_a_listing_that_a_slide_includes_is_text(tmp_path):
+    canvas = Canvas(str(tmp_path / "slides.pdf"))
+    canvas.setFont("Times-Roman", 10)
+    for row in range(4):
+        canvas.drawString(72, 700 - 12 * row, PROSE)
+    canvas.beginForm("listing")
+    for row, text in enumerate(["int a = 0;", "while (a < 10)", "{", "  a++;", "}"]):
+        canvas.setFont("Helvetica", 5)
+        canvas.drawString(0, 60 - 12 * row, str(row + 1))
+        canvas.setFont("Courier", 10)
+        canvas.drawString(20, 60 - 12 * row, text)
+    canvas.endForm()
+    canvas.translate(80, 500)
+    canvas.doForm("listing")
+    canvas.save()
+    made = convert(str(tmp_path / "slides.pdf"), ReadingConfig())
+    assert made.markdown.count("```") == 2 and not made.removed
+    assert "3   {\n4     a++;\n5   }\n" in made.markdown
+
+
 def test_the_bar_of_a_fraction_is_found_on_a_page_that_is_wrapped_like_a_drawing(tmp_path):
     canvas = Canvas(str(tmp_path / "page.pdf"))
     canvas.beginForm("page")

@@ -129,10 +129,19 @@ GERMAN = "Der Mond zieht das Wasser der Meere an, und die Flut folgt ihm in jede
 CHINESE = "\u6708\u4eae\u5438\u5f15\u6d77\u6c34\uff0c\u6bcf\u5929\u4e24\u6b21\u6f6e\u6c50\u3002\n\n" * 9
 SUMS = "\n\n".join(f"{n}. A force of {n} N moves a cart by {n + 3} m. Its work is {n * 37 % 11}" for n in range(1, 9))
 
+DUE = "Well done! You have finished this unit. Please submit the homework before the exam.\n\nIn the next unit we meet waves."
+EXAMINED = f"{PROSE}The students of a school measured it for an exam; the next chapter shows the gauge of that year."
+TORN = f"{PROSE}\n\nP(wet) = = = 0.6 \\frac{{P(wet and high)}}{{P(high)}} \\frac{{3}}{{5}}"
+WHOLE = f"{PROSE}\n\n$a$ = $+$ 1 are wrong; `x = = y` too, and P(X=1) = \u00b7 \u00b7 \u00b7 = P(X=6)."
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (DUE, "notices of a course"),
+        (EXAMINED, ""),
+        (TORN, "a torn formula"),
+        (WHOLE, ""),
         (CONTENTS, "a list of contents"),
         (INDEX, "an index"),
         (CITED, "a list of references"),

@@ -78,7 +78,7 @@ def without_labels(pieces: Sequence[Piece], drawn: Drawn) -> tuple[Sequence[Piec
     included = [[piece for piece in pieces if _is_within(piece, box)] for box in drawn.boxes]
     for within in included + [_labels_of(box, pieces) for box in _sketches(drawn.strokes, pieces)]:
         length = sum(len(piece.text) for piece in within)
-        if length <= LABEL * len(within) and length < PAGE_SHARE * total:
+        if length <= LABEL * len(within) and length < PAGE_SHARE * total and not _is_listing(within):
             labels.update((id(piece), piece) for piece in within)
     return [piece for piece in pieces if id(piece) not in labels], list(labels.values())
 
@@ -88,11 +88,16 @@ def _is_within(piece: Piece, box: Bounds) -> bool:
     return lower - SLACK <= piece.y <= upper + SLACK and left - SLACK <= piece.x0 and piece.x1 <= right + SLACK
 
 
+def _is_listing(pieces: Sequence[Piece]) -> bool:
+    """Whether most of a drawing's characters are a typewriter's: slides include listings, with numbers beside them."""
+    return 2 * sum(len(piece.text) for piece in pieces if piece.mono) > sum(len(piece.text) for piece in pieces)
+
+
 def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces in and around a drawing; none where it frames running text or a listing."""
+    """Pieces in and around a drawing; none where it frames running text."""
     within = [piece for piece in pieces if _is_within(piece, box)]
     text = any(len(p.text) > SENTENCE and p.x1 - p.x0 > FRAME * (box[2] - box[0]) for p in within)
-    if text or 2 * sum(piece.mono for piece in within) > len(within):
+    if text or _is_listing(within):
         return []
     for _ in range(2):
         box = _around([box, *((p.x0, p.y, p.x1, p.y + p.size / 2) for p in within)])
