@@ -83,7 +83,8 @@ COURSE = re.compile(
     r"|instructors?|teaching assistants?|students|certificates?|semesters?|enroll\w*|prerequisites?|feedback"
     r"|fill (?:in|out|this)|next (?:\(?bonus\)? )?(?:unit|chapter|section|lecture|week|class|part|module|lesson)"
     r"|(?:last|this) (?:year|week|lecture|class|unit|course|chapter)|(?:the|our) course|to cover|my notes|taught by"
-    r"|tutorials?|thank\w*|grateful|gratitude|acknowledg\w*|reviewers?|suggestions|sign up|join us|welcome|assignments?|problem sets?|projects|meetings?)\b"
+    r"|tutorials?|thank\w*|grateful|gratitude|acknowledg\w*|reviewers?|suggestions|sign up|join us|welcome"
+    r"|assignments?|problem sets?|projects|meetings?)\b"
 )
 SESSION = re.compile(r"^attached base packages:|^loaded via a namespace", re.MULTILINE)
 COURSE_PART = 0.3
