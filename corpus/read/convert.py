@@ -32,8 +32,13 @@ NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
 """Reasons that a converter which looks at the printed page can help with."""
 MAX_GARBLED_PAGES = 0.25
 """Share of pages with garbled formulas above which such a converter is preferred."""
-TEXT = "text-1"
+TEXT = "text-2"
 """Name of the converter of files that are Markdown or plain text already."""
+SETTINGS = re.compile(
+    r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?P<keys>(?:(?!---|\.\.\.)[^\n]*\n)*)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
+)
+"""What a site generator is told at the beginning of a file; as Markdown it would be a heading."""
+TITLE = re.compile(r"^title[ \t]*:[ \t]*['\"]?(?P<title>[^\n]*?)['\"]?[ \t]*$", re.MULTILINE)
 INLINE = re.compile(r"`[^`\n]+`")
 """Code within text."""
 MAX_BYTES = 1 << 30
@@ -201,6 +206,7 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
             f"not_utf8: byte 0x{raw[error.start]:02x} at offset {error.start} ({error.reason}); convert it with iconv"
         )
         return page_of(source_id, converter=TEXT, reason=reason)
+    text = SETTINGS.sub(_titled, text)
     reason = "" if text.strip() else "empty: the file has no text"
     if "\x00" in text:
         reason = f"not_text: a zero byte at character {text.index(chr(0))}"
@@ -213,6 +219,12 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
         page_starts=[] if reason else [0],
         chosen="text: the file is Markdown already",
     )
+
+
+def _titled(settings: re.Match[str]) -> str:
+    """The title of a file's settings as its heading."""
+    named = TITLE.search(settings["keys"])
+    return f"# {named['title']}\n\n" if named and named["title"] else ""
 
 
 def _decoded(raw: bytes) -> str:

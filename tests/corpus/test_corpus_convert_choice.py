@@ -87,7 +87,20 @@ def test_garbled_formulas_go_to_marker_and_stay_where_there_is_none(tmp_path, jo
 def test_markdown_is_taken_as_it_is(tmp_path, job):
     (tmp_path / "a.md").write_text("# Kiln\n\ntext\n")
     page = convert_auto(tmp_path / "a.md", "book", job(None))
-    assert (page.markdown, page.converter) == ("# Kiln\n\ntext\n", "text-1")
+    assert (page.markdown, page.converter) == ("# Kiln\n\ntext\n", "text-2")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("---\nlayout: page\npermalink: /kiln/\n---\n\nHeat.\n", "\nHeat.\n"),
+        ("---\ntitle: 'The kiln'\ntags:\n  - heat\n---\nHeat.\n", "# The kiln\n\nHeat.\n"),
+        ("---\n\nHeat: a kiln's.\n\n---\n", "---\n\nHeat: a kiln's.\n\n---\n"),
+    ],
+)
+def test_settings_at_the_beginning_of_markdown_are_no_heading(tmp_path, job, written, read):
+    (tmp_path / "a.md").write_text(written)
+    assert convert_auto(tmp_path / "a.md", "book", job(None)).markdown == read
 
 
 def test_marker_may_be_asked_for_whatever_the_file_is(tmp_path, job):

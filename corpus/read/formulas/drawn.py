@@ -76,9 +76,12 @@ def without_labels(pieces: Sequence[Piece], drawn: Drawn) -> tuple[Sequence[Piec
     total = sum(len(piece.text) for piece in pieces)
     labels: dict[int, Piece] = {}
     included = [[piece for piece in pieces if _is_within(piece, box)] for box in drawn.boxes]
+    bent = [stroke for stroke, segments in drawn.strokes if _is_bent(stroke, segments)]
+    slides = [_is_listing(within) and not _holds(box, bent) for box, within in zip(drawn.boxes, included, strict=True)]
+    included = [within for within, slide in zip(included, slides, strict=True) if not slide]
     for within in included + [_labels_of(box, pieces) for box in _sketches(drawn.strokes, pieces)]:
         length = sum(len(piece.text) for piece in within)
-        if length <= LABEL * len(within) and length < PAGE_SHARE * total and not _is_listing(within):
+        if length <= LABEL * len(within) and length < PAGE_SHARE * total:
             labels.update((id(piece), piece) for piece in within)
     return [piece for piece in pieces if id(piece) not in labels], list(labels.values())
 
@@ -86,6 +89,12 @@ def without_labels(pieces: Sequence[Piece], drawn: Drawn) -> tuple[Sequence[Piec
 def _is_within(piece: Piece, box: Bounds) -> bool:
     left, lower, right, upper = box
     return lower - SLACK <= piece.y <= upper + SLACK and left - SLACK <= piece.x0 and piece.x1 <= right + SLACK
+
+
+def _holds(box: Bounds, bent: Sequence[Bounds]) -> bool:
+    """Whether several curves or slanting lines stand in a drawing."""
+    left, lower, right, upper = box
+    return sum(left <= x0 and x1 <= right and lower <= y0 and y1 <= upper for x0, y0, x1, y1 in bent) >= LEAST_STROKES
 
 
 def _is_listing(pieces: Sequence[Piece]) -> bool:
