@@ -37,7 +37,7 @@ TEXT = "text-2"
 SETTINGS = re.compile(
     r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?P<keys>(?:(?!---|\.\.\.)[^\n]*\n)*)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
-"""What a site generator is told at the beginning of a file; as Markdown it would be a heading."""
+"""Settings for a site generator at the beginning of a file; as Markdown they would be a heading."""
 TITLE = re.compile(r"^title[ \t]*:[ \t]*['\"]?(?P<title>[^\n]*?)['\"]?[ \t]*$", re.MULTILINE)
 INLINE = re.compile(r"`[^`\n]+`")
 """Code within text."""
