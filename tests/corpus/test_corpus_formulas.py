@@ -1,5 +1,6 @@
 """Exponents, subscripts, fractions and roots of a PDF are read as linear LaTeX; notes and ordinals are no mathematics."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,24 @@ def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
 def test_the_next_line_is_no_part_of_a_fraction(tmp_path):
     draw = [(72, 700, 10, "y ="), (90, 703.9, 7, "1"), (90, 696.5, 7, "2"), (96, 700, 10, "x"), (89, 688, 10, "i")]
     assert "\\frac{1}{2} x" in page(tmp_path / "a.pdf", draw, [(89.7, 93.8, 702.5)])
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_the_outer_scripts_of_a_fraction_and_of_a_root_belong_to_them(root):
+    """Their distance from the bar is that of their base: measured in their own size they would be the next line's."""
+
+    def piece(text: str, x0: float, x1: float, y: float, size: float = 10.0) -> Piece:
+        return Piece(text=text, x0=x0, x1=x1, y=y, size=size, font="CMMI10", bold=False, mono=False, run=True)
+
+    over = [piece("a", 92.0, 97.3, 106.0), piece("(m)", 97.3, 110.6, 111.2, 7.0), piece("jm", 97.3, 108.0, 103.2, 7.0)]
+    under = [piece("a", 92.0, 97.3, 88.0), piece("(m)", 97.3, 110.6, 93.2, 7.0), piece("mm", 97.3, 111.4, 86.5, 7.0)]
+    if root:
+        sign = replace(piece("\u221a", 83.0, 91.0, 99.0), font="CMSY10")
+        made = with_fractions([sign, *under], [Rule(x0=91.0, x1=112.0, y=100.5)])
+        assert [each.text for each in made] == ["\\sqrt{a_{mm}^{(m)}}"]
+    else:
+        made = with_fractions([*over, *under], [Rule(x0=91.0, x1=112.0, y=100.5)])
+        assert [each.text for each in made] == ["\\frac{a_{jm}^{(m)}}{a_{mm}^{(m)}}"]
 
 
 def test_an_exponent_of_a_tall_bracket_is_part_of_its_denominator():

@@ -20,6 +20,8 @@ LINE = 0.8
 """Distance of two baselines up to which two pieces are of one part, in units of the font size."""
 SCRIPTED = 1.0
 """The same where one of them is a script of a bracket, which may be taller than its line."""
+SCRIPT = 0.6
+"""The same of a script and what it stands beside."""
 RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
@@ -60,6 +62,7 @@ def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Se
     under = [p for p in near if p is not sign and least * p.size < rule.y - p.y < most * p.size]
     if not under:
         return None
+    under = _scripted(under, [p for p in near if p is not sign], rule)
     size, base = max((p.size, p.y) for p in under)
     index = [p for p in pieces if p.size < INDEX * size and _is_index(p, sign, base, size)]
     degree = f"[{_text(index)}]" if index else ""
@@ -121,7 +124,21 @@ def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
 def _parts(near: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]:
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
     under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
-    return _nearest(over, rule), _nearest(under, rule)
+    return _scripted(_nearest(over, rule), near, rule), _scripted(_nearest(under, rule), near, rule)
+
+
+def _scripted(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
+    """A part with its own outer scripts, whose distance from the rule is measured by what they are scripts of."""
+    base = max(part, key=lambda p: p.size, default=None)
+    if base is None:
+        return part
+    known = {id(piece) for piece in part}
+
+    def belongs(piece: Piece) -> bool:
+        beside = (piece.y > rule.y) == (base.y > rule.y) and abs(piece.y - base.y) < SCRIPT * base.size
+        return id(piece) in known or (beside and piece.size < SMALLER * base.size)
+
+    return [piece for piece in near if belongs(piece)]
 
 
 def _nearest(part: Sequence[Piece], rule: Rule) -> list[Piece]:
