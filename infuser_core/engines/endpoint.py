@@ -130,15 +130,23 @@ class Endpoint:
 
     def replies(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatReply]]:
         """(place, reply) as they arrive. Raises EngineError once a request fails for good; the others are let go."""
-        stop = threading.Event()
+        stop, failed = threading.Event(), threading.Event()
 
-        def answer(place: int) -> tuple[int, ChatReply]:
-            return place, self._ask(requests[place], stop)
+        def answer(place: int) -> list[tuple[int, ChatReply]]:
+            # Nobody would keep the reply, and it may cost money.
+            if failed.is_set():
+                return []
+            try:
+                return [(place, self._ask(requests[place], stop))]
+            except EngineError:
+                failed.set()
+                raise
 
         # Its threads are daemons: an interrupted command does not wait for answers under way.
         with ThreadPool(max(1, min(self._concurrency, len(requests)))) as workers:
             try:
-                yield from workers.imap_unordered(answer, range(len(requests)))
+                for found in workers.imap_unordered(answer, range(len(requests))):
+                    yield from found
             finally:
                 stop.set()
 

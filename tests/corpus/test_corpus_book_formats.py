@@ -280,6 +280,18 @@ def test_a_number_that_sphinx_alone_knows_is_its_label(tmp_path):
     assert "See Chapter free fall and drag." in convert(written(tmp_path, "book.rst", text)).markdown
 
 
+def test_a_listing_that_a_page_can_run_is_code(tmp_path):
+    text = "Loops\n=====\n\n.. activecode:: lst_f\n    :caption: One\n\n    def f(x):\n        return x\n\nText.\n"
+    assert (
+        "\n``` python\ndef f(x):\n    return x\n```\n\nText." in convert(written(tmp_path, "book.rst", text)).markdown
+    )
+
+
+def test_a_fraction_within_a_sentence_of_latex_stays(tmp_path):
+    text = "\\documentclass{book}\n\\begin{document}\n\\section{Kin}\nSibs share \\nicefrac{1}{2}, cousins $\\nicefrac{1}{8}$.\n\\end{document}\n"
+    assert "Sibs share 1/2, cousins $1/8$." in convert(written(tmp_path, "book.tex", text)).markdown
+
+
 def test_a_remark_in_a_cell_of_r_is_prose(tmp_path):
     text = '# Loops\n\n```{block, type="rmdnote"}\nMost *never* loop.\n```\n\n```{r}\nx = 1\n```\n'
     assert "\nMost *never* loop.\n\n``` r\nx = 1\n```" in convert(written(tmp_path, "book.Rmd", text)).markdown

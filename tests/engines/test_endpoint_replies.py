@@ -186,11 +186,11 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_a_refusal_is_not_tried_again_and_says_what_to_do(status: int):
+def test_a_refusal_is_not_tried_again_says_what_to_do_and_nothing_more_is_asked(status: int):
     message, hint = REFUSALS[status]
     with server(lambda body, times: refused(status, message)) as (url, log):
         with pytest.raises(EngineError) as caught:
-            endpoint(url).complete([user("a")], max_tokens=1)
+            endpoint(url, concurrency=1).complete([user(str(number)) for number in range(50)], max_tokens=1)
     assert len(log.bodies) == 1
     assert f"HTTP {status}: {message.replace(SECRET, '***')}" in caught.value.message
     assert hint in caught.value.hint

@@ -189,3 +189,31 @@ def test_a_worker_may_use_one_gibibyte(pool: Pool):
     limits = Path(f"/proc/{pool.pids()[0]}/limits").read_text()
     assert re.search(rf"Max address space\s+{1 << 30}\s", limits)
     assert pool.ask({"ask": "parse", "text": r"\frac{1}{2}"})[0] == "same"
+
+
+AT_THE_LIMIT = """
+import random, signal, sys, time
+sys.argv[1:] = ["0", "0", sys.argv[1]]
+from infuser_core.verifiers.parts import symbolic
+
+def answer(request):
+    end = time.perf_counter() + random.uniform(0, 2 * symbolic.LIMIT_SECONDS)
+    while time.perf_counter() < end:
+        pass
+    return "other"
+
+symbolic.answer, symbolic.LIMIT_SECONDS = answer, 2e-4
+signal.signal(signal.SIGALRM, symbolic._late)
+said = set()
+for _ in range(8000):
+    said.add(symbolic._within_limits({}))
+    assert signal.getitimer(signal.ITIMER_PROF)[0] == 0, "a later request ends the worker"
+print(sorted(said))
+"""
+
+
+def test_a_reply_at_the_very_limit_leaves_the_worker_as_it_was():
+    told = subprocess.run(
+        [sys.executable, "-c", AT_THE_LIMIT, str(ROOT)], capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    assert told.stdout.strip() == "['late', 'other']", told.stderr

@@ -26,6 +26,8 @@ ANSWER_BYTES = 256 << 20
 SKIPPED = "markup"
 SKIP = re.compile(r"^\[INFO\] Skipped '(?P<text>.*?)' at (?:chunk )?line \d+", re.MULTILINE | re.DOTALL)
 PLAIN = re.compile(r"\\(?P<name>[A-Za-z]+)\s*\{[^{}\\]*[^\W\d_][^{}\\]*\}$")
+SLASHED = re.compile(r"\\(?P<name>nicefrac|sfrac|unitfrac)\s*\{[^{}]*\}\s*\{[^{}]*\}$")
+"""A fraction within a sentence."""
 _NO_TEXT = (
     "addcontentsline begin bibliography bibliographystyle color documentclass end fontfamily fontsize glsadd "
     "graphicspath hspace hypersetup include includegraphics index input label markboth markright nocite pagenumbering "
@@ -115,10 +117,12 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
 
 
 def plain_commands(cuts: Sequence[Cut]) -> bytes:
-    """Definitions for commands that pandoc does not know and that set one text: the text stays."""
-    found = (PLAIN.match(cut.text) for cut in cuts if cut.reason == SKIPPED)
-    names = sorted({match["name"] for match in found if match and match["name"] not in NO_TEXT})
-    return "".join(f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in names).encode()
+    """Definitions for commands that pandoc does not know and that set one text, which stays, or a fraction."""
+    skipped = [cut.text for cut in cuts if cut.reason == SKIPPED]
+    plain = {match["name"] for text in skipped if (match := PLAIN.match(text))} - NO_TEXT
+    slashed = {match["name"] for text in skipped if (match := SLASHED.match(text))}
+    made = {f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in plain}
+    return "".join(sorted(made | {f"\\newcommand{{\\{name}}}[2]{{#1/#2}}\n" for name in slashed})).encode()
 
 
 def _complaint(ended: child.Finished) -> str:

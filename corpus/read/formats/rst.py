@@ -13,6 +13,9 @@ ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
 DIRECTIVE = re.compile(
     r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
 )
+RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. activecode::.*\n(?:\1[ \t]+:.*\n)*")
+"""A listing that Runestone's pages can run; Python, where they do not say another language."""
+LANGUAGE = re.compile(r":language: *(\w+)")
 NUMBERED = re.compile(r":numref:`(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>`")
 """A reference by a number that only Sphinx knows; its label stands for it."""
 
@@ -50,7 +53,13 @@ def _layouts(tree: Tree) -> list[Layout]:
 
 def prepare(text: str) -> str:
     """Without directives that print nothing of a book's own; references by number with the label for the number."""
-    return NUMBERED.sub(lambda found: f"{found['text']}{found['label'].replace('_', ' ')}", DIRECTIVE.sub("", text))
+    text = RUNNABLE.sub(_listing, DIRECTIVE.sub("", text))
+    return NUMBERED.sub(lambda found: f"{found['text']}{found['label'].replace('_', ' ')}", text)
+
+
+def _listing(directive: re.Match[str]) -> str:
+    language = LANGUAGE.search(directive[0])
+    return f"{directive[1]}.. code-block:: {language[1] if language else 'python'}\n"
 
 
 FORMATS = (Format(suffixes=SUFFIXES, reader="rst", include=INCLUDE, prepare=prepare, layouts=_layouts),)

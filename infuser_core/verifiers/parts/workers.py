@@ -48,7 +48,8 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", str(script), *map(str, (*ends, *folders))],
                 pass_fds=ends,
-                stdin=subprocess.DEVNULL,
+                # Its end is the worker's.
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -102,8 +103,8 @@ class Worker:
 
     def forget(self) -> None:
         """Close this process's ends of the pipes and leave the worker to whom it belongs."""
-        assert self._process.stderr is not None, "asked for as a pipe"
-        for end in (self._outbox, self._inbox, self._process.stderr):
+        assert self._process.stdin is not None and self._process.stderr is not None, "asked for as pipes"
+        for end in (self._outbox, self._inbox, self._process.stdin, self._process.stderr):
             end.close()
 
 
