@@ -71,7 +71,7 @@ LEGAL = re.compile(
 )
 LEGAL_SHARE = 0.05
 """Share of a paragraph's words that are those of a licence from which it is part of one."""
-LEGAL_WORDS = 4
+SEVERAL = 4
 """Different words of a licence, or of the notices of a course, in a chunk that is one."""
 STEM = 5
 """Letters in which forms of the same word agree."""
@@ -86,13 +86,14 @@ COURSE = re.compile(
     r"|tutorials?|thank\w*|grateful|gratitude|acknowledg\w*|reviewers?|suggestions|sign up|join us|welcome"
     r"|assignments?|problem sets?|projects|meetings?)\b"
 )
-SESSION = re.compile(r"^attached base packages:|^loaded via a namespace", re.MULTILINE)
+"""Words of sentences about the course itself: dates, work to hand in, the next part, thanks."""
 COURSE_PART = 0.3
 """Share of a chunk's words in sentences of a course's notices from which it teaches nothing."""
 SENTENCES = re.compile(r"\n+|(?<=[.!?])\**\s+")
 TORN = re.compile(
     r"(?<!\S)[=\u2248\u2261\u2264\u2265\u2208\u223c] +[=\u2248\u2261\u2264\u2265\u2208\u223c+\u00d7](?!\S)"
 )
+"""Two relations side by side, blanks around them."""
 QUOTED = re.compile(r"`[^`\n]*`")
 DEGREE = re.compile(
     r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
@@ -200,11 +201,6 @@ def _is_torn(form: Form) -> bool:
     return any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs)
 
 
-def _is_session(form: Form) -> bool:
-    """Whether a chunk is R's list of the packages of a session, with hardly a word beside it."""
-    return form.said < SENTENCE_WORDS and bool(SESSION.search(form.text))
-
-
 def _is_course(form: Form) -> bool:
     """Whether many sentences are about the course: what is due, what comes next, thanks and congratulations."""
     parts = [part for text in form.paragraphs for part in SENTENCES.split(text.casefold())]
@@ -215,7 +211,7 @@ def _is_course(form: Form) -> bool:
 
 def _is_several(found: Sequence[Sequence[str]]) -> bool:
     """Whether words of a kind differ: one alone is the subject."""
-    return len({word[:STEM] for words in found for word in words}) >= LEGAL_WORDS
+    return len({word[:STEM] for words in found for word in words}) >= SEVERAL
 
 
 def _is_legal(form: Form) -> bool:
@@ -273,7 +269,6 @@ def _is_sources(form: Form) -> bool:
 FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
     ("a licence: its words are about rights", _is_legal),
     ("notices of a course: what is due or comes next, thanks", _is_course),
-    ("versions of a session's packages", _is_session),
     ("a torn formula: a relation stands beside another", _is_torn),
     ("biographies: degrees and posts of authors", _is_lives),
     ("an index: most lines are a term and page numbers", _is_index),

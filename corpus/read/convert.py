@@ -21,7 +21,7 @@ from corpus.read.converters import pdfium
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import FENCED
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
-from corpus.read.page import Job, Kept, page_of
+from corpus.read.page import Job, Kept, Removed, page_of
 from infuser_core.engines.crew import Crew, Task
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
@@ -206,6 +206,7 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
             f"not_utf8: byte 0x{raw[error.start]:02x} at offset {error.start} ({error.reason}); convert it with iconv"
         )
         return page_of(source_id, converter=TEXT, reason=reason)
+    settings = SETTINGS.match(text)
     text = SETTINGS.sub(_titled, text)
     reason = "" if text.strip() else "empty: the file has no text"
     if "\x00" in text:
@@ -218,6 +219,7 @@ def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> P
         reason=reason,
         page_starts=[] if reason else [0],
         chosen="text: the file is Markdown already",
+        removed=[Removed(text=settings["keys"], reason="settings", page=-1)] if settings else [],
     )
 
 

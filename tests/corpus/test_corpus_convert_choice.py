@@ -100,7 +100,10 @@ def test_markdown_is_taken_as_it_is(tmp_path, job):
 )
 def test_settings_at_the_beginning_of_markdown_are_no_heading(tmp_path, job, written, read):
     (tmp_path / "a.md").write_text(written)
-    assert convert_auto(tmp_path / "a.md", "book", job(None)).markdown == read
+    page = convert_auto(tmp_path / "a.md", "book", job(None))
+    assert page.markdown == read
+    assert page.removed_for == ["settings"] * len(page.removed) and all(keys in written for keys in page.removed)
+    assert len(page.removed) == (read != written)
 
 
 def test_marker_may_be_asked_for_whatever_the_file_is(tmp_path, job):

@@ -1,13 +1,12 @@
 """A rank that holds its part of a few parameters, and writes files of them with the others."""
 
-import os
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
+from infuser_core.engines.deepspeed.rank import _meet
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
 
 SIZES = {"d": (7, 3), "a": (5,), "c": (2, 2, 2), "b": (64, 9)}
@@ -25,8 +24,7 @@ class FileRank:
     progress = (0, 0)
 
     def __init__(self, seat: Seat, options: object) -> None:
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        dist.init_process_group("gloo", init_method=seat.meeting, rank=seat.rank, world_size=seat.ranks)
+        _meet(seat, "cpu")
         self._rank, fragments, offset = seat.rank, list[Fragment](), 0
         for name, shape in SIZES.items():
             size = torch.Size(shape).numel()

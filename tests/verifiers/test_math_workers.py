@@ -191,6 +191,13 @@ def test_a_worker_may_use_one_gibibyte(pool: Pool):
     assert pool.ask({"ask": "parse", "text": r"\frac{1}{2}"})[0] == "same"
 
 
+def test_the_arrival_of_a_request_sends_no_signal(pool: Pool):
+    pool.ask(EQUAL)
+    for pid in pool.pids():
+        flags = {path.name: path.read_text().split()[3] for path in Path(f"/proc/{pid}/fdinfo").iterdir()}
+        assert [name for name, octal in flags.items() if int(octal, 8) & os.O_ASYNC] == ["0"]
+
+
 AT_THE_LIMIT = """
 import random, signal, sys, time
 sys.argv[1:] = ["0", "0", sys.argv[1]]

@@ -13,8 +13,8 @@ ENTRY = re.compile(r"(?:.*<(?P<target>[^<>]+)>|(?P<plain>[^:\s]\S*))\s*")
 DIRECTIVE = re.compile(
     r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
 )
-RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. activecode::.*\n(?:\1[ \t]+:.*\n)*")
-"""A listing that Runestone's pages can run; Python, where they do not say another language."""
+RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. (?:activecode|codelens)::.*\n(?:\1[ \t]+:.*\n)*")
+"""A listing that Runestone's pages run or step through; Python, where they do not say another language."""
 LANGUAGE = re.compile(r":language: *(\w+)")
 NUMBERED = re.compile(r":numref:`(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>`")
 """A reference by a number that only Sphinx knows; its label stands for it."""

@@ -75,11 +75,10 @@ def without_labels(pieces: Sequence[Piece], drawn: Drawn) -> tuple[Sequence[Piec
     """Pieces outside of drawings, and those within: names of axes and boxes, which are no text."""
     total = sum(len(piece.text) for piece in pieces)
     labels: dict[int, Piece] = {}
-    included = [[piece for piece in pieces if _is_within(piece, box)] for box in drawn.boxes]
     bent = [stroke for stroke, segments in drawn.strokes if _is_bent(stroke, segments)]
-    slides = [_is_listing(within) and not _holds(box, bent) for box, within in zip(drawn.boxes, included, strict=True)]
-    included = [within for within, slide in zip(included, slides, strict=True) if not slide]
-    for within in included + [_labels_of(box, pieces) for box in _sketches(drawn.strokes, pieces)]:
+    included = [(box, [piece for piece in pieces if _is_within(piece, box)]) for box in drawn.boxes]
+    labelled = [within for box, within in included if _has_curves(box, bent) or not _is_listing(within)]
+    for within in labelled + [_labels_of(box, pieces) for box in _sketches(drawn.strokes, pieces)]:
         length = sum(len(piece.text) for piece in within)
         if length <= LABEL * len(within) and length < PAGE_SHARE * total:
             labels.update((id(piece), piece) for piece in within)
@@ -91,7 +90,7 @@ def _is_within(piece: Piece, box: Bounds) -> bool:
     return lower - SLACK <= piece.y <= upper + SLACK and left - SLACK <= piece.x0 and piece.x1 <= right + SLACK
 
 
-def _holds(box: Bounds, bent: Sequence[Bounds]) -> bool:
+def _has_curves(box: Bounds, bent: Sequence[Bounds]) -> bool:
     """Whether several curves or slanting lines stand in a drawing."""
     left, lower, right, upper = box
     return sum(left <= x0 and x1 <= right and lower <= y0 and y1 <= upper for x0, y0, x1, y1 in bent) >= LEAST_STROKES

@@ -58,7 +58,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _late)
-    _die_with(0)
+    _end_with_standard_input()
     _try_library()
     # The library prints: the asker reads standard error only until this worker is ready.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -68,11 +68,11 @@ def main() -> None:
             replies.send_bytes(_within_limits(json.loads(requests.recv_bytes())).encode())
 
 
-def _die_with(lifeline: int) -> None:
-    """The kernel ends this process when the asker, who never writes there, closes the pipe: even in a long C call."""
+def _end_with_standard_input() -> None:
+    """The kernel ends this process when the asker, who never writes there, is gone: even inside a long C call."""
     # Not the pipe of the requests: its signal for a request can come when the request is being worked on already.
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _late(number: int, frame: types.FrameType | None) -> None:
@@ -82,7 +82,7 @@ def _late(number: int, frame: types.FrameType | None) -> None:
 def _within_limits(request: Request) -> str:
     # Processor time, with the signal's default action: ends the process where no Python code runs any more.
     signal.setitimer(signal.ITIMER_PROF, _BACKSTOP_SECONDS)
-    # Late comes once, anywhere in here; what follows must not be left out.
+    # Late can be raised anywhere in here, once; the clocks are stopped behind it in any case.
     try:
         signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
         try:

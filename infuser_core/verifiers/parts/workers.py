@@ -48,7 +48,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", str(script), *map(str, (*ends, *folders))],
                 pass_fds=ends,
-                # Its end is the worker's.
+                # Nothing is written there: the worker ends when it closes.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
