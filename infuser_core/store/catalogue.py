@@ -1,7 +1,9 @@
 """The catalogue of the store: every commit record by key, and the runs that hold each artifact."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError, UsageError
 from infuser_core.store import lease, pruned, runs, verify
-from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, last_of, newest_of
+from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, Look, last_of, newest_of
 from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, read_record
 
 UPDATES = ("update_solver", "update_generator")
@@ -18,6 +20,7 @@ CHECKPOINTS = ("anchor", *UPDATES)
 """Phases whose artifacts are checkpoints."""
 GRADIENTS = ("dev_gradient", "score_influence")
 """Phases that leave a gradient for a later phase of their iteration."""
+_TELLING = (".jsonl", ".head", runs.RECORD, runs.EVALUATION, runs.ATTEMPT)
 _LOST = "`infuser doctor` names the run that holds it and the command that computes it again"
 
 
@@ -27,16 +30,28 @@ def _record(folder: str, identity: tuple[int, ...]) -> Record:
     return read_record(Path(folder))
 
 
-def _committed(root: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Key, folder and identity of every artifact with a commit record."""
-    for phase in _inside(root / "artifacts"):
-        for folder in _inside(phase):
-            try:
-                found = os.lstat(f"{folder.path}/{MANIFEST}")
-            except OSError:
-                continue
-            times = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-            yield folder.name, folder.path, (*times, folder.inode(), folder.is_symlink(), phase.is_symlink())
+def _folders(root: Path, keys: Iterable[str] | None) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Key, folder and identity of the folder of these artifacts, or of every one."""
+    if keys is None:
+        for phase in _inside(root / "artifacts"):
+            for folder in _inside(phase):
+                yield folder.name, folder.path, (folder.inode(), folder.is_symlink(), phase.is_symlink())
+        return
+    for key in keys:
+        place = root / "artifacts" / key.rpartition("-")[0]
+        with suppress(OSError):
+            found = os.lstat(place / key)
+            yield key, f"{place}/{key}", (found.st_ino, stat.S_ISLNK(found.st_mode), place.is_symlink())
+
+
+def _committed(root: Path, keys: Iterable[str] | None) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Key, folder and identity of those that have a commit record."""
+    for key, folder, place in _folders(root, keys):
+        try:
+            found = os.lstat(f"{folder}/{MANIFEST}")
+        except OSError:
+            continue
+        yield key, folder, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, *place)
 
 
 def _inside(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
@@ -47,14 +62,14 @@ def _inside(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 
 class Catalogue:
-    """Every committed artifact of a store by key."""
+    """Every committed artifact of a store by key; with `keys`, these alone."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, keys: Iterable[str] | None = None) -> None:
         self.root = root
         self.records: dict[str, Record] = {}
         self.damaged: dict[str, str] = {}
         """Keys whose commit record cannot be read, and why."""
-        for key, folder, identity in sorted(_committed(root)):
+        for key, folder, identity in sorted(_committed(root, keys)):
             try:
                 self.records[key] = _record(folder, identity)
             except DamagedArtifactError as error:
@@ -94,7 +109,7 @@ class Catalogue:
         newest = max((entry.attempt for entry in found), default=0)
         lost = [entry for entry in found if entry.key not in self.records]
         for entry in lost:
-            if entry.key in self.damaged or entry.attempt == newest or journal.was_finished():
+            if entry.key in self.damaged or entry.attempt == newest or journal.look().was_finished:
                 self.record(entry.key)
         return [entry for entry in found if entry not in lost]
 
@@ -164,6 +179,45 @@ def evaluations(root: Path) -> list[Holder]:
     return _holders(root, runs.EVALUATIONS, runs.EVALUATION)
 
 
+def holder_of(root: Path, run: str) -> Holder:
+    """One run."""
+    return _holder(root, root / RUNS / run, runs.RECORD)
+
+
+def held_elsewhere(root: Path, own: Holder) -> tuple[set[str], str]:
+    """Keys of a run's artifacts that another run or an evaluation holds; and why that is not known, empty where it is.
+
+    A run's journal names all that its artifacts were made from, an evaluation's does not. Costs little again and again:
+    the record of a run that is over does not change.
+    """
+    held: set[str] = set()
+    evaluated: set[str] = set()
+    for shelf, record, keys in ((RUNS, runs.RECORD, held), (runs.EVALUATIONS, runs.EVALUATION, evaluated)):
+        for folder in _inside(root / shelf):
+            if folder.is_dir() and (shelf, folder.name) != (own.shelf, own.name):
+                found, broken = _claims(root, shelf, folder.name, record, _identity(folder.path))
+                if broken:
+                    return set(), f"{shelf}/{folder.name}: {broken}"
+                keys |= found
+    if evaluated:
+        held |= with_inputs(Catalogue(root, own.keys | evaluated), evaluated)
+    return held & own.keys, ""
+
+
+def _identity(folder: str) -> tuple[tuple[str, int, int, int], ...]:
+    """Identity of what tells of a run: by name, its record's and its journals' files."""
+    told = [each for each in _inside(Path(folder)) if each.name.endswith(_TELLING) and each.name != runs.METRICS]
+    found = [(each.name, each.inode(), each.stat()) for each in told]
+    return tuple(sorted((name, inode, seen.st_size, seen.st_ctime_ns) for name, inode, seen in found))
+
+
+@lru_cache(maxsize=10_000)
+def _claims(root: Path, shelf: str, name: str, record: str, _: object) -> tuple[frozenset[str], str]:
+    """Keys that a run's or evaluation's journals name, and what is broken; read once per process and identity."""
+    found = _holder(root, root / shelf / name, record)
+    return frozenset(found.keys), found.broken
+
+
 def evaluation(root: Path, name: str) -> Holder | None:
     """One evaluation of a model; None where there is none of this name."""
     folders = (root / runs.EVALUATIONS).glob("*")
@@ -177,30 +231,31 @@ def _holders(root: Path, shelf: str, record: str) -> list[Holder]:
 def _holder(root: Path, folder: Path, record: str) -> Holder:
     shelf, name = folder.parent.name, folder.name
     main = Journal(root, name, shelf=shelf)
-    names = {path.with_suffix(".jsonl").name for kind in ("jsonl", "head") for path in folder.glob(f"*.{kind}")}
-    journals = [Journal(root, name, file=each, shelf=shelf) for each in sorted(names)]
-    known, newest = main.readable(), main.started()
-    former = [journal for journal in journals if journal.path.name.endswith(ASIDE)]
+    files = {path.with_suffix(".jsonl").name for kind in ("jsonl", "head") for path in folder.glob(f"*.{kind}")}
+    files = {*files, main.path.name} - {runs.METRICS}
+    seen = {file: Journal(root, name, file=file, shelf=shelf).look() for file in sorted(files)}
+    own = seen[main.path.name]
     return Holder(
         name=name,
         shelf=shelf,
-        entries=tuple(entry for journal in journals for entry in newest_of(journal.readable())),
-        finished=(folder / runs.ATTEMPT).exists() or any(journal.was_finished() for journal in (main, *former)),
-        ended=main.ended(),
+        entries=tuple(entry for look in seen.values() for entry in newest_of(look.entries)),
+        finished=(folder / runs.ATTEMPT).exists()
+        or any(look.was_finished for file, look in seen.items() if look is own or file.endswith(ASIDE)),
+        ended=own.ended,
         live=lease.is_held(folder),
-        current=tuple(entry for entry in last_of(known) if entry.attempt >= newest),
-        torn=tuple(f"{journal.path.name}: line {journal.torn()}" for journal in journals if journal.torn()),
-        damaged=_damaged(folder, journals),
+        current=tuple(entry for entry in last_of(own.entries) if entry.attempt >= own.attempt),
+        torn=tuple(f"{file}: line {look.torn}" for file, look in seen.items() if look.torn),
+        damaged=_damaged(folder, seen),
         lost=_lost(folder, record, main),
     )
 
 
-def _damaged(folder: Path, journals: Sequence[Journal]) -> dict[str, str]:
-    found = {journal.path.name: f"{journal.path}: {journal.damage()}" for journal in journals if journal.damage()}
+def _damaged(folder: Path, seen: Mapping[str, Look]) -> dict[str, str]:
+    found = {file: f"{folder / file}: {look.damage}" for file, look in seen.items() if look.damage}
     try:
         sealed.read(folder / runs.ATTEMPT, run=folder.name)
     except FileNotFoundError:
-        if folder.parent.name == RUNS and Journal(folder.parents[1], folder.name).ended():
+        if folder.parent.name == RUNS and seen["journal.jsonl"].ended:
             found[runs.ATTEMPT] = f"{folder / runs.ATTEMPT} is lost"
     except ValueError as error:
         found[runs.ATTEMPT] = f"{folder / runs.ATTEMPT}: {error}"

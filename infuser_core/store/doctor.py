@@ -17,6 +17,7 @@ from infuser_core.store.catalogue import (
     evaluations,
     gradients,
     held_keys,
+    holder_of,
     holders,
     thinned,
 )
@@ -254,7 +255,7 @@ def end_repair(root: Path, names: Collection[str]) -> None:
         for file in [file for file in holder.damaged if file.endswith(ASIDE)]:
             stem = file.partition(".")[0]
             journal = Journal(root, holder.name, file=f"{stem}.jsonl", shelf=holder.shelf)
-            if not journal.damage() and ((repaired and stem == "journal") or journal.is_finished()):
+            if not journal.look().damage and ((repaired and stem == "journal") or journal.is_finished()):
                 for path in (root / holder.folder).glob(f"{file.removesuffix('.jsonl')}.*"):
                     Store(root).put_aside(path)
 
@@ -311,7 +312,7 @@ def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
     Raises UsageError when the run has no such checkpoint.
     """
     catalogue = Catalogue(root)
-    (holder,) = [each for each in holders(root) if each.name == run]
+    holder = holder_of(root, run)
     begun = [record for record in gradients(catalogue, holder) if record.iteration == iteration]
     return restored_with(root, thinned(catalogue, [*checkpoints_at(catalogue, holder, iteration), *begun]))
 

@@ -22,8 +22,16 @@ from infuser_core import faults
 from infuser_core.durable import fsync
 from infuser_core.errors import BusyRunError, StoreError
 from infuser_core.store import lease, pruned, runs
-from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, evaluations, held_keys, holders
-from infuser_core.store.journal import RUNS
+from infuser_core.store.catalogue import (
+    Catalogue,
+    Holder,
+    checkpoints,
+    evaluations,
+    held_elsewhere,
+    held_keys,
+    holder_of,
+    holders,
+)
 from infuser_core.store.recipe import MANIFEST, read_record
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts_of
 from infuser_core.store.store import Store
@@ -250,14 +258,13 @@ def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collecti
 
 
 def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
-    """The plan of `prune`."""
-    catalogue = Catalogue(root)
-    everybody = [*holders(root), *evaluations(root)]
-    unknown = [holder for holder in everybody if holder.broken]
-    if unknown or catalogue.damaged:
-        why = f"{unknown[0].folder}: {unknown[0].broken}" if unknown else next(iter(catalogue.damaged.values()))
-        return Plan(items=[], kept={}, notes=[f"nothing is removed while a record is damaged: {why}"])
-    (own,) = [holder for holder in everybody if holder.name == run and holder.shelf == RUNS]
+    """The plan of `prune`. Its cost does not grow with the store: a sweep of many runs shares one."""
+    own = holder_of(root, run)
+    catalogue = Catalogue(root, own.keys)
+    shared, unknown = held_elsewhere(root, own)
+    for why in (f"{own.folder}: {own.broken}" if own.broken else unknown, *catalogue.damaged.values()):
+        if why:
+            return Plan(items=[], kept={}, notes=[f"nothing is removed while a record is damaged: {why}"])
     state = RunState(
         iterations={number for number, _ in checkpoints(catalogue, own)},
         passed=passed,
@@ -265,7 +272,6 @@ def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Colle
         pinned=pinned(root, run),
         candidates=candidates,
     )
-    shared = {key for holder in everybody if holder is not own for key in held_keys(catalogue, holder)}
     wanted = {key: told for key, told in verdicts_of(catalogue, own, state, rule) if key not in shared}
     return Plan(items=thinning(catalogue, wanted), kept={}, notes=[])
 

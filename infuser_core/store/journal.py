@@ -86,6 +86,27 @@ class _Head:
         return _Head(attempt=int(attempt), end=int(end), finished=finished == b"1", seal=seal.decode().replace("-", ""))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A journal at one moment, also a damaged one: what can be read of it is no proof of anything."""
+
+    entries: Sequence[Entry]
+    """Whatever lines can be read."""
+    attempt: int
+    """Attempt that began last; 0 where it is not known."""
+    ended: bool
+    """Whether the last attempt completed."""
+    damage: str
+    """Damage in words; empty for a sound journal."""
+    torn: int
+    """Number, from 1, of a line that a kill tore in writing; 0 for none."""
+
+    @property
+    def was_finished(self) -> bool:
+        """Whether some attempt completed."""
+        return self.ended or any(entry.phase == FINISHED for entry in self.entries)
+
+
 class Journal:
     """Append-only record of what each attempt ran, found cached, or failed at."""
 
@@ -112,11 +133,6 @@ class Journal:
             with suppress(OSError):
                 self._write_head(head, durably=True)
         return self._attempt
-
-    def started(self) -> int:
-        """Number of the attempt that began last; 0 where it is not known."""
-        head = self._head()
-        return head.attempt if head else 0
 
     def is_known(self) -> bool:
         """Whether anything tells of attempts, or that there were none yet."""
@@ -214,28 +230,22 @@ class Journal:
         text = b"\n".join(self._sound().lines)
         return any(key.encode() in text for key in keys)
 
-    def readable(self) -> list[Entry]:
-        """Whatever lines can be read, also of a damaged journal: no proof of anything."""
-        return _entries(self._bytes().split(b"\n"))
-
-    def damage(self) -> str:
-        """Damage in words; empty for a sound journal."""
-        if self.path.name.endswith(ASIDE):
-            return "a damaged journal, whose run is not repaired yet"
-        return self._checked()[1]
-
-    def torn(self) -> int:
-        """Number, from 1, of a line that a kill tore in writing; 0 for none."""
-        return self._checked()[0].torn
-
-    def ended(self) -> bool:
-        """Whether the last attempt completed, as far as a damaged journal tells."""
-        head, entries = self._head(), self.readable()
-        return head.finished if head else bool(entries) and entries[-1].phase == FINISHED
+    def look(self) -> Look:
+        """What the files say now."""
+        data, head, chain, damage = self._seen()
+        entries = _entries(data.split(b"\n"))
+        waits = self.path.name.endswith(ASIDE)
+        return Look(
+            entries=entries,
+            attempt=head.attempt if head else 0,
+            ended=head.finished if head else bool(entries) and entries[-1].phase == FINISHED,
+            damage="a damaged journal, whose run is not repaired yet" if waits else damage,
+            torn=chain.torn,
+        )
 
     def set_aside(self) -> Path:
         """Reduce a damaged journal to its sound lines; returns where the damaged one lies until its run is repaired."""
-        (chain, _), data = self._checked(), self._bytes()
+        data, _, chain, _ = self._seen()
         former = self.path.with_suffix(f".{uuid.uuid4().hex[:8]}{ASIDE}")
         if self._head_path.exists():
             durable.write(former.with_suffix(".head"), self._head_path.read_bytes())
@@ -251,21 +261,19 @@ class Journal:
         return former
 
     def _sound(self) -> sealed.Chain:
-        chain, damage = self._checked()
+        _, _, chain, damage = self._seen()
         if damage:
             hint = "`infuser doctor --repair` makes it anew from what the store holds"
             raise DamagedArtifactError(f"{self.path}: {damage}", hint=hint)
         return chain
 
-    def _bytes(self) -> bytes:
-        return self.path.read_bytes() if self.path.exists() else b""
-
-    def _checked(self) -> tuple[sealed.Chain, str]:
-        """The lines, and damage in words."""
+    def _seen(self) -> tuple[bytes, _Head | None, sealed.Chain, str]:
+        """The file, its head, its lines, and damage in words."""
         # The head first: another process may append meanwhile, and writes the line before the head.
         there, head = self._head_path.exists(), self._head()
-        chain = sealed.chain(self._bytes())
-        return chain, _damage(chain, head, there=there)
+        data = self.path.read_bytes() if self.path.exists() else b""
+        chain = sealed.chain(data)
+        return data, head, chain, _damage(chain, head, there=there)
 
     def latest(self) -> list[Entry]:
         """The newest entry of each artifact the run consists of. Raises DamagedArtifactError.
@@ -277,10 +285,6 @@ class Journal:
     def last_attempt(self) -> list[Entry]:
         """Stages of the newest attempt. Raises DamagedArtifactError."""
         return last_of(self.entries())
-
-    def was_finished(self) -> bool:
-        """Whether some attempt completed, as far as a damaged journal tells."""
-        return self.ended() or any(entry.phase == FINISHED for entry in self.readable())
 
     def is_finished(self) -> bool:
         """Whether the newest attempt completed."""
@@ -308,8 +312,12 @@ def last_of(entries: Iterable[Entry]) -> list[Entry]:
 
 def keep_newest(journal: Path) -> None:
     """Make this journal the newest of its kind: the latest run is the one with the newest, whatever the clock does."""
-    others = (path for path in journal.parent.parent.glob(f"*/{journal.name}") if path != journal)
-    newest = max((path.stat().st_mtime_ns for path in others), default=0)
+    newest = 0
+    # For every line of every run of a sweep: plain paths take a tenth of a glob's time.
+    for folder in os.scandir(journal.parent.parent):
+        if folder.name != journal.parent.name:
+            with suppress(OSError):
+                newest = max(newest, os.lstat(f"{folder.path}/{journal.name}").st_mtime_ns)
     if journal.stat().st_mtime_ns <= newest:
         os.utime(journal, ns=(newest + _TICK_NS, newest + _TICK_NS))
 

@@ -13,7 +13,16 @@ from typing import Any
 
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue, Holder, checkpoints, checkpoints_at, gradients, holders, thinned
+from infuser_core.store.catalogue import (
+    Catalogue,
+    Holder,
+    checkpoints,
+    checkpoints_at,
+    gradients,
+    holder_of,
+    holders,
+    thinned,
+)
 
 
 class Extent(IntEnum):
@@ -167,4 +176,4 @@ def _parse(root: Path, place: str) -> tuple[Holder, int]:
     if not mark or not re.fullmatch(NUMBER, number):
         raise UsageError(f"{place!r} names no checkpoint", hint="RUN@ITERATION, e.g. nano@5")
     name = runs.find_run(root, name)
-    return next(each for each in holders(root) if each.name == name), int(number)
+    return holder_of(root, name), int(number)

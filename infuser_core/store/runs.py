@@ -40,6 +40,8 @@ EVALUATIONS = "evaluations"
 """Folder of the store with the records of evaluations of any model."""
 ATTEMPT = "attempt.json"
 """File with what the last complete attempt of a run cost."""
+METRICS = "metrics.jsonl"
+"""File with the numbers of a run's stages, for people."""
 _OWN = ("journal.jsonl", RECORD, "journal.head")
 _KEPT = "what the store has is not computed again"
 _SWEEP = Path("locks") / "gc"
@@ -226,7 +228,7 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
     try:
         return sealed.read(path, run=name)
     except FileNotFoundError as error:
-        if not Journal(root, name).ended():
+        if not Journal(root, name).look().ended:
             return {}
         raise StoreError(f"the record {path} is lost", hint=hint) from error
     except ValueError as error:

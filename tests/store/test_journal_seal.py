@@ -78,7 +78,8 @@ def test_a_lost_end_is_told_from_a_torn_line_and_from_a_changed_middle(run: Path
 
     def after(content: bytes) -> tuple[str, int]:
         path.write_bytes(content)
-        return journal.damage(), journal.torn()
+        seen = journal.look()
+        return seen.damage, seen.torn
 
     try:
         assert after(whole + b'{"attempt": 1, "pha') == ("", len(lines) + 1)
@@ -93,11 +94,11 @@ def test_a_lost_end_is_told_from_a_torn_line_and_from_a_changed_middle(run: Path
         path.write_bytes(whole)
         told = head.read_bytes()
         head.unlink()
-        assert journal.damage() == "its head is lost"
+        assert journal.look().damage == "its head is lost"
         head.write_bytes(told)
     finally:
         path.write_bytes(whole)
-    assert journal.damage() == ""
+    assert journal.look().damage == ""
 
 
 def test_a_repair_keeps_the_sound_lines_and_what_the_others_told_until_the_run_has_gone_over_them(tmp_path: Path):
@@ -131,9 +132,9 @@ def test_a_journal_of_an_older_version_is_read_and_sealed_from_its_next_line_on(
     old = '{"attempt": 1, "phase": "chunk", "iteration": -1, "key": "k", "digest": "d", "state": "ran", '
     old += '"seconds": 0.5, "rows": 1, "message": ""}\n{"attempt": 1, "pha\n'
     journal.path.write_text(old)
-    assert (journal.damage(), [entry.key for entry in journal.entries()]) == ("", ["k"])
+    assert (journal.look().damage, [entry.key for entry in journal.entries()]) == ("", ["k"])
     assert journal.start_attempt() == 2
     journal.append(phase="judge", iteration=-1, state="ran", seconds=0, key="j")
-    assert (journal.damage(), [entry.key for entry in journal.entries()]) == ("", ["k", "j"])
+    assert (journal.look().damage, [entry.key for entry in journal.entries()]) == ("", ["k", "j"])
     journal.path.write_bytes(journal.path.read_bytes().replace(b'"digest": "d"', b'"digest": "e"'))
-    assert journal.damage() == "line 3 is not as it was written"
+    assert journal.look().damage == "line 3 is not as it was written"

@@ -19,8 +19,8 @@ from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError
 from infuser_core.planning.preflight import preflight
 from infuser_core.store.journal import Journal
-from infuser_core.store.runs import read_config
-from infuser_core.trackers.parts.files import METRICS, points_in
+from infuser_core.store.runs import METRICS, read_config
+from infuser_core.trackers.parts.files import points_in
 from infuser_core.trackers.parts.follow import Followers
 from infuser_core.trackers.parts.points import Point
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from infuser_core.terminal import printable
 from infuser_core.trackers.parts.points import Point
 
-LOG, METRICS = "log.txt", "metrics.jsonl"
+LOG = "log.txt"
 _LINE = 4000
 _SECRET_NAME = r"(?:api_?key|access_?key|auth|auth_?string|credentials?|passphrase|passwo?r?d|secret|token)"
 _NAMED = re.compile(rf"(?i)\b((?:\w*[_-])?{_SECRET_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;}}]+)")

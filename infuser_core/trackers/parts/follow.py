@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins, settings
-from infuser_core.trackers.parts.files import METRICS, is_secret, point_of, redacted
+from infuser_core.store.runs import METRICS
+from infuser_core.trackers.parts.files import is_secret, point_of, redacted
 from infuser_core.trackers.parts.points import Point
 
 _LOOK = 0.5

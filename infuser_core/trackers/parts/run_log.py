@@ -13,8 +13,9 @@ from typing import Any
 
 from infuser_core.planning.fork import MEASURED
 from infuser_core.store.recipe import Record
+from infuser_core.store.runs import METRICS
 from infuser_core.terminal import Console, duration, ignore
-from infuser_core.trackers.parts.files import LOG, METRICS, Lines, points_in, redacted
+from infuser_core.trackers.parts.files import LOG, Lines, points_in, redacted
 from infuser_core.trackers.parts.follow import Followers
 from infuser_core.trackers.parts.points import Point, in_words, metrics_of
 
