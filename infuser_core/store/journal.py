@@ -231,7 +231,7 @@ class Journal:
         return any(key.encode() in text for key in keys)
 
     def look(self) -> Look:
-        """What the files say now."""
+        """The state of the files now."""
         data, head, chain, damage = self._seen()
         entries = _entries(data.split(b"\n"))
         waits = self.path.name.endswith(ASIDE)
