@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from care_tools import MadeUp, bits, doctor, made_up
+from care_tools import HARMS, MadeUp, bits, doctor, examined, made_up
 from crash_points import begun
 from launcher import Launcher, SmallRun
 
@@ -49,6 +49,21 @@ def test_what_another_run_holds_stays_and_so_does_everything_beside_a_damaged_re
     before = bits(tmp_path / "artifacts")
     (note,) = prune(tmp_path, "run", Rule(keep_full=1, every=0), passed=6, candidates=()).notes
     assert "nothing is removed while a record is damaged: runs/other" in note and bits(tmp_path / "artifacts") == before
+
+
+def test_a_run_that_goes_on_meanwhile_is_read_again_and_a_damaged_artifact_of_its_own_harms_nobody(tmp_path: Path):
+    run, other = made_up(tmp_path, "run", 6), made_up(tmp_path, "other", 1)
+    apart = made_up(tmp_path, "apart", 2, seed=1)
+    HARMS["garbled record"](apart.checkpoint(1), "")
+    assert rolled(run, 2) == ["mw"] * 7
+    made_up(tmp_path, other.name, 3)
+    assert rolled(run, 6) == ["mw", "mw", "mw", "mw", "", "", "mw"]
+
+
+def test_what_an_evaluation_was_made_from_stays(tmp_path: Path):
+    run = made_up(tmp_path, "run", 6)
+    examined(run, 3)
+    assert rolled(run, 6) == ["mw", "mw", "mw", "mw", "", "", "mw"]
 
 
 def test_nothing_is_removed_while_somebody_else_cleans_up(tmp_path: Path):

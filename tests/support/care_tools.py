@@ -10,10 +10,11 @@ from crash_points import content, mismatches
 from fault_tools import own_copy
 from launcher import Launcher, SmallRun, copy_store
 
+from infuser_core import sealed
 from infuser_core.schemas import AuditFact
 from infuser_core.store.journal import Journal
-from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe
-from infuser_core.store.runs import ATTEMPT, create_run, write_record
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, read_record
+from infuser_core.store.runs import ATTEMPT, EVALUATION, EVALUATIONS, create_run, write_record
 from infuser_core.store.store import Outcome, Store, Table
 
 WEIGHTS = "model.safetensors"
@@ -181,6 +182,18 @@ def _commit(store: Store, recipe: Recipe, summary: dict) -> ArtifactRef:
             (workspace / "optimizer.safetensors").write_text(f"moments of {recipe.key}" * 2)
         facts = Table(row_type=AuditFact, rows=[AuditFact(name=recipe.phase, value=1.0)])
         return store.commit(recipe, workspace, Outcome(tables={"facts": facts}, summary=summary), seconds=0.1)
+
+
+def examined(run: MadeUp, number: int) -> None:
+    """Commit an evaluation of the solver's checkpoint after so many iterations, which no run's journal tells of."""
+    checkpoint = run.checkpoint(number)
+    solver = read_record(checkpoint).ref
+    recipe = Recipe(phase="respond", version=1, config={}, seed=0, iteration=-1, inputs={"solver": solver.id})
+    ref = _commit(Store(run.root), recipe, {})
+    sealed.write(run.root / EVALUATIONS / "exam" / EVALUATION, {"model": str(checkpoint)})
+    journal = Journal(run.root, "exam", shelf=EVALUATIONS)
+    journal.start_attempt()
+    journal.append(phase="respond", iteration=-1, state="ran", seconds=0.0, key=ref.key, digest=ref.digest)
 
 
 def forget(run: MadeUp) -> None:
