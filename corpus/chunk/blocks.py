@@ -1,7 +1,8 @@
 """Markdown as a gapless row of blocks with character offsets. Nothing is rewritten.
 
-Blocks are those of CommonMark with tables; headings inside lists and quotations are text. Two differences are meant:
-display formulas (`$$` and `\\[`) are blocks, and an opener that never closes is text instead of swallowing the book.
+Blocks are those of CommonMark with tables; headings inside lists and quotations are text. Three differences are meant:
+display formulas (`$$` and `\\[`) are blocks, a line below one that began within a line makes no heading of it, and an
+opener that never closes is text instead of swallowing the book.
 """
 
 import re
@@ -12,7 +13,7 @@ from functools import cache
 from itertools import accumulate, groupby
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, fence, html_block
+from markdown_it.rules_block import StateBlock, fence, html_block, lheading
 from markdown_it.rules_block.html_block import HTML_SEQUENCES
 from markdown_it.token import Token
 
@@ -112,6 +113,7 @@ def _parsed(source: str) -> Iterator[list[Token]]:
 def _parser() -> MarkdownIt:
     """CommonMark with tables, whose fences, HTML and formulas begin only where they also end."""
     parser = MarkdownIt("commonmark").enable("table").disable("html_block")
+    parser.block.ruler.at("lheading", _underlined)
     parser.block.ruler.at("fence", _span, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     return parser
 
@@ -133,6 +135,18 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
         return True
     state.env[key] = state.line
     state.tokens.pop()
+    state.line = first
+    return False
+
+
+def _underlined(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """A heading with a line below it; a line of an equals sign within a formula is none."""
+    count = len(state.tokens)
+    if not lheading(state, first, end, silent):
+        return False
+    if state.tokens[count + 1].content.count("$$") % 2 == 0:
+        return True
+    del state.tokens[count:]
     state.line = first
     return False
 

@@ -9,14 +9,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from book_tools import LIMITS, convert, written
 
 from corpus.read.books import library, pandoc
 from corpus.read.books.convert import CONVERTER, convert_book
 from corpus.read.garble import MARK
-from infuser_core.child import Limits
-from infuser_core.schemas import Page
-
-LIMITS = Limits(wall_seconds=60.0, cpu_seconds=60)
 
 HTML = """<html><head><title>Falling</title></head><body><nav><a href="i.html">All chapters</a></nav>
 <p>Next: <a href="b.html">Bridges</a>, Up: <a href="i.html">Top</a></p>
@@ -91,17 +88,6 @@ TEXTS = {
                  "<programlisting>tie();</programlisting></section></article>", ["Knots", "*two*", "tie();"]),
 }  # fmt: skip
 """A book of each text format, and what must be in its Markdown."""
-
-
-def convert(path: Path) -> Page:
-    return convert_book(path, "book", LIMITS)
-
-
-def written(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize("suffix", sorted(TEXTS))
@@ -191,33 +177,6 @@ def test_a_remark_between_rules_is_no_metadata(tmp_path, name):
 def test_a_sidebar_of_a_book_is_a_part_of_it(tmp_path):
     text = "# Depth\n\n::: sidebar\nA digression on wells.\n:::\n"
     assert "A digression on wells." in convert(written(tmp_path, "book.qmd", text)).markdown
-
-
-def test_comments_within_a_paragraph_and_index_terms_stop_no_reader(tmp_path):
-    text = "== Gates\n\nA gate(((gates, kinds of (all)))) holds\n//TODO: more\nwater.\n\n----\n// code\n(((x)))\n----\n"
-    page = convert(written(tmp_path, "book.adoc", text))
-    assert "A gate holds" in page.markdown and "TODO" not in page.markdown, page.reason
-    assert "// code\n(((x)))" in page.markdown
-
-
-def test_a_box_of_asciidoc_leaves_no_stars(tmp_path):
-    text = "== Sets\n\nOne.\n\n.What a set holds\n****\n\nValues.\n\n****\n\n----\n****\n----\n"
-    page = convert(written(tmp_path, "book.adoc", text))
-    assert "What a set holds\n\nValues." in page.markdown and page.markdown.count("****") == 1, page.markdown
-
-
-def test_lines_of_asciidoc_whose_conditions_hold_are_kept(tmp_path):
-    text = (
-        "ifndef::parts[:parts: more/]\nifdef::parts[:said: yes]\n\n[[gates]]\n= Gates\n\nA gate {said} holds.\n\n"
-        "ifdef::web[]\nifndef::parts[]\nNo.\nendif::[]\nNever.\nendif::web[]\n"
-        "ifdef::parts,web[Any.]\nifdef::parts+web[No.]\nA :web: within a line sets nothing.\n\n"
-        "ifeval::[1 < 2]\nSeldom.\nendif::[]\nifndef::web[]\nAlways.\nendif::web[]\n"
-    )
-    assert convert(written(tmp_path, "book.adoc", text)).markdown.split("\n\n") == [
-        "A gate yes holds.",
-        "Any. A :web: within a line sets nothing.",
-        "Always.\n",
-    ]
 
 
 def test_commands_of_a_drawing_are_no_text(tmp_path):

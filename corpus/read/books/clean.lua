@@ -124,11 +124,15 @@ local function raw(element)
   return {}
 end
 
--- Emphasis within emphasis would be written as its end.
+-- Emphasis within emphasis would be written as its end, and a display formula in it would stay in the sentence.
 local function flat(kind)
   return function(element)
-    element.content = element.content:walk({ [kind] = function(each) return each.content end })
-    return element
+    local displayed = false
+    element.content = element.content:walk({
+      [kind] = function(each) return each.content end,
+      Math = function(math) displayed = displayed or math.mathtype == "DisplayMath" end,
+    })
+    return displayed and element.content or element
   end
 end
 
@@ -269,6 +273,40 @@ local function definitions(list)
   return made
 end
 
+local ROMAN = { { 10, "x" }, { 9, "ix" }, { 5, "v" }, { 4, "iv" }, { 1, "i" } }
+
+local function roman(number)
+  local made = ""
+  for _, pair in ipairs(ROMAN) do
+    while number >= pair[1] do made, number = made .. pair[2], number - pair[1] end
+  end
+  return made
+end
+
+-- Items are named by their letters elsewhere, and plain Markdown has numbers alone.
+local function lettered(list)
+  local style = list.style
+  if not style:match("Alpha") and not style:match("Roman") then return nil end
+  local made = {}
+  for place, item in ipairs(list.content) do
+    local number = list.start + place - 1
+    local name = style:match("Roman") and roman(number) or string.char(97 + (number - 1) % 26)
+    if style:match("^Upper") then name = name:upper() end
+    local ends = ({ TwoParens = ")", OneParen = ")" })[list.delimiter] or "."
+    -- As text the sign behind the letter would be written with a backslash.
+    local sign = (list.delimiter == "TwoParens" and "(" or "") .. name .. ends .. " "
+    local named = pandoc.Inlines({ pandoc.RawInline("commonmark", sign) })
+    local first = item[1]
+    if first and (first.t == "Plain" or first.t == "Para") then
+      first.content = named .. first.content
+    else
+      item:insert(1, pandoc.Plain(named))
+    end
+    made[#made + 1] = item
+  end
+  return pandoc.BulletList(made)
+end
+
 local function lines(block)
   local run = pandoc.Inlines({})
   for place, line in ipairs(block.content) do
@@ -339,6 +377,9 @@ local asides = {
   Superscript = mark,
   Link = function(link)
     if #link.content == 1 and link.content[1].t == "Superscript" then return mark(link) end
+    if link.classes:includes("noteref") or link.attributes["epub:type"] == "noteref" then
+      return { pandoc.Str("[" .. stringify(link) .. "]") }, false
+    end
   end,
   Div = function(div)
     if aside(div) then removed("navigation", stringify(div)) return {}, false end
@@ -365,6 +406,7 @@ local blocks = {
   end,
   Table = plain_table,
   DefinitionList = definitions,
+  OrderedList = lettered,
   LineBlock = lines,
   HorizontalRule = function() return {} end,
   Note = function(note)

@@ -15,7 +15,7 @@ from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
-CONVERTER = "pandoc-8"
+CONVERTER = "pandoc-9"
 MAX_LOST = 0.2
 """Share of a book's text, or of its binary parts, that may fail; else it is refused with the first one's reason."""
 UNREADABLE = "unreadable"
@@ -83,7 +83,7 @@ def _written(path: Path, pieces: list[Piece], suffix: str, end: float) -> Iterat
             yield _converted(piece, b"", content, end)
             continue
         markdown, cuts = _converted(piece, _bytes(piece.head), _bytes(piece.text), end)
-        parts = list(cut_at(piece.head, piece.text, kind.finer, kind)) if kind and kind.finer else []
+        parts = list(cut_at(piece.head + kind.above, piece.text, kind.finer, kind)) if kind and kind.finer else []
         if not markdown and len(parts) > 1 and any(cut.reason == UNREADABLE for cut in cuts):
             made = [_converted(piece, _bytes(head), _bytes(text), end) for head, text in parts]
             markdown, cuts = "\n\n".join(text for text, _ in made if text), [cut for _, more in made for cut in more]

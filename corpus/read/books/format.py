@@ -66,5 +66,7 @@ class Format:
     """Begin of a chapter: parts are converted chapter by chapter, so that one that fails costs no other."""
     finer: Pattern[str] | None = None
     """Begin of a section: a chapter that cannot be read is cut there."""
+    above: str = ""
+    """Titles without words, under which a section alone keeps its level."""
     layouts: Callable[[Tree], list[Layout]] = lambda tree: []
     """The books of a tree, each with its parts in reading order; none for a format of single files."""

@@ -10,13 +10,20 @@ SUFFIXES = (".adoc", ".asciidoc", ".asc")
 INCLUDE = re.compile(r"(?m)^include::(?P<name>[^\[\n]+)\[[^\]\n]*\][ \t]*$")
 CHAPTER = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*== (?=\S)")
 """With the lines of attributes above the title."""
-
+SECTION = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*={3,4} (?=\S)")
 
 COMMENT = re.compile(r"(?m)^//(?!//).*\n?")
 SIDEBAR = re.compile(r"(?m)^\*{4,}[ \t]*$")
 """Edges of a box, which the reader takes for text where an empty line follows."""
 HIDDEN = re.compile(r"\(\(\((?:[^()]|\([^()]*\))*\)\)\)")
 """Index terms that print nothing."""
+OPEN = re.compile(r"(?ms)^(\[(?:source|listing|literal)\b[^\]\n]*\]\n(?:\.\S.*?\n)?)--[ \t]*\n(.*?)^--[ \t]*$")
+"""A listing between the marks of a block of any kind, which the reader takes for text."""
+DANGLING = re.compile(
+    r"(?m)^(?:\[\[[^\]\n]*\]\][ \t]*\n(?:\[[^\]\n]*\][ \t]*\n)*(?:\.(?P<title>\w.*)\n)?|\.(?P<alone>\w.*)\n)"
+    r"(?=[ \t]*\n)"
+)
+"""Name and title of a block that is not there, as where it was a drawing: the reader stops."""
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
 NAME = re.compile(r"[^,+]+")
@@ -29,7 +36,7 @@ def prepare(text: str) -> str:
 
     The reader stops at comments within a paragraph, and knows no conditions.
     """
-    text = "\n".join(_decided(text.split("\n")))
+    text = OPEN.sub(r"\1----\n\2----", "\n".join(_decided([*text.split("\n"), ""])))
     made, place = [], 0
     for match in BLOCK.finditer(text):
         made += [_plain(text[place : match.start()]), match[0]]
@@ -65,7 +72,8 @@ def _holds(condition: re.Match[str], given: Set[str]) -> bool:
 
 
 def _plain(text: str) -> str:
-    return HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
+    text = HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
+    return DANGLING.sub(lambda found: f"{found['title'] or found['alone'] or ''}\n", text)
 
 
 def _layouts(tree: Tree) -> list[Layout]:
@@ -73,5 +81,14 @@ def _layouts(tree: Tree) -> list[Layout]:
 
 
 FORMATS = (
-    Format(suffixes=SUFFIXES, reader="asciidoc", include=INCLUDE, prepare=prepare, split=CHAPTER, layouts=_layouts),
+    Format(
+        suffixes=SUFFIXES,
+        reader="asciidoc",
+        include=INCLUDE,
+        prepare=prepare,
+        split=CHAPTER,
+        finer=SECTION,
+        above="== {empty}\n\n=== {empty}\n\n",
+        layouts=_layouts,
+    ),
 )

@@ -122,11 +122,16 @@ def _one(element: Element, level: int, depth: int) -> str:
     return _special(element, kind, inner)
 
 
+NUMBERING = {"lower-alpha": "a", "upper-alpha": "A", "lower-roman": "i", "upper-roman": "I"}
+"""Signs of an item by CNXML's name of them, as HTML has it."""
+
+
 def _special(element: Element, kind: str, inner: str) -> str:
     """Elements whose HTML depends on their attributes."""
     if kind == "list":
-        tag = "ol" if element.get("list-type") == "enumerated" else "ul"
-        return f"<{tag}>{inner}</{tag}>"
+        if element.get("list-type") != "enumerated":
+            return f"<ul>{inner}</ul>"
+        return f'<ol type="{NUMBERING.get(element.get("number-style", ""), "1")}">{inner}</ol>'
     if kind == "entry":
         cell = "th" if element.get("role") == "head" else "td"
         first, last = (element.get(name, "").removeprefix("col").removeprefix("c") for name in ("namest", "nameend"))

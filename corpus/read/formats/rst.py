@@ -16,8 +16,12 @@ DIRECTIVE = re.compile(
 RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. (?:activecode|codelens)::.*\n(?:\1[ \t]+:.*\n)*")
 """A listing that Runestone's pages run or step through; Python, where they do not say another language."""
 LANGUAGE = re.compile(r":language: *(\w+)")
-NUMBERED = re.compile(r":numref:`(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>`")
+NUMBERED = re.compile(r":numref:`(?:(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>|(?P<bare>[^`<>]+))`")
 """A reference by a number that only Sphinx knows; its label stands for it."""
+BLANKS = re.compile(r"(?m)[ \t]+$")
+"""Blanks that end a line: behind a directive the reader takes a line of them for the end of its text."""
+STATEMENT = re.compile(r"(?m)^([ \t]*)\.\. (?:proof|prf):([\w-]+)::[ \t]*(.*)$")
+"""A theorem or its like, by extensions of Sphinx."""
 
 
 def _entries(tree: Tree, name: str) -> list[str]:
@@ -53,8 +57,17 @@ def _layouts(tree: Tree) -> list[Layout]:
 
 def prepare(text: str) -> str:
     """Without directives that print nothing of a book's own; references by number with the label for the number."""
-    text = RUNNABLE.sub(_listing, DIRECTIVE.sub("", text))
-    return NUMBERED.sub(lambda found: f"{found['text']}{found['label'].replace('_', ' ')}", text)
+    text = RUNNABLE.sub(_listing, DIRECTIVE.sub("", BLANKS.sub("", text)))
+    return NUMBERED.sub(_label, STATEMENT.sub(_statement, text))
+
+
+def _label(reference: re.Match[str]) -> str:
+    return f"{reference['text'] or ''}{(reference['label'] or reference['bare']).replace('_', ' ')}"
+
+
+def _statement(directive: re.Match[str]) -> str:
+    title = f" ({directive[3].strip()})" if directive[3].strip() else ""
+    return f"{directive[1]}.. admonition:: {directive[2].capitalize()}{title}"
 
 
 def _listing(directive: re.Match[str]) -> str:

@@ -1,0 +1,53 @@
+"""Lists keep their letters, notes stay apart from words, statements keep their titles and formulas their place."""
+
+import pytest
+from book_tools import convert, written
+
+ITEMS = {
+    "book.html": '<ol type="a" start="2"><li>one</li><li><p>two</p></li></ol>',
+    "book.tex": "\\begin{document}\\begin{enumerate}[(a)]\\item one \\item two\\end{enumerate}\\end{document}",
+    "book.md": "b. one\nc. two\n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(ITEMS))
+def test_items_keep_their_letters(tmp_path, name):
+    found = convert(written(tmp_path, name, ITEMS[name])).markdown.split()
+    letters = ["(a)", "(b)"] if name == "book.tex" else ["b.", "c."]
+    assert found == ["-", letters[0], "one", "-", letters[1], "two"]
+
+
+def test_the_choices_of_an_exercise_have_the_letters_of_its_answers(tmp_path):
+    items = "".join(f"<item>{word}</item>" for word in ("oak", "ash", "elm", "fir"))
+    text = f'<document xmlns="http://cnx.rice.edu/cnxml"><content><list list-type="enumerated" number-style="upper-roman">{items}</list></content></document>'
+    assert convert(written(tmp_path, "book.cnxml", text)).markdown.split() == [
+        "-",
+        "I.",
+        "oak",
+        "-",
+        "II.",
+        "ash",
+        "-",
+        "III.",
+        "elm",
+        "-",
+        "IV.",
+        "fir",
+    ]
+
+
+def test_the_mark_of_a_note_changes_no_number(tmp_path):
+    text = '<p>It weighs 100,000<a href="notes.xhtml#n45" epub:type="noteref">45</a> tons.</p>'
+    assert convert(written(tmp_path, "book.html", text)).markdown == "It weighs 100,000\\[45\\] tons.\n"
+
+
+def test_a_display_in_an_emphasised_statement_stands_alone(tmp_path):
+    text = "\\begin{document}\\emph{We have \\[ a\n=\nb \\] for all.}\\end{document}"
+    assert convert(written(tmp_path, "book.tex", text)).markdown == "We have\n\n$$a\n=\nb$$\n\nfor all.\n"
+
+
+def test_a_statement_of_sphinx_keeps_its_title_and_what_stands_behind_a_line_of_blanks(tmp_path):
+    text = "Sets\n====\n\n.. proof:definition:: Small set\n   \n   A set of one.\n\nSee :numref:`small_set`.\n"
+    assert convert(written(tmp_path, "book.rst", text)).markdown == (
+        "# Sets\n\nDefinition (Small set)\n\nA set of one.\n\nSee small set.\n"
+    )
