@@ -51,3 +51,14 @@ def test_a_statement_of_sphinx_keeps_its_title_and_what_stands_behind_a_line_of_
     assert convert(written(tmp_path, "book.rst", text)).markdown == (
         "# Sets\n\nDefinition (Small set)\n\nA set of one.\n\nSee small set.\n"
     )
+
+
+@pytest.mark.parametrize("around", ["{}", "\\begin{{center}}{}\\end{{center}}", "\\[ {} \\]", "$${}$$"])
+def test_a_diagram_of_arrows_is_a_formula(tmp_path, around):
+    text = (
+        "\\begin{document}They commute: "
+        + around.format("\\begin{tikzcd} A \\arrow[r] & B \\end{tikzcd}")
+        + " where.\\end{document}"
+    )
+    found = convert(written(tmp_path, "book.tex", text)).markdown
+    assert found == "They commute:\n\n$$\\begin{tikzcd} A \\arrow[r] & B \\end{tikzcd}$$\n\nwhere.\n"

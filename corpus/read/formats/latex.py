@@ -46,6 +46,12 @@ PROGRAM = re.compile(r"@|\\(?:expandafter|csname|csuse|let|edef|begingroup|noexp
 DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
 BARE = re.compile(r"\\((?:sub)*section|chapter|paragraph)(\*?)(\\[A-Za-z]+)")
 """A title that is a macro without braces."""
+DIAGRAM = re.compile(
+    r"(?P<math>(?:\\\[|\$|\\begin\{(?:equation|align|gather|multline|displaymath)\*?\}(?:\s*\\label\{[^{}]*\})?)\s*)?"
+    r"(?P<all>\\begin\{tikzcd\}.*?\\end\{tikzcd\})",
+    re.DOTALL,
+)
+"""A diagram of arrows, in a formula or by itself, where pandoc would leave it out."""
 MAX_LINES = 12
 """Lines of one definition."""
 
@@ -53,6 +59,7 @@ MAX_LINES = 12
 def prepare(text: str) -> str:
     """The body behind the definitions of the preamble; a piece of a book without a preamble is a body."""
     text = BARE.sub(r"\\\1\2{\3}", text)
+    text = DIAGRAM.sub(lambda found: found[0] if found["math"] else f"\\[{found['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
         return text
