@@ -17,10 +17,10 @@ from infuser_core.verifiers.parts.grading import Finding, Reason, correct, gradi
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
 _SET = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|rm|sf)|boldsymbol)\s*+\{([^{}]*)\}")
-_NAMED = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?+\s*+:?\s*+(\S.*)", re.IGNORECASE | re.DOTALL)
+_NAMED = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?\s*+:?\s*+(\S.*)", re.IGNORECASE | re.DOTALL)
 # The text after a letter must not name another one: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` name none.
 _NEXT_CHOICE = re.compile(r"(?:\A|[\s,;])\(?[A-Ja-j]\s*+[.):]")
-_LETTERS = re.compile(r"(?:\b(?:[A-Ja-j]|and|or)\b|[\s,;/&()])++")
+_LETTERS = re.compile(r"(?:\b(?:[A-Ja-j]|and|or)\b|[\s,;/&()])+")
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:

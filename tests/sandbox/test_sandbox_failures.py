@@ -90,7 +90,7 @@ def test_running_out_of_descriptors_is_no_verdict_and_leaves_none_open():
     text = """
 assert one().verdict == "correct"
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-for spare in range(0, 24, 3):
+for spare in range(0, 48, 3):
     before = len(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, limits[1]))
     found = one()

@@ -146,11 +146,11 @@ def _closing_braces(content: str) -> dict[int, int]:
 # degrees F" name none. For anything else it is the formula between dollar signs that follows, or the rest of the
 # sentence.
 _ANNOUNCED = (
-    r"\banswer(?:\s++(?:choice|option))?+(?:\s++(?:is|would\s++be|should\s++be)\b[ \t]*+:?+|[ \t*_]*+:)"
+    r"\banswer(?:\s++(?:choice|option))?(?:\s++(?:is|would\s++be|should\s++be)\b[ \t]*+:?+|[ \t*_]*+:)"
     r"[ \t*_]*+\n{0,2}+[ \t*_]*+"
 )
 _ANNOUNCED_LETTER = re.compile(
-    rf"{_ANNOUNCED}(?:(?:option|choice|letter)\s++)?+(?:\\text\w*\{{|\$)?+"
+    rf"{_ANNOUNCED}(?:(?:option|choice|letter)\s++)?(?:\\text\w*\{{|\$)?"
     r"(?:\(\s*+(?P<round>[A-J])\s*+\)|\[\s*+(?P<square>[A-J])\s*+\]"
     r"|(?P<bare>[A-J])(?=[ \t]*+(?:[.,;:)}*$]|\n|\Z|because\b|since\b)))",
     re.IGNORECASE,
