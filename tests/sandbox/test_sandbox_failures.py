@@ -95,8 +95,8 @@ for spare in range(0, 24, 3):
     resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, limits[1]))
     found = one()
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    # Popen of 3.11.2 leaves two open where it runs out of them half way.
-    assert len(os.listdir("/proc/self/fd")) <= before + 2 * (sys.version_info < (3, 11, 5)), spare
+    # Popen of 3.11.2 leaves some open where it runs out of them half way.
+    assert len(os.listdir("/proc/self/fd")) <= before + 4 * (sys.version_info < (3, 11, 5)), spare
     print(found.verdict, found.reason)
 """
     done = python(text)
