@@ -275,3 +275,57 @@ def test_a_number_behind_a_word_is_an_exponent_where_no_note_of_the_page_has_it(
     canvas.drawString(74.5, 100, "named after a ferry")
     canvas.save()
     assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+
+
+FINEST = [("a", 78.91, 703.59), ("2", 82.76, 705.06), ("+b", 86.65, 703.59), ("n", 94.4, 702.59), ("c", 98.7, 703.59)]
+"""Text, left edge and baseline of pieces of 5 points, the smallest size that TeX sets, with its scripts in that size."""
+
+
+def small(pieces: list[tuple[str, float, float]], size: float = 5.0) -> list[Piece]:
+    return [
+        Piece(text=text, x0=x, x1=x + 0.77 * size * len(text), y=y, size=size, font="", bold=False, mono=False)
+        for text, x, y in pieces
+    ]
+
+
+def test_a_script_in_the_smallest_size_is_as_large_as_its_base():
+    over = small([("\u03c3", 86.0, 712.0), ("2", 89.95, 714.0), ("ij", 89.9, 709.2)])
+    (whole,) = with_fractions([*over, *small(FINEST)], [Rule(x0=78.3, x1=103.0, y=708.65)])
+    assert whole.text == "\\frac{\u03c3_{ij}^{2}}{a^{2}+b_{n}c}"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([("a", 72, 700.0), ("b", 75.9, 700.5), ("c", 79.8, 701.0), ("d", 83.7, 701.5)], id="skewed line"),
+        pytest.param([("T", 72, 700.0), ("E", 75.3, 698.9), ("X", 78.6, 700.0)], id="name of TeX"),
+        pytest.param([("a", 72, 700.0), ("\u02c6", 72.3, 701.5)], id="accent"),
+        pytest.param([("a", 72, 700.0), ("\u2019", 75.9, 701.5)], id="apostrophe"),
+        pytest.param([("a", 72, 700.0), ("b", 72, 694.0)], id="stacked lines"),
+        pytest.param([("label", 72, 700.0), ("2", 94.0, 701.5)], id="set apart"),
+    ],
+)
+def test_small_pieces_beside_each_other_are_no_scripts(pieces):
+    assert not any(sign in piece.text for piece in assembled(small(pieces)) for sign in "^_")
+
+
+def test_larger_pieces_of_one_size_are_no_scripts():
+    assert not any("^" in piece.text for piece in assembled(small([("a", 72, 700.0), ("2", 79.8, 703.0)], 10.0)))
+
+
+@pytest.mark.parametrize("mark", ["d", "2"])
+def test_a_letter_above_a_quantity_is_no_mark_of_a_note(tmp_path, mark):
+    width = stringWidth("vol", "Times-Roman", 10) + stringWidth(mark, "Times-Roman", 7)
+    draw = [(72, 700, 10, "y ="), (90, 706.8, 10, "vol"), (90 + width - 3.6, 711, 7, mark), (96, 693.1, 10, "g")]
+    assert page(tmp_path / "a.pdf", draw, [(90, 90 + width, 702.5)]) == f"y = \\frac{{vol^{{{mark}}}}}{{g}}\n"
+    assert drawn(tmp_path / "b.pdf", [main("f(x)vol"), sup(mark)]) == f"f(x)vol^{{{mark}}}"
+    assert drawn(tmp_path / "c.pdf", [main("vol"), sup(mark), main(" = g")]) == f"vol^{{{mark}}} = g"
+
+
+def test_a_letter_above_a_word_is_the_mark_of_a_note_in_prose_only(tmp_path):
+    parts = [main("the harbor"), sup("a"), main(" carries")]
+    assert drawn(tmp_path / "a.pdf", parts) == "the harbor[^a] carries"
+    parts = [main("y = x for the volume"), sup("a"), main(" of it")]
+    assert drawn(tmp_path / "b.pdf", parts) == "y = x for the volume^{a} of it"
+    parts = [main("the harbor; "), ("c", 3.6, 7.0), main(": the kiln")]
+    assert drawn(tmp_path / "c.pdf", parts) == "the harbor; c: the kiln"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpus.read.formulas.scripts import SMALLER, assembled
+from corpus.read.formulas.scripts import FINEST, SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION
 from corpus.read.printed import Piece, Rule
 
@@ -31,7 +31,7 @@ JOINED = 1.0
 AXIS = 0.25
 """Height of a fraction bar above the baseline of its line."""
 WORD = re.compile(r"(?<![\\\w])[^\W\d_]{3,}")
-NOTE = re.compile(r"\[\^(\d+)\]")
+NOTE = re.compile(r"\[\^(\w+)\]")
 MAX_WORDS = 3
 """Words of a part; lines of prose above and below a rule have more."""
 WORDS = re.compile(r"^[^\W\d_]{3,}(?:[ -][^\W\d_]{2,})*$")
@@ -150,6 +150,9 @@ def _nearest(part: Sequence[Piece], rule: Rule) -> list[Piece]:
     base = next((p for p in part if line.size < SMALLER * p.size and abs(line.x0 - p.x1) < SLACK), None)
     if base is not None:
         return [p for p in part if abs(p.y - base.y) < SCRIPTED * base.size]
+    if line.size <= FINEST:
+        # A script may be as large as its base; the first piece is none.
+        line = min((p for p in part if abs(p.y - line.y) < LINE * line.size), key=lambda p: p.x0)
     return [p for p in part if abs(p.y - line.y) < LINE * line.size]
 
 

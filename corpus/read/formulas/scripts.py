@@ -7,6 +7,7 @@ ordinals (`1st`) are no mathematics: a note reads `[^3]`, an ordinal stays as it
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from corpus.read.printed import Piece
 
@@ -32,6 +33,14 @@ LONGEST = 60
 """Characters of a script."""
 LIMITS_REACH = 2.0
 """Largest distance of the limits of a sum from its baseline."""
+FINEST = 6.3
+"""Largest of TeX's smallest sizes, points: a script of a text in such a size is as large as the text."""
+RAISED, LOWERED, FINE_REACH = 0.25, -0.18, 0.8
+"""Heights of the baseline of such a script, in units of the font size, and the largest distance."""
+BESIDE = 0.15
+"""Largest gap in front of such a script."""
+FINE = re.compile(r"^[+\u2212-]?(?:[A-Za-z0-9\u0370-\u03ff\U0001d400-\U0001d7ff]\S{0,9}|[\u2032\u2033\u2217*]{1,3})$")
+FINE_BASE = re.compile(r"[A-Za-z0-9\u0370-\u03ff\U0001d400-\U0001d7ff)\]}|\u2032\u2033]$")
 
 LIMIT_WORDS = re.compile(
     r"(?:lim|max|min|sup|inf|argmax|argmin|arg max|arg min|[\u2211\u220f\u22c2\u22c3\u222b\u222e)\]}|])$"
@@ -44,8 +53,14 @@ NOTE = re.compile(r"^(?:\[?\d{1,3}(?:\s?[,\u2013-]\s?\d{1,3})*\]?|[*\u2217\u2020
 TRADE = re.compile(r"^(?:TM|SM|\u2122|\u00ae|\u00a9)$")
 OPENING = re.compile(r"^[\w(\[{|\\]")
 """Beginnings of what stands close behind an exponent, and never behind the mark of a note."""
-OPERANDS = frozenset("*+=\u00d7\u00b7<>\u2264\u2265")
+OPERANDS = frozenset("*+=\u00d7\u00b7<>\u2264\u2265\u00b1\u2208\u2227\u2261\u2248")
 """Signs in front of a word that make it a quantity, which has exponents and no notes."""
+RELATED = re.compile(r"^\s*[=+<>\u2264\u2265\u00d7\u2208\u2227\u2261\u2248]")
+"""Signs behind a quantity."""
+FACTOR = re.compile(r"[)}\u00b1\u00d7\u00f7\u2200-\u22ff]$")
+"""Signs right in front of a word that make it a factor."""
+MATHEMATICS = re.compile(r"[=<>\u00b1\u00d7\u2190-\u21ff\u2200-\u22ff]|\\[a-z]+\{|[_^]\{")
+"""Signs of a line in which a raised letter is no mark of a note."""
 NO_SCRIPT = re.compile(r"^[_.,]+$")
 SYMBOLS = re.compile(r"cmsy|cmbsy|msbm|math-?symbols|mathsy|mtsy|txsy|pxsy", re.IGNORECASE)
 NOUGHTS = re.compile(r"^0{1,4}$")
@@ -132,9 +147,41 @@ def joined(group: Sequence[Piece]) -> Piece:
 
 
 def _main(group: Sequence[Piece]) -> Piece:
-    """The widest piece of about the largest size."""
+    """The widest piece of about the largest size; among pieces as large as their scripts, of the first one's level."""
     largest = max(piece.size for piece in group)
-    return max((p for p in group if p.size > SMALLER * largest), key=lambda p: p.x1 - p.x0)
+    full = [piece for piece in group if piece.size > SMALLER * largest]
+    if largest <= FINEST:
+        full = [piece for piece in full if _is_level(piece, full[0])]
+    return max(full, key=lambda p: p.x1 - p.x0)
+
+
+def _is_level(piece: Piece, main: Piece) -> bool:
+    return abs(piece.y - main.y) < SHIFT * main.size
+
+
+def _script(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
+    """1 for a superscript of the line whose pieces in front of it are given, -1 for a subscript, 0 for neither."""
+    return _side(piece, main) or _fine(group, piece, main)
+
+
+def _fine(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
+    """The same for a script as large as its base; that stands on the baseline, else the line is skewed."""
+    if not group or main.size > FINEST or not SMALLER < piece.size / main.size < 1 / SMALLER:
+        return 0
+    last, shift = group[-1], (piece.y - main.y) / main.size
+    if LOWERED < shift < RAISED or abs(shift) > FINE_REACH or not FINE.match(piece.text):
+        return 0
+    if piece.text == "E" and last.text.endswith("T"):
+        # The name of TeX.
+        return 0
+    if _is_level(last, main):
+        right = last.x1 if FINE_BASE.search(last.text) else -inf
+    elif _fine(group[:-1], last, main) and (last.y > main.y) != (shift > 0):
+        right = last.x0
+    else:
+        return 0
+    side = 1 if shift > 0 else -1
+    return side if -2 * BESIDE < (piece.x0 - right) / main.size < BESIDE else 0
 
 
 def _side(piece: Piece, main: Piece) -> int:
@@ -156,12 +203,15 @@ def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
         return True
     if abs(piece.y - main.y) > REACH * size:
         return False
-    side, before = (_side(piece, main), _side(last, main)) if main.size >= piece.size else (0, _side(last, piece))
+    side, before = _script(group, piece, main), _script(group[:-1], last, main)
+    if not side and main.size < piece.size:
+        before = before or _side(last, piece)
     apart = abs(piece.y - main.y) > LEVEL * size or not (before or (piece.run and last.run))
     if not side and apart and (main.size > SMALLER * piece.size or not before):
         return False
     # A subscript stands below the superscript that is drawn first.
-    stacked = [p for p in group[-4:] if side and _side(p, main) == -side]
+    places = range(max(0, len(group) - 4), len(group)) if side else ()
+    stacked = [group[place] for place in places if _script(group[:place], group[place], main) == -side]
     # The lower limit of an integral stands further to the left.
     lean = 0.9 if any(p.text.endswith(("\u222b", "\u222e")) for p in group[-4:]) else 0.35
     if stacked and piece.x0 >= min(p.x0 for p in stacked) - lean * size:
@@ -202,7 +252,8 @@ def linear(group: Sequence[Piece], main: Piece) -> str:
             close = follower is not None and follower.x0 - stop < BLANK * main.size
             blank = right is not None and start - right > BEFORE * main.size
             text += " " * blank
-            text += _with_scripts(text, scripts, main, slanted, follower.text if follower and close else "")
+            after = "" if follower is None else follower.text if close else f" {follower.text}"
+            text += _with_scripts(text, scripts, main, slanted, after)
             right = stop
             place += len(scripts)
             continue
@@ -219,7 +270,11 @@ def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
     found: list[Piece] = []
     for piece in group[place:]:
         far = not LOWEST * main.size < piece.y - main.y < HIGHEST * main.size and piece.size <= SMALLER * main.size
-        if not (far or _side(piece, main) or any(side and _nested(side, piece) for side in _parted(found, main))):
+        if piece.size > SMALLER * main.size and _is_level(piece, main):
+            break
+        before = [*group[:place], *found]
+        nested = any(side and _nested(side, piece) for side in _parted(found, main))
+        if not (far or nested or _script(before, piece, main)):
             break
         if found and piece.x0 - max(p.x1 for p in found) > 0.6 * main.size:
             break
@@ -263,7 +318,7 @@ def _parted(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Pi
 def _nested(side: Sequence[Piece], piece: Piece) -> bool:
     head = _main(side)
     right = max(p.x1 for p in side)
-    return (
+    return bool(_fine(side, piece, head)) or (
         piece.size <= SMALLER * head.size
         and abs(piece.y - head.y) < REACH * head.size
         and -0.3 * head.size <= piece.x0 - right <= 0.4 * head.size
@@ -273,7 +328,8 @@ def _nested(side: Sequence[Piece], piece: Piece) -> bool:
 def _plain(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:
     """A raised text that is no exponent, as it is to be read; None for an exponent."""
     bare = text.rstrip()
-    note = f"[^{above}]" if above.isdecimal() else above
+    # A letter set apart from the word in front of it is the label of a note.
+    note = f"[^{above}]" if above.isdecimal() or (above.isalpha() and bare == text) else above
     if CARETS.match(above) and (len(above) > 1 or bare[-1:].isdigit()):
         return "^" * len(above)
     if TRADE.match(above) or (bare.endswith("L") and above == "A" and after.startswith("T")):
@@ -283,7 +339,9 @@ def _plain(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: 
         return above if NOTE.match(above) else None
     if bare[-1].isdigit() and (SURE_ORDINAL.match(above) or (ORDINAL.match(above) and not upper[0].slanted)):
         return above
-    if not NOTE.match(above) or above == "0" or OPENING.match(after):
+    if not NOTE.match(above) or above == "0" or OPENING.match(after) or RELATED.match(after):
+        return None
+    if above.isalpha() and MATHEMATICS.search(bare):
         return None
     return note if _is_prose(bare, slanted) else None
 
@@ -293,7 +351,8 @@ def _is_prose(text: str, slanted: bool) -> bool:
     if re.search(r"[.!?]\)$", text) or text[-1] in '.,;:!?\u201d\u2019"':
         return True
     word = WORD_END.search(text)
-    if word and text[: word.start()].rstrip()[-1:] in OPERANDS:
+    before = text[: word.start()] if word else ""
+    if before.rstrip()[-1:] in OPERANDS or FACTOR.search(before):
         return False
     if word:
         return len(word[0]) > (2 if slanted else 1) and word[0] not in NAMES and not GREEK.search(word[0])
