@@ -114,10 +114,10 @@ BOOKS: dict[str, tuple[dict[str, str], list[str]]] = {
             "src/SUMMARY.md": "# Summary\n\n- [Two](two.md)\n    - [Deep](deep.md)\n- [One](one.md)\n",
             "src/one.md": "# One\n\nText.\n",
             "src/two.md": "# Two\n\n```rust\n{{#include ../listings/a.rs}}\n```\n",
-            "listings/a.rs": "# fn listed() {}\n",
+            "listings/a.rs": "#[listed]\n",
             "src/deep.md": "# Deep\n\nText.\n",
         },
-        ["# Two", "# fn listed() {}", "## Deep", "# One"],
+        ["# Two", "#[listed]", "## Deep", "# One"],
     ),
     "numbered": (
         {f"{n:02}-x.html": f"<h1>Chapter {n}</h1><p>Text.</p>" for n in (2, 10, 1)},

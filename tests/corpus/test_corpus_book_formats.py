@@ -76,7 +76,7 @@ TEXTS = {
               "|===\n|a |b\n\n|1 |2\n|===\n", ["Gates", "open();", "| 1"]),
     ".rst": ("Mills\n=====\n\n.. currentmodule:: mill\n\nPower :math:`P_1^2` is\n\n.. math::\n\n   P = F v\n\n.. code-block:: c\n\n   grind();\n",
              ["# Mills", "$P_1^2$", "P = F v", "grind();"]),
-    ".qmd": ("---\ntitle: Dunes\n---\n\n# Dunes\n\n```{r, echo=FALSE}\n#| label: fig-a\nplot(x)\n```\n\nSand $s_1$.\n"
+    ".qmd": ("---\ntitle: Dunes\n---\n\n# Dunes\n\n```{r, fig.width=3}\n#| label: fig-a\nplot(x)\n```\n\nSand $s_1$.\n"
              "1.  first\n2.  second\n", ["# Dunes", "``` r\nplot(x)\n```", "$s_1$", "first"]),
     ".mdx": ("import Tabs from 'tabs'\n\n# Hives\n\n<Tabs kind=\"a\">\n\nBees $b^2$ fly.\n\n</Tabs>\n\n```jsx\nimport Bee from 'bee'\n"
              "<Bee/>\n```\n", ["# Hives", "$b^2$", "import Bee from 'bee'\n<Bee/>"]),

@@ -1,7 +1,10 @@
 """Books in Markdown, R Markdown, MyST, mdBook and notebooks say what their readers see: titles, references and embedded
 formulas stay; code that only the program needs does not."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from corpus.read.books.convert import convert_book
 from infuser_core.child import Limits
@@ -44,3 +47,74 @@ def test_an_embedded_formula_of_myst_is_the_formula(tmp_path):
     page = convert(tmp_path, "a.md", text)
     assert page.markdown.count("d = a^2 + b$$") == 1 and page.markdown.count("w_1 = 2") == 2, page.markdown
     assert "1.  Show that\n    $$d = a^2 + b$$\n\n    and" in page.markdown and "(e-w)" not in page.markdown
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.myst", "a.Rmd", "a.qmd", "a.mdx"])
+def test_the_title_of_a_file_heads_it_where_its_text_has_none(tmp_path, name):
+    head, code = '---\ntitle: "Wells: a start"\n---\n\n', "```python\n# no heading\n```\n"
+    assert convert(tmp_path, name, f"{head}Dig.\n\n## Depth\n\n{code}").markdown.startswith("# Wells: a start\n\nDig.")
+    for heading in ("# Ponds", "Ponds\n====="):
+        assert convert(tmp_path, name, f"{head}Dig.\n\n{heading}\n\n{code}").markdown.startswith("Dig.\n\n# Ponds")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "```{r plot-1, echo = FALSE, fig.cap = 'A \"deep\" well {here}.'}\nHIDDEN(1)\n```",
+        "```{r, fig.cap = demo$caption('A \"deep\" well {here}.'), echo=F}\n# HIDDEN\n\nx\n```",
+        "```{python}\n#| echo: false\n#| fig-cap: 'A \"deep\" well {here}.'\nHIDDEN(1)\n```",
+    ],
+)
+def test_a_cell_that_its_book_hides_is_a_record_and_its_caption_stays(tmp_path, cell):
+    page = convert(tmp_path, "a.Rmd", f"# Wells\n\nDig.\n\n{cell}\n\n```{{r}}\nshown(2)\n```\n")
+    assert page.markdown == "# Wells\n\nDig.\n\nA “deep” well {here}.\n\n``` r\nshown(2)\n```\n"
+    assert [each for each in page.removed if "HIDDEN" in each], page.removed
+
+
+def test_a_cell_that_is_run_only_leaves_no_listing(tmp_path):
+    for cell in ("```{r, include=FALSE}\nrun()\n```", "```{r}\n#| include: false\nrun()\n```"):
+        page = convert(tmp_path, "a.qmd", f"# Wells\n\n{cell}\n\nDig.\n")
+        assert page.markdown == "# Wells\n\nDig.\n" and page.removed == ["run()"]
+
+
+def test_the_source_of_a_hidden_cell_that_a_book_shows_stays(tmp_path):
+    cell = "```{r, echo = FALSE}\nrun()\n```"
+    page = convert(
+        tmp_path,
+        "a.Rmd",
+        f"# Wells\n\n````markdown\nSee:\n\n{cell}\n````\n\n```{{r, fig.cap='echo = FALSE'}}\ndig()\n```\n",
+    )
+    assert "run()" in page.markdown and "dig()" in page.markdown and not page.removed, page.markdown
+
+
+def test_lines_of_rust_that_mdbook_hides_are_left_out(tmp_path):
+    code = "# use a::B;\n#\n#[derive(Debug)]\n#![allow(x)]\nfn f() {\n    # let x = 1;\n    ## two\n}\n"
+    text = f"# Wells\n\n```rust ,ignore\n{code}```\n\n```toml\n# shown\na = 1\n```\n"
+    page = convert(tmp_path, "a.md", text)
+    assert "\n#[derive(Debug)]\n#![allow(x)]\nfn f() {\n    # two\n}\n```" in page.markdown, page.markdown
+    assert "\n# shown\n" in page.markdown and "use a::B" not in page.markdown
+
+
+def test_a_cell_for_the_readers_own_code_is_no_listing(tmp_path):
+    sources = [
+        "# Solution goes here",
+        "# YOUR CODE HERE\n",
+        "",
+        "# your code here\n\n# Solution here.",
+        "# code here: x",
+    ]
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": each}
+        for each in sources
+    ]
+    page = convert(
+        tmp_path, "a.ipynb", json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
+    )
+    assert page.markdown == "``` python\n# code here: x\n```\n"
+
+
+def test_what_stands_indented_between_tags_is_prose(tmp_path):
+    tip = "<Tip warning={true}>\n\n    Mind the *edge*.\n\n    ```jsx\n    <Tip>\n        dig()\n    ```\n\n</Tip>\n"
+    page = convert(tmp_path, "a.mdx", f"# Wells\n\n{tip}\n    listing()\n\n```jsx\n<Tip>\n    dug()\n</Tip>\n```\n")
+    assert "# Wells\n\nMind the *edge*.\n\n``` jsx\n<Tip>\n    dig()\n```\n" in page.markdown, page.markdown
+    assert "``` text\nlisting()\n```" in page.markdown and "<Tip>\n    dug()\n</Tip>" in page.markdown

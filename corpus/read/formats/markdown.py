@@ -2,7 +2,8 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,27 @@ SUFFIXES = (*QUARTO, *MDX, *PLAIN, ".ipynb", ".rst")
 INCLUDE = re.compile(
     r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+(?P<name>[^\s}:>]+)[^}\n]*\}\}[ \t]*$"
 )
-CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{(?:\.|=)?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
+CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
 PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
 """Cells whose text is printed as it stands: remarks in boxes."""
+WHOLE = re.compile(
+    r"(?ms)^(?P<fence>[ \t]*(?:`{3,}|~{3,}))[ \t]*\{(?P<head>[A-Za-z][^\n]*)\}[ \t]*\n"
+    r"(?P<options>(?:[ \t]*(?:#\||//\||%%\|)[^\n]*\n)*)(?P<code>.*?)^(?P=fence)[ \t]*$"
+)
+"""A cell with its settings, which stand in braces or in lines of its own."""
+UNSEEN = re.compile(r"\b(echo|include)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
+STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+CAPTION = re.compile(
+    r"\bfig\.cap[ \t]*=[ \t]*(?:[\w.$:]+\()?(?P<sign>[\"'])(?P<text>.+?)(?<!\\)(?P=sign)"
+    r"|\bfig-cap[ \t]*:[ \t]*(?P<mark>[\"']?)(?P<line>[^\n|>]+)(?P=mark)[ \t]*$",
+    re.MULTILINE,
+)
+INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
+"""The first line of a block of code with more than its language, which pandoc takes for text."""
+RUST = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?rust\b[^\n]*\n.*?^\1\2[`~]*[ \t]*$")
+UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
+"""A line of Rust that is compiled but not printed; attributes are."""
+ESCAPED = re.compile(r"(?m)^([ \t]*)##")
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t].*\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
 LABEL = re.compile(
@@ -32,10 +51,13 @@ SUMMARY = re.compile(r"(?m)^([ \t]*)(?:[-*+][ \t]+)?\[[^\]\n]*\]\(([^)\s#]+)")
 TOC = re.compile(r"(?ms)^(`{3,})\{?(?:toc|toctree)\}?[^\n]*\n(.*?)^\1")
 IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
+BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \t]*\n)(.*?)(?=^[ \t]*</(?P=tag)>)")
+"""What stands between two tags of a component, which lines of their own hold."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
 """A block of code between fences."""
 BETWEEN_RULES = re.compile(r"(?ms)(?:\A|(?<=^\n))---[ \t]*\n(?=\S)(?P<inner>.*?)^(?:---|\.\.\.)[ \t]*$")
 """Text that pandoc takes for metadata: between rules, behind an empty line or at the beginning."""
+TITLE = re.compile(r"(?m)^#[ \t]|(?<=\S\n)=+[ \t]*$|<h1\b")
 KEY = re.compile(r"[\w-]+[ \t]*:(?:\s|$)")
 """The beginning of metadata, in YAML that may be broken further on."""
 
@@ -163,32 +185,70 @@ def _rmd(tree: Tree, folder: str) -> list[str]:
 
 
 def without_false_metadata(text: str) -> str:
-    """Markdown whose remarks between rules are text: pandoc refuses all of it for what is no YAML there."""
-    code = [match.span() for match in FENCED.finditer(text)]
+    """Markdown under its own title, whose remarks between rules are text: pandoc refuses all for what is no YAML."""
 
     def plain_rules(found: re.Match[str]) -> str:
         inner = found["inner"]
-        if isinstance(_settings(inner), dict) or any(start < found.start() < end for start, end in code):
+        if isinstance(_settings(inner), dict):
             return found[0]
         return "" if not found.start() and KEY.match(inner) else f"* * *\n\n{inner}\n* * *"
 
-    return BETWEEN_RULES.sub(plain_rules, text)
+    return _titled(_outside(BETWEEN_RULES, plain_rules, text))
+
+
+def _outside(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str) -> str:
+    """The text with what a pattern finds changed, save in blocks of code."""
+    code = [match.span() for match in FENCED.finditer(text)]
+    return pattern.sub(lambda m: m[0] if any(start < m.start() < end for start, end in code) else change(m), text)
+
+
+def _titled(text: str) -> str:
+    """The text with the title of its metadata above it, as pages print it, where it has no title of its own."""
+    found = BETWEEN_RULES.match(text)
+    settings = _settings(found["inner"]) if found else None
+    title = settings.get("title") if isinstance(settings, dict) else None
+    if not found or not isinstance(title, str) or TITLE.search(FENCED.sub("", text[found.end() :])):
+        return text
+    return f"{found[0]}\n\n# {' '.join(title.split())}\n\n{text[found.end() :]}"
+
+
+def _cell(cell: re.Match[str]) -> str:
+    """A cell whose code the book does not print as a record of it, and the caption of the figure that it does print."""
+    settings = f"{cell['head']}\n{cell['options']}"
+    hidden = {found[1] for found in UNSEEN.finditer(STRING.sub("", settings))}
+    if not hidden:
+        return cell[0]
+    fence, code = cell["fence"], cell["code"]
+    found = None if "include" in hidden else CAPTION.search(settings)
+    caption = (found["text"] or found["line"]).strip() if found else ""
+    margin = fence[: len(fence) - len(fence.lstrip())]
+    # A caption that stands elsewhere goes by a name.
+    printed = f"\n\n{margin}{caption}\n" if caption and not caption.startswith("(ref:") else ""
+    return f"{fence}{{=hidden}}\n{code}{fence}{printed}"
 
 
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = OPTION.sub("", CELL.sub(r"\1 \2", PROSE.sub(r"\2", without_false_metadata(text))))
+    text = _outside(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text)))
+    text = OPTION.sub("", CELL.sub(r"\1 \2", text))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
 def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
-    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(without_false_metadata(text)))))
+    text = INFO.sub(r"\1", without_false_metadata(text))
+    text = RUST.sub(lambda found: ESCAPED.sub(r"\1#", UNSHOWN.sub("", found[0])), text)
+    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(text))))
+
+
+def _flush(text: str) -> str:
+    """The text without the indentation of what stands between tags, which is no code."""
+    return _outside(BETWEEN_TAGS, lambda found: found[1] + _flush(textwrap.dedent(found[3])), text)
 
 
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
-    text = without_false_metadata(text)
+    text = _flush(INFO.sub(r"\1", without_false_metadata(text)))
     made, place = [], 0
     for match in FENCED.finditer(text):
         made += [JSX.sub("", IMPORT.sub("", text[place : match.start()])), match[0]]

@@ -13,16 +13,28 @@ OUTPUT_CHARS = 2000
 OBJECTS = re.compile(r"\[?(?:<\w+(?:\.\w+)+\b[^<>\n]*>[,\s]*)+\]?")
 """Names of objects of the language, in place of a picture or a page."""
 
+PLACEHOLDER = re.compile(
+    r"(?i)\s*(?:#+[ \t]*(?:(?:put|write|enter|insert|add)[ \t]+)?(?:your[ \t]+)?(?:code|solution|answer)"
+    r"(?:[ \t]+goes)?[ \t]+here[ \t.!:]*(?:\n\s*|$))*"
+)
+"""A cell for the reader's own code; it may be empty."""
+
 
 def prepare(text: str) -> str:
     """The notebook with its text alone: no pictures, no errors' coloured traces, no outputs longer than a page."""
     book = json.loads(text)
     if isinstance(book, dict):
-        for cell in book.get("cells") or []:
+        book["cells"] = [cell for cell in book.get("cells") or [] if not _is_room(cell)]
+        for cell in book["cells"]:
             cell.pop("attachments", None)
             if cell.get("cell_type") == "code":
                 cell["outputs"] = [kept for output in cell.get("outputs") or [] if (kept := _printed(output))]
     return json.dumps(book)
+
+
+def _is_room(cell: dict[str, Any]) -> bool:
+    """Whether a cell is room for the reader's own code."""
+    return cell.get("cell_type") == "code" and bool(PLACEHOLDER.fullmatch(_joined(cell.get("source"))))
 
 
 def _printed(output: dict[str, Any]) -> dict[str, Any] | None:
