@@ -4,19 +4,14 @@ formulas stay; code that only the program needs does not."""
 import json
 from pathlib import Path
 
+import book_tools
 import pytest
 
-from corpus.read.books.convert import convert_book
-from infuser_core.child import Limits
 from infuser_core.schemas import Page
-
-LIMITS = Limits(wall_seconds=60.0, cpu_seconds=60)
 
 
 def convert(folder: Path, name: str, text: str) -> Page:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return convert_book(path, "book", LIMITS)
+    return book_tools.convert(book_tools.written(folder, name, text))
 
 
 def test_a_directive_of_myst_ends_at_a_longer_fence(tmp_path):
@@ -118,3 +113,9 @@ def test_what_stands_indented_between_tags_is_prose(tmp_path):
     page = convert(tmp_path, "a.mdx", f"# Wells\n\n{tip}\n    listing()\n\n```jsx\n<Tip>\n    dug()\n</Tip>\n```\n")
     assert "# Wells\n\nMind the *edge*.\n\n``` jsx\n<Tip>\n    dig()\n```\n" in page.markdown, page.markdown
     assert "``` text\nlisting()\n```" in page.markdown and "<Tip>\n    dug()\n</Tip>" in page.markdown
+
+
+def test_a_rule_behind_a_directive_begins_no_metadata(tmp_path):
+    text = "# Tides\n\n```{figure} a.png\n```\n---\nHigh: of: water\nlow\n\n---\n\nEnd.\n"
+    page = convert(tmp_path, "book.md", text)
+    assert "High: of: water" in page.markdown and page.markdown.endswith("End.\n"), page.reason

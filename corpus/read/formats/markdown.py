@@ -52,7 +52,7 @@ TOC = re.compile(r"(?ms)^(`{3,})\{?(?:toc|toctree)\}?[^\n]*\n(.*?)^\1")
 IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
 BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \t]*\n)(.*?)(?=^[ \t]*</(?P=tag)>)")
-"""What stands between two tags of a component, which lines of their own hold."""
+"""Text between two tags of a component, each on a line of its own."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
 """A block of code between fences."""
 BETWEEN_RULES = re.compile(r"(?ms)(?:\A|(?<=^\n))---[ \t]*\n(?=\S)(?P<inner>.*?)^(?:---|\.\.\.)[ \t]*$")
@@ -236,9 +236,10 @@ def prepare(text: str) -> str:
 
 def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
-    text = INFO.sub(r"\1", without_false_metadata(text))
+    # Rules around a directive come to stand behind empty lines without it.
+    text = INFO.sub(r"\1", without_false_metadata(plain(text)))
     text = RUST.sub(lambda found: ESCAPED.sub(r"\1#", UNSHOWN.sub("", found[0])), text)
-    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", plain(text))))
+    return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
 def _flush(text: str) -> str:
