@@ -62,3 +62,14 @@ def test_a_diagram_of_arrows_is_a_formula(tmp_path, around):
     )
     found = convert(written(tmp_path, "book.tex", text)).markdown
     assert found == "They commute:\n\n$$\\begin{tikzcd} A \\arrow[r] & B \\end{tikzcd}$$\n\nwhere.\n"
+
+
+def test_an_environment_that_a_book_defines_for_listings_is_code(tmp_path):
+    text = (
+        "\\documentclass{book}\n\\lstnewenvironment{code}{}{}\n\\lstnewenvironment{run}[2][400]{}{}\n\\begin{document}\nSee:\n"
+        '\\begin{code}\nif (a) {\n    print("%d\\n");\n}\n\\end{code}\n\\begin{run}[200]{A.java}\nb();\n\\end{run}\n'
+        "\\begin{lstlisting}[title=c]{}\nc();\n\\end{lstlisting}\n\\end{document}\n"
+    )
+    page = convert(written(tmp_path, "book.tex", text))
+    listings = ['if (a) {\n    print("%d\\n");\n}', "b();", "c();"]
+    assert page.markdown == "See:\n\n" + "\n\n".join(f"``` text\n{each}\n```" for each in listings) + "\n"

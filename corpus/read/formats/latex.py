@@ -25,6 +25,14 @@ ENVIRONMENT = re.compile(
     r"\\newenvironment\*?\s*\{(?P<name>[A-Za-z]+)\}.{0,1500}?\\(?P<level>part|chapter|(?:sub)*section)\*?\{#",
     re.DOTALL,
 )
+LISTING = re.compile(
+    r"\\(?:lstnewenvironment|DefineVerbatimEnvironment|CustomVerbatimEnvironment)\s*\{(?P<name>[A-Za-z]+\*?)\}"
+)
+"""The definition of an environment whose text is a listing."""
+GIVEN = r"(?:[ \t]*\[[^\]\n]*\])?(?:\{[^{}\n]*\})*"
+"""Arguments of an environment, on its first line."""
+UNNAMED = re.compile(r"(\\begin\{lstlisting\}(?:\[[^\]\n]*\])?)\{\}")
+"""A listing with an empty argument, which would be its first line."""
 TITLE = re.compile(r"\{((?:[^{}\n]|\{[^{}\n]*\})*)\}")
 ARGUMENT = re.compile(r"\{([^{}\n]*)\}")
 DEFINING = (*SUFFIXES, ".sty", ".cls")
@@ -58,7 +66,7 @@ MAX_LINES = 12
 
 def prepare(text: str) -> str:
     """The body behind the definitions of the preamble; a piece of a book without a preamble is a body."""
-    text = BARE.sub(r"\\\1\2{\3}", text)
+    text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", text))
     text = DIAGRAM.sub(lambda found: found[0] if found["math"] else f"\\[{found['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
@@ -102,9 +110,12 @@ class _Expanded:
         self._tree = tree
         self._paths: dict[str, list[str]] = {}
         self._heads: dict[str, str] = {}
+        self._listings: set[str] = set()
         for name in tree.names():
             if name.lower().endswith(DEFINING):
                 self._learn(COMMENT.sub(r"\1", tree.text(name)))
+        names = "|".join(map(re.escape, sorted(self._listings)))
+        self._edge = re.compile(rf"\\(?:(begin)\{{(?:{names})\}}{GIVEN}|(end)\{{(?:{names})\}})")
         self._call = _calls(self._paths, r"(?P<all>(?:\{[^{}\n]*\})+)")
         self._head = _calls(self._heads, r"(?P<all>(?:\{(?:[^{}\n]|\{[^{}\n]*\})*\})+)")
 
@@ -116,6 +127,7 @@ class _Expanded:
                 self._paths[match["name"]] = paths
             elif level and level[0] != match["name"] and "{#" in match["body"] and "ref{" not in match["body"]:
                 self._heads[match["name"]] = level[0]
+        self._listings |= {match["name"] for match in LISTING.finditer(text)}
         for match in ENVIRONMENT.finditer(text):
             self._heads[f"begin{{{match['name']}}}"] = match["level"]
 
@@ -128,6 +140,8 @@ class _Expanded:
         text = self._tree.text(name)
         if not name.lower().endswith(SUFFIXES):
             return text
+        if self._listings:
+            text = self._edge.sub(lambda found: f"\\{found[1] or found[2]}{{lstlisting}}", text)
         text = self._head.sub(self._heading, text) if self._heads else text
         return self._call.sub(self._inclusions, text) if self._paths else text
 
