@@ -119,3 +119,9 @@ def test_a_rule_behind_a_directive_begins_no_metadata(tmp_path):
     text = "# Tides\n\n```{figure} a.png\n```\n---\nHigh: of: water\nlow\n\n---\n\nEnd.\n"
     page = convert(tmp_path, "book.md", text)
     assert "High: of: water" in page.markdown and page.markdown.endswith("End.\n"), page.reason
+
+
+def test_backslashed_brackets_are_a_formula_in_r_alone(tmp_path):
+    text = "# Errors\n\n\\[ \\sqrt{a} = b. \\] See \\[1\\].\n"
+    assert "\n\n$$\\sqrt{a} = b.$$\n\n" in convert(tmp_path, "a.Rmd", text).markdown
+    assert "$" not in convert(tmp_path, "a.md", "# Notes\n\nSee \\[1\\].\n").markdown

@@ -265,7 +265,14 @@ READER = "".join(
 )
 
 FORMATS = (
-    Format(suffixes=QUARTO, reader=READER, include=INCLUDE, prepare=prepare, layouts=_layouts),
+    # R Markdown sets formulas between backslashed brackets, too; elsewhere these are escaped brackets.
+    Format(
+        suffixes=QUARTO,
+        reader=f"{READER}+tex_math_single_backslash",
+        include=INCLUDE,
+        prepare=prepare,
+        layouts=_layouts,
+    ),
     Format(suffixes=MDX, reader=READER, prepare=components),
     Format(suffixes=PLAIN, reader=READER, include=INCLUDE, prepare=from_myst),
 )
