@@ -258,7 +258,7 @@ def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collecti
 
 
 def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
-    """The plan of `prune`. It reads its own artifacts, and others' records where they changed: many runs share a store."""
+    """The plan of `prune`. Reads the run's own artifacts, and other records only where they changed."""
     own = holder_of(root, run)
     catalogue = Catalogue(root, own.keys)
     shared, unknown = held_elsewhere(root, own)
