@@ -1,6 +1,7 @@
 """Prompt templates are text files, loaded by name, replaceable by a user's own folder."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,13 @@ def load(name: str, *, profile: str) -> Template:
     if not path.is_file():
         shipped = ", ".join(sorted(p.name for p in HERE.iterdir() if p.is_dir() and not p.name.startswith("_")))
         raise ConfigError(f"prompts: no file {path}", hint=f"shipped profiles: {shipped}; or a folder of your own")
+    found = path.stat()
+    return _read(path, f"{profile}/{name}", (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache
+def _read(path: Path, name: str, _identity: tuple[int, ...]) -> Template:
+    """A template, read once per process and identity of its file: every question of a draw asks for it."""
     head, *turns = path.read_text(encoding="utf-8").split("\n---\n")
     if not turns:
         head, turns = "", [head]
@@ -57,7 +65,7 @@ def load(name: str, *, profile: str) -> Template:
         turns = ["\n---\n".join(turns)]
     *examples, user = [turn.strip() for turn in turns]
     pairs = tuple(zip(examples[::2], examples[1::2], strict=True))
-    return Template(name=f"{profile}/{name}", system=head.strip(), user=user, examples=pairs)
+    return Template(name=name, system=head.strip(), user=user, examples=pairs)
 
 
 def load_or_shipped(name: str, *, profile: str) -> Template:

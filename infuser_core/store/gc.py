@@ -7,6 +7,7 @@ works on a key, to which a workspace in `.staging` belongs, holds its lock, whic
 """
 
 import fcntl
+import fnmatch
 import os
 import shutil
 import time
@@ -202,9 +203,8 @@ def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:
         folder = catalogue.folder(key)
         # By extent, the less is kept the more goes: everything, moments alone, or nothing.
         parts = {Extent.FACTS: list(pruned.PARTS), Extent.WEIGHTS: [pruned.MOMENTS]}.get(extent, [])
-        files = {
-            path.name: part for part in parts for pattern in pruned.PARTS[part] for path in sorted(folder.glob(pattern))
-        }
+        names = sorted(entry.name for entry in folder.iterdir()) if parts and folder.is_dir() else []
+        files = {name: part for part in parts for each in pruned.PARTS[part] for name in fnmatch.filter(names, each)}
         if files:
             freed = sum((folder / name).stat().st_size for name in files)
             widest = max(files.values(), key=list(pruned.PARTS).index)

@@ -69,15 +69,21 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 def write_as_they_come(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterable[Tensor]) -> str:
     """Write tensors that arrive one after the other, in the order of their names; flushed, and hashed as in `write`."""
-    found, slots, size = hashlib.sha256(), SimpleQueue[Tensor](), 0
-    large = dtype.itemsize * sum(map(prod, shapes.values())) >= LARGE
-    for _ in range(BLOCKS):
-        # Memory of whole pages, which a write past the cache needs.
-        slots.put(torch.frombuffer(mmap.mmap(-1, BLOCK), dtype=torch.uint8))
+    head, found, size = header(shapes, dtype), hashlib.sha256(), 0
+    total = len(head) + dtype.itemsize * sum(map(prod, shapes.values()))
+    large = total >= LARGE
+    slots = SimpleQueue[Tensor]()
+    # A write past the cache needs whole pages; fresh ones cost more than the copy, so that a small file does without.
+    for _ in range(BLOCKS if large else 1):
+        slots.put(
+            torch.frombuffer(mmap.mmap(-1, BLOCK), dtype=torch.uint8)
+            if large
+            else torch.empty(total, dtype=torch.uint8)
+        )
     with _created(path, large=large) as file:
         with ThreadPoolExecutor(1) as disk:
             begun = []
-            for block, count in _blocks(_bytes(header(shapes, dtype), values), slots):
+            for block, count in _blocks(_bytes(head, values), slots):
                 begun.append(disk.submit(_put, file, block, -(-count // PAGE) * PAGE, size, slots))
                 found.update(block.numpy().data[:count])
                 size += count
@@ -116,10 +122,10 @@ def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tu
     for piece in pieces:
         rest = piece
         while len(rest):
-            count = min(len(rest), BLOCK - filled)
+            count = min(len(rest), len(block) - filled)
             block[filled : filled + count].copy_(rest[:count])
             rest, filled = rest[count:], filled + count
-            if filled == BLOCK:
+            if filled == len(block):
                 yield block, filled
                 block, filled = slots.get(), 0
     if filled:
