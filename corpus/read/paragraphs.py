@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 
+from corpus.read.formulas.displays import begins_display, ends_display
 from corpus.read.headings import CAPTION, CONTENTS_LINE
 from corpus.read.lines import Cell, Line
 
@@ -293,7 +294,7 @@ def _begins(text: Text, line: Line) -> bool:
     if ITEM.match(line.text):
         return ended or text.role is Role.ITEM
     if not ended:
-        return False
+        return ends_display(above, line) or (text.role is Role.PARAGRAPH and begins_display(above, line))
     indent = line.x0 - above.x0
     if text.role is Role.ITEM:
         return indent < -0.7 * line.size and len(text.lines) > 1

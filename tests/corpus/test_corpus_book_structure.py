@@ -73,3 +73,9 @@ def test_an_environment_that_a_book_defines_for_listings_is_code(tmp_path):
     page = convert(written(tmp_path, "book.tex", text))
     listings = ['if (a) {\n    print("%d\\n");\n}', "b();", "c();"]
     assert page.markdown == "See:\n\n" + "\n\n".join(f"``` text\n{each}\n```" for each in listings) + "\n"
+
+
+@pytest.mark.parametrize("skip", ["\\vskip\\baselineskip", "\\vskip -\\baselineskip", "\\hskip-\\parindent"])
+def test_a_latex_book_with_skips_by_lengths_is_read(tmp_path, skip):
+    text = f"\\begin{{document}}\nOne load. {skip} Two loads.\n\\end{{document}}\n"
+    assert convert(written(tmp_path, "book.tex", text)).markdown == "One load. Two loads.\n"

@@ -54,6 +54,8 @@ PROGRAM = re.compile(r"@|\\(?:expandafter|csname|csuse|let|edef|begingroup|noexp
 DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
 BARE = re.compile(r"\\((?:sub)*section|chapter|paragraph)(\*?)(\\[A-Za-z]+)")
 """A title that is a macro without braces."""
+SKIP = re.compile(r"(\\[vhm]skip[ \t]*-?[ \t]*)(?=\\[A-Za-z])")
+"""A skip by a length without a factor, which pandoc takes for an error."""
 DIAGRAM = re.compile(
     r"(?P<math>(?:\\\[|\$|\\begin\{(?:equation|align|gather|multline|displaymath)\*?\}(?:\s*\\label\{[^{}]*\})?)\s*)?"
     r"(?P<all>\\begin\{tikzcd\}.*?\\end\{tikzcd\})",
@@ -66,7 +68,7 @@ MAX_LINES = 12
 
 def prepare(text: str) -> str:
     """The body behind the definitions of the preamble; a piece of a book without a preamble is a body."""
-    text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", text))
+    text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
     text = DIAGRAM.sub(lambda found: found[0] if found["math"] else f"\\[{found['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
