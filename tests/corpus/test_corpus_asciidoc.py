@@ -1,5 +1,6 @@
 """AsciiDoc: what its reader in pandoc stops at is written otherwise, and a section that it cannot read costs no other."""
 
+import pytest
 from book_tools import convert, written
 
 
@@ -48,3 +49,29 @@ def test_a_section_that_cannot_be_read_costs_no_other_and_the_others_keep_their_
     page = convert(written(tmp_path, "book.adoc", text))
     assert page.markdown == f"# Gates\n\nA gate.\n\n## Wide\n\n{long}\n\n### Wider\n\nOf oak.\n", page
     assert page.removed_for == ["unreadable"] and "Bent" in page.removed[0]
+
+
+def test_an_empty_line_ends_no_list(tmp_path):
+    text = "Do:\n\n. one\n+\nmore\n\n. two\n+\n----\nrun\n----\n\n. three\n\nThen:\n\n* a\n\n* b\n"
+    found = convert(written(tmp_path, "book.adoc", text)).markdown
+    assert [line for line in found.split("\n") if line and not line.startswith(" ")] == [
+        *("Do:", "1.  one", "2.  two", "3.  three", "Then:", "- a", "- b")
+    ]
+    assert "<!--" not in found
+
+
+@pytest.mark.parametrize(
+    ("written_as", "read"),
+    [
+        ("<<the-yard>>", "the yard"),
+        ("<<book.adoc#the_yard>>", "the yard"),
+        ("<<the-yard,our yard>>", "our yard"),
+        ("xref:the-yard[xrefstyle=full]", "the yard"),
+        ("xref:book.adoc#the-yard[]", "the yard"),
+        ("xref:the-yard[our yard]", "our yard"),
+        ("https://example.org/yard[our yard^]", "our yard"),
+        ("a << b >> c", "a \\<\\< b \\>\\> c"),
+    ],
+)
+def test_references_and_links_are_words(tmp_path, written_as, read):
+    assert convert(written(tmp_path, "book.adoc", f"See {written_as}.\n")).markdown == f"See {read}.\n"

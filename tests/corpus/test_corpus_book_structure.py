@@ -1,5 +1,7 @@
 """Lists keep their letters, notes stay apart from words, statements keep their titles and formulas their place."""
 
+import re
+
 import pytest
 from book_tools import convert, written
 
@@ -79,3 +81,18 @@ def test_an_environment_that_a_book_defines_for_listings_is_code(tmp_path):
 def test_a_latex_book_with_skips_by_lengths_is_read(tmp_path, skip):
     text = f"\\begin{{document}}\nOne load. {skip} Two loads.\n\\end{{document}}\n"
     assert convert(written(tmp_path, "book.tex", text)).markdown == "One load. Two loads.\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ("<thead><tr><th>a<th>b<tbody><tr><td>1<td>2<tr><td>3<td>4", "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"),
+        ("<tr><th>a<th>b<tr><td>1<td><table><tr><td>2</table>", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ("<tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr>", "| a | b |\n|---|---|\n| 1 | 2 |"),
+    ],
+)
+def test_a_table_of_html_needs_no_ends_of_its_rows_and_cells(tmp_path, source, read):
+    found = convert(written(tmp_path, "book.html", f"<p>Loads:<table>{source}</table><p>All."))
+    assert re.sub(r"[ -]{2,}", lambda run: run[0][:1] * (3 if "-" in run[0] else 1), found.markdown) == (
+        f"Loads:\n\n{read}\n\nAll.\n"
+    )

@@ -448,6 +448,25 @@ local function without_licence(document)
   return document
 end
 
+-- In AsciiDoc an empty line ends no list; the reader begins another one behind it.
+local function continued(blocks)
+  local made = pandoc.Blocks({})
+  for _, block in ipairs(blocks) do
+    local last = made[#made]
+    if last and last.t == block.t and (block.t == "BulletList" or block.t == "OrderedList" and block.start == 1) then
+      last.content:extend(block.content)
+      made[#made] = last
+    else
+      made:insert(block)
+    end
+  end
+  return made
+end
+
+local function with_whole_lists(document)
+  if stringify(document.meta.reader or "") == "asciidoc" then return document:walk({ Blocks = continued }) end
+end
+
 local function stripped(block)
   local text = block.content
   while #text > 0 and (text[#text].t == "SoftBreak" or text[#text].t == "Space" or text[#text].t == "LineBreak") do
@@ -457,6 +476,7 @@ local function stripped(block)
 end
 
 return {
+  { Pandoc = with_whole_lists },
   asides,
   inner,
   blocks,

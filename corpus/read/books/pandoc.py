@@ -35,6 +35,8 @@ _NO_TEXT = (
 )
 NO_TEXT = frozenset(_NO_TEXT.split())
 """Commands whose argument is not printed; without `begin` every formula of a part would become its words."""
+APART = re.compile(r"\n\n *<!-- -->\n\n")
+"""Pandoc's mark between two lists, which a program needs to tell them apart."""
 MARK = "REMOVED "
 """Begin of the lines in which the filter tells what it took out."""
 
@@ -98,6 +100,8 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
         "none",
         "--lua-filter",
         str(FILTER),
+        "--metadata",
+        f"reader={reader}",
     ]
     ended = child.run(
         [*words, "--shift-heading-level-by", str(depth), "--reference-location", "block", "+RTS", HEAP, "-RTS"],
@@ -113,7 +117,8 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
     told = ended.err.decode(errors="replace")
     cuts = [Cut(**json.loads(line[len(MARK) :])) for line in told.splitlines() if line.startswith(MARK)]
     cuts += [Cut(reason=SKIPPED, text=found["text"]) for found in SKIP.finditer(told)]
-    return Written(markdown=ended.out.decode("utf-8", errors="replace").strip("\n"), cuts=tuple(cuts))
+    text = APART.sub("\n\n", ended.out.decode("utf-8", errors="replace"))
+    return Written(markdown=text.strip("\n"), cuts=tuple(cuts))
 
 
 def plain_commands(cuts: Sequence[Cut]) -> bytes:

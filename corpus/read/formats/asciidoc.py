@@ -24,6 +24,14 @@ DANGLING = re.compile(
     r"(?=[ \t]*\n)"
 )
 """Name and title of a block that is not there, as where it was a drawing: the reader stops."""
+REFERENCE = re.compile(
+    r"<<(?=[\w{./#])(?:[^<>,\n]*#)?(?P<id>[^<>,#\n]*[^<>,#\s])>>|xref:(?:[^\s\[#]*#)?(?P<named>[^\s\[#]+)\[(?:xrefstyle=[^\]\n]*)?\]"
+)
+"""A reference without a text of its own."""
+SHIFT = re.compile(r"(?m)^(?![ \t]).*?<<[ \t][^<>\n]*>>.*$")
+"""A line with operators that the reader takes for a reference."""
+WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
+"""The sign behind a link's text that opens a window."""
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
 NAME = re.compile(r"[^,+]+")
@@ -72,8 +80,16 @@ def _holds(condition: re.Match[str], given: Set[str]) -> bool:
 
 
 def _plain(text: str) -> str:
+    text = SHIFT.sub(lambda found: found[0].replace("<< ", "&lt;&lt; "), text)
+    text = WINDOW.sub(r"\1", REFERENCE.sub(_worded, text))
     text = HIDDEN.sub("", SIDEBAR.sub("", COMMENT.sub("", text)))
     return DANGLING.sub(lambda found: f"{found['title'] or found['alone'] or ''}\n", text)
+
+
+def _worded(found: re.Match[str]) -> str:
+    """The words of a name that stands for the title of a section or figure."""
+    name = found["id"] or found["named"].removesuffix(".adoc").rpartition("/")[2]
+    return re.sub(r"[-_ ]+", " ", name).strip()
 
 
 def _layouts(tree: Tree) -> list[Layout]:

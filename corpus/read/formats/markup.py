@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from collections.abc import Sequence
 
 from corpus.read.books.format import Format, Layout, Part, Tree
 from corpus.read.books.order import by_inclusion, by_numbers, of_contents
@@ -10,6 +11,8 @@ HTML = (".html", ".htm", ".xhtml")
 INDEXES = ("index.html", "index.htm", "index.xhtml")
 LINK = re.compile(r"""href=["']([^"'#:?]+\.x?html?)(?:#[^"']*)?["']""")
 OPEN, CLOSE = re.compile(r"<(nav|footer)(?=[\s>])"), re.compile(r"</(nav|footer)\s*>")
+PART = re.compile(r"<(?P<end>/?)(?P<name>table|caption|thead|tbody|tfoot|tr|td|th)\b[^>]*>", re.IGNORECASE)
+DEPTH = {"table": 0, "caption": 1, "thead": 1, "tbody": 1, "tfoot": 1, "tr": 2, "td": 3, "th": 3}
 DECLARED = re.compile(r"""<link\s+rel=["'](contents|toc|index|search)["']\s+href=["']([^"'/#]+)["']""")
 """Pages that an index names as the contents, the keywords and the like."""
 FEWEST = 3
@@ -41,13 +44,41 @@ def _typst(tree: Tree) -> list[Layout]:
     return by_inclusion(tree, (".typ",), TYPST)
 
 
-def marked(text: str) -> str:
-    """A page whose navigation and footer are marked in a way that the reader keeps, for the filter to take out."""
-    return CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text))
+def prepare(text: str) -> str:
+    """A page whose tables are whole, and whose navigation and footer are marked for the filter to take out."""
+    return _with_ends(CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text)))
+
+
+def _with_ends(text: str) -> str:
+    """The text with the ends of rows and cells that HTML lets authors leave out: the reader would see no table."""
+    made, parts, place = [], list[str](), 0
+    for tag in PART.finditer(text):
+        name, end = tag["name"].lower(), bool(tag["end"])
+        stay = _still_open(parts, name, end=end)
+        made += [text[place : tag.start()], *(f"</{part}>" for part in reversed(parts[stay:]))]
+        del parts[stay:]
+        if end and parts[-1:] == [name]:
+            parts.pop()
+        elif not end and (parts or name == "table"):
+            parts.append(name)
+        place = tag.start()
+    return "".join([*made, text[place:]])
+
+
+def _still_open(parts: Sequence[str], name: str, *, end: bool) -> int:
+    """Number of a table's open parts, outermost first, that a tag does not end without saying so."""
+    stay = len(parts)
+    if not end:
+        while name != "table" and stay and DEPTH[parts[stay - 1]] >= DEPTH[name]:
+            stay -= 1
+        return stay
+    own = next((place for place in reversed(range(stay)) if parts[place] in (name, "table")), stay)
+    # The end of something that is not open in this table says nothing.
+    return own + 1 if parts[own : own + 1] == [name] else stay
 
 
 FORMATS = (
-    Format(suffixes=HTML, reader="html", prepare=marked, layouts=_linked),
+    Format(suffixes=HTML, reader="html", prepare=prepare, layouts=_linked),
     Format(suffixes=(".docbook", ".dbk"), reader="docbook"),
     Format(suffixes=(".jats",), reader="jats"),
     Format(suffixes=(".org",), reader="org"),
