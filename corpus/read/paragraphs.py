@@ -294,7 +294,7 @@ def _begins(text: Text, line: Line) -> bool:
     if ITEM.match(line.text):
         return ended or text.role is Role.ITEM
     if not ended:
-        return ends_display(above, line) or (text.role is Role.PARAGRAPH and begins_display(above, line))
+        return ends_display(above, line) or begins_display(above, line)
     indent = line.x0 - above.x0
     if text.role is Role.ITEM:
         return indent < -0.7 * line.size and len(text.lines) > 1

@@ -18,16 +18,14 @@ SENTENCE = re.compile(r"[A-Z](?:[a-z]+|(?= [a-z]))")
 
 def begins_display(above: Line, line: Line) -> bool:
     """Whether a line below one of text is a formula in the middle of its column."""
-    return above.x0 - above.left < above.size and _is_display(line, centred=True)
+    return line.x0 > above.x0 + above.size and _is_display(line, centred=True) and not _is_display(above)
 
 
 def ends_display(above: Line, line: Line) -> bool:
     """Whether a formula without a full stop ends above a line: another one, or one that begins a sentence."""
     if not _is_display(above) or OPERATOR.search(above.text[-1:]):
         return False
-    if line.x0 - line.left < line.size:
-        return bool(SENTENCE.match(line.text))
-    return _is_display(line) and not OPERATOR.match(line.text)
+    return not OPERATOR.match(line.text) if _is_display(line) else bool(SENTENCE.match(line.text))
 
 
 def _is_display(line: Line, *, centred: bool = False) -> bool:

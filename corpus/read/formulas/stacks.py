@@ -30,8 +30,10 @@ FRAGMENT = 4
 """Characters of a line that is a part of the formula above or below it."""
 SMALL, LONGEST = 0.8, 40
 """Size of scripts that became a block, as a share of the body's, and their length in characters."""
-ALONE = re.compile(r"^\(?[A-Z]?[\d.]+[a-z]?\)?$|^[\u2022*\u2013-]$|^[a-z]{2,}[.,:]?$")
-"""Short blocks of their own: the number of a formula, a bullet, a word between two formulas."""
+ALONE = re.compile(
+    r"^\(?[A-Z]?[\d.]+[a-z]?\)?$|^[\u2022*\u2013-]$|^[a-z]{2,}[.,:]?$|^\w\s?[=<>\u2248\u2260\u2264\u2265]\s?[-\u2212]?\w$"
+)
+"""Short blocks of their own: the number of a formula, a bullet, a word between formulas, a relation of two signs."""
 
 BARE = re.compile(r"^[\u2022*\u2013-]\W{0,3}$")
 """A bullet without a text: two of them are entries of a matrix, or have lost their texts."""
