@@ -2,6 +2,7 @@
 formulas stay; code that only the program needs does not."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import book_tools
@@ -125,3 +126,26 @@ def test_backslashed_brackets_are_a_formula_in_r_alone(tmp_path):
     text = "# Errors\n\n\\[ \\sqrt{a} = b. \\] See \\[1\\].\n"
     assert "\n\n$$\\sqrt{a} = b.$$\n\n" in convert(tmp_path, "a.Rmd", text).markdown
     assert "$" not in convert(tmp_path, "a.md", "# Notes\n\nSee \\[1\\].\n").markdown
+
+
+PROGRAM = "use a;\n// ANCHOR: all\n// ANCHOR: dig\nfn dig() {\n    // ANCHOR_END: dig\n    go();\n}\n// ANCHOR_END: all\n"
+EXCERPTS = {
+    "include a.rs:dig": "fn dig() {",
+    "rustdoc_include a.rs:all": "fn dig() {\n    go();\n}",
+    "include a.rs": "use a;\nfn dig() {\n    go();\n}",
+    "include a.rs:4": "fn dig() {",
+    "include a.rs:4:6": "fn dig() {\n    go();",
+    "rustdoc_include a.rs:6:": "    go();\n}",
+    "include a.rs::4 editable": "use a;\nfn dig() {",
+    "include a.rs:absent": "",
+}
+
+
+def test_an_inclusion_of_mdbook_has_the_lines_it_names(tmp_path):
+    listings = [f"```rust\nlet a;\n{{{{#{command}}}}}\nlet b;\n```" for command in EXCERPTS]
+    with zipfile.ZipFile(tmp_path / "book.zip", "w") as book:
+        book.writestr("src/SUMMARY.md", "- [Wells](a.md)\n")
+        book.writestr("src/a.md", "\n\n".join(["# Wells", *listings]))
+        book.writestr("src/a.rs", PROGRAM)
+    wanted = [f"``` rust\nlet a;\n{lines}\nlet b;\n```" for lines in EXCERPTS.values()]
+    assert book_tools.convert(tmp_path / "book.zip").markdown == "\n\n".join(["# Wells", *wanted]) + "\n"

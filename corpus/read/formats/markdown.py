@@ -18,7 +18,8 @@ MDX = (".mdx",)
 PLAIN = (".md", ".markdown", ".mdown", ".myst")
 SUFFIXES = (*QUARTO, *MDX, *PLAIN, ".ipynb", ".rst")
 INCLUDE = re.compile(
-    r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+(?P<name>[^\s}:>]+)[^}\n]*\}\}[ \t]*$"
+    r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+"
+    r"(?P<name>[^\s}:>]+)(?P<part>[\w:-]*)[^}\n]*\}\}[ \t]*$"
 )
 CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
 PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
